@@ -41,7 +41,7 @@ def ConvertLlamaToLinalg : Pass<"convert-llama-to-linalg", "::mlir::ModuleOp"> {
   let description = [{
     Before: entry functions (see the llama dialect) whose computing ops are in
     `llama.kernel` regions, and symbols that have slots. After: upstream dialects
-    only.
+    only. Declarations stay; a function with a body that is no entry is an error.
 
     - An entry takes `(ids, tokens, position, first, logits, caches...)`. Ids and
       logits have room for `chunk` tokens (`@decode`: for one), and `tokens` of

@@ -1,5 +1,6 @@
 #include "lowering/import/Config.h"
 #include "lowering/import/Gguf.h"
+#include "lowering/import/Layers.h"
 #include "lowering/import/Ledger.h"
 
 #include <cmath>
@@ -10,6 +11,8 @@ using nlohmann::json;
 
 static constexpr int64_t maxFileSize = 4 << 20, maxParameters = int64_t(1)
                                                                 << 42;
+/// The most layers that are compiled one by one.
+static constexpr int64_t maxBodies = 256;
 
 /// Checks and completes head count, KV head count and head size, which depend
 /// on one another.
@@ -82,6 +85,19 @@ static bool hasEntries(ObjectReader &reader, llvm::StringRef key, size_t size,
   return size && !reader.failed();
 }
 
+/// Refuses layers whose kinds repeat so little that too much code is made of
+/// them.
+static void checkRuns(ObjectReader &reader, llvm::ArrayRef<LayerKind> kinds) {
+  int64_t bodies = 0;
+  for (const LayerRun &run : layerRuns(kinds))
+    bodies += run.period;
+  if (bodies > maxBodies && !reader.failed())
+    reader.fail(
+        "'layer_types' and 'no_rope_layers': expected a pattern that "
+        "repeats, because other layers are compiled one by one, at most " +
+        llvm::Twine(maxBodies) + ", got " + llvm::Twine(bodies));
+}
+
 static void finishLayers(ObjectReader &reader, ConfigDraft &draft) {
   draft.kinds.assign(static_cast<size_t>(draft.layers), LayerKind());
   bool ropeListed =
@@ -101,6 +117,7 @@ static void finishLayers(ObjectReader &reader, ConfigDraft &draft) {
                                     "'sliding_window'");
     kind.window = sees ? draft.window : 0;
   }
+  checkRuns(reader, draft.kinds);
 }
 
 /// Refuses a model that is too large for any machine. Within the bounds no

@@ -3,12 +3,15 @@
 #include "dialect/Signature.h"
 #include "lowering/LayerNumber.h"
 #include "lowering/import/Json.h"
+#include "lowering/import/Nesting.h"
+#include "lowering/import/Rows.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Parser/Parser.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/CheckedArithmetic.h"
 
@@ -21,14 +24,21 @@ static constexpr uint64_t maxFileSize = 64 << 20;
 static constexpr int64_t maxBytes = int64_t(1) << 44;
 /// The most positions of a cache or a table.
 static constexpr int64_t maxPositions = 1 << 24;
+/// The most weights, each layer's counted, and rope tables: as many as the
+/// runtime reads.
+static constexpr uint64_t maxSlots = 1 << 20;
+/// What the functions and the GPU's module are called that the compiler makes.
+static constexpr StringLiteral reservedNames[] = {
+    "forward", "prefill", "decode", "encode", "batch", "sample", "kernels"};
 
 OwningOpRef<ModuleOp> cria::loadProgram(StringRef path, MLIRContext *context) {
   context->loadDialect<arith::ArithDialect, func::FuncDialect, LlamaDialect,
                        scf::SCFDialect, tensor::TensorDialect>();
   llvm::Expected<std::string> text = readTextFile(path, maxFileSize);
-  if (text)
+  llvm::Error error = text ? checkNesting(*text, path) : text.takeError();
+  if (!error)
     return parseSourceString<ModuleOp>(*text, ParserConfig(context), path);
-  emitError(UnknownLoc::get(context)) << llvm::toString(text.takeError());
+  emitError(UnknownLoc::get(context)) << llvm::toString(std::move(error));
   return {};
 }
 
@@ -85,7 +95,7 @@ static LogicalResult expectType(func::FuncOp function, const Twine &what,
 static bool isTokens(Type type, int64_t rank) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   return tensor && tensor.getRank() == rank && tensor.isDynamicDim(0) &&
-         tensor.getNumDynamicDims() == 1;
+         tensor.getNumDynamicDims() == 1 && !tensor.getEncoding();
 }
 
 /// The bytes of a tensor, with 1 for each dynamic dimension; nothing if a
@@ -103,6 +113,8 @@ static std::optional<int64_t> bytesOf(ShapedType type) {
 
 static LogicalResult verifySize(Operation *op, Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
+  if (tensor && tensor.getEncoding())
+    return op->emitError("expected tensors without an encoding, got ") << type;
   if (tensor)
     tensor = storageType(tensor);
   if (!tensor || !tensor.getElementType().isIntOrFloat() || bytesOf(tensor))
@@ -239,15 +251,43 @@ static LogicalResult verifyDecode(func::FuncOp decode, func::FuncOp prefill) {
          << expected << ", got " << decode.getFunctionType();
 }
 
+/// Constants and choices between tensors are fine; other arithmetic of tensors
+/// is llama's. Only products and lookups read blocks.
+static LogicalResult verifyOperands(Operation *op) {
+  auto isTensor = [](Type type) { return isa<TensorType>(type); };
+  if (isa<arith::ArithDialect>(op->getDialect()) &&
+      !isa<arith::ConstantOp, arith::SelectOp>(op) &&
+      llvm::any_of(op->getOperandTypes(), isTensor))
+    return op->emitError(
+               "expected ops of arith on numbers, and ops of llama on "
+               "tensors, got ")
+           << op->getName() << " of " << op->getOperand(0).getType();
+  if (auto select = dyn_cast<arith::SelectOp>(op);
+      select && isTensor(select.getCondition().getType()))
+    return op->emitError("expected a choice by a number, got one by ")
+           << select.getCondition().getType();
+  bool readsBlocks = llvm::any_of(op->getOperandTypes(), [](Type type) {
+    return isa<BlocksType>(getElementTypeOrSelf(type));
+  });
+  if (readsBlocks && isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp,
+                         tensor::ExtractSliceOp, arith::SelectOp>(op))
+    return op->emitError("expected a tensor in blocks to be read whole, got ")
+           << op->getName() << " of it";
+  return success();
+}
+
 static LogicalResult verifyOp(Operation *op) {
-  bool known = isa<LlamaDialect, arith::ArithDialect>(op->getDialect()) ||
-               isa<scf::ForOp, scf::YieldOp, func::ReturnOp, tensor::DimOp,
-                   tensor::ExpandShapeOp, tensor::CollapseShapeOp,
-                   tensor::ExtractSliceOp>(op);
+  bool known =
+      isa_and_nonnull<LlamaDialect, arith::ArithDialect>(op->getDialect()) ||
+      isa<scf::ForOp, scf::YieldOp, func::ReturnOp, tensor::DimOp,
+          tensor::ExpandShapeOp, tensor::CollapseShapeOp,
+          tensor::ExtractSliceOp>(op);
   if (!known)
     return op->emitError("expected ops of llama, scf.for, arith and reshapes "
                          "of tensors in a program, got ")
            << op->getName();
+  if (failed(verifyOperands(op)))
+    return failure();
   for (Type type : op->getResultTypes()) {
     if (failed(verifySize(op, type)))
       return failure();
@@ -324,9 +364,29 @@ static LogicalResult verifyLayers(Operation *op) {
       .Default(success());
 }
 
+/// Names with a period, such as `rope.cos`, and some others are those of
+/// functions that the compiler makes.
+static LogicalResult verifyName(Operation *op, StringRef name) {
+  if (!llvm::is_contained(reservedNames, name) && !name.contains('.'))
+    return success();
+  return op->emitError("expected a name that is not one of the compiler's, and "
+                       "has no period, got @")
+         << name;
+}
+
 static LogicalResult verifySymbols(ModuleOp module) {
-  for (auto weight : module.getOps<WeightOp>())
-    if (failed(verifySize(weight, weight.getType())))
+  uint64_t slots = 0;
+  for (auto weight : module.getOps<WeightOp>()) {
+    slots += std::min<uint64_t>(weight.getSlotCount(), maxSlots + 1);
+    if (slots > maxSlots)
+      return weight.emitError("expected at most ")
+             << maxSlots << " weights, each layer's counted";
+    if (failed(verifyName(weight, weight.getSymName())) ||
+        failed(verifySize(weight, weight.getType())))
+      return failure();
+  }
+  for (auto table : module.getOps<RopeTableOp>())
+    if (failed(verifyName(table, table.getSymName())))
       return failure();
   for (auto table : module.getOps<RopeTableOp>())
     if (static_cast<int64_t>(table.getPositions()) > maxPositions)
@@ -335,7 +395,71 @@ static LogicalResult verifySymbols(ModuleOp module) {
   return success();
 }
 
+/// The positions of the program whose main function is `forward`.
+static int64_t positionsOf(ModuleOp module, func::FuncOp forward) {
+  int64_t positions = maxPositions;
+  auto atMost = [&](int64_t rows) {
+    if (!ShapedType::isDynamic(rows))
+      positions = std::min(positions, rows);
+  };
+  for (auto table : module.getOps<RopeTableOp>())
+    atMost(static_cast<int64_t>(table.getPositions()));
+  module.walk([&](AddRowsOp op) {
+    if (op.getPosition())
+      atMost(op.getTable().getType().getDimSize(0));
+  });
+  FunctionType type = forward.getFunctionType();
+  for (Type input : cacheTypes(type)) {
+    auto cache = cast<RankedTensorType>(input);
+    int64_t pages =
+        isPaged(cache)
+            ? cast<RankedTensorType>(type.getInput(3)).getShape().back()
+            : 1;
+    atMost(pageOf(cache).getDimSize(2) * pages);
+  }
+  return positions;
+}
+
+/// The attribute of the op whose name is most like `name`, if one is.
+static std::optional<StringRef> similarAttribute(Operation *op,
+                                                 StringRef name) {
+  std::optional<StringRef> best;
+  unsigned least = 3;
+  for (StringAttr known : op->getName().getAttributeNames()) {
+    unsigned edits = name.edit_distance(known, true, least);
+    if (edits < least)
+      best = known.getValue();
+    least = std::min(least, edits);
+  }
+  return best;
+}
+
+/// Warns of attributes that llama's ops do not define, once for each name. A
+/// misspelt attribute, such as `unit_ofset`, makes another model.
+static void warnOfUnknownAttributes(ModuleOp module) {
+  llvm::StringSet<> warned;
+  module.walk([&](Operation *op) {
+    if (!isa_and_nonnull<LlamaDialect>(op->getDialect()))
+      return;
+    for (NamedAttribute attribute : op->getDiscardableAttrs()) {
+      StringRef name = attribute.getName();
+      bool isOther =
+          name.contains('.') || name == SymbolTable::getVisibilityAttrName();
+      if (isOther ||
+          !warned.insert((op->getName().getStringRef() + " " + name).str())
+               .second)
+        continue;
+      InFlightDiagnostic warning = op->emitWarning("'");
+      warning << op->getName() << "' has no attribute '" << name
+              << "', which is ignored";
+      if (std::optional<StringRef> similar = similarAttribute(op, name))
+        warning << "; did you mean '" << *similar << "'?";
+    }
+  });
+}
+
 static LogicalResult verify(ModuleOp module, bool isFused) {
+  warnOfUnknownAttributes(module);
   FailureOr<Functions> functions = findFunctions(module, isFused);
   if (failed(functions) || failed(verifySymbols(module)))
     return failure();
@@ -359,6 +483,19 @@ static LogicalResult verify(ModuleOp module, bool isFused) {
       return WalkResult::interrupt();
     return WalkResult::advance();
   });
+  if (result.wasInterrupted())
+    return failure();
+  for (func::FuncOp function : {forward, encode, decode, batch})
+    if (function && failed(verifyRows(function, positionsOf(module, forward))))
+      return failure();
+  return success();
+}
+
+LogicalResult cria::verifyOps(func::FuncOp function) {
+  WalkResult result = function.walk([&](Operation *op) {
+    return op == function || succeeded(verifyOp(op)) ? WalkResult::advance()
+                                                     : WalkResult::interrupt();
+  });
   return failure(result.wasInterrupted());
 }
 
@@ -374,16 +511,5 @@ LogicalResult cria::verifyFused(ModuleOp module) {
 }
 
 int64_t cria::positionsOf(ModuleOp module) {
-  int64_t positions = maxPositions;
-  auto atMost = [&](int64_t rows) { positions = std::min(positions, rows); };
-  for (auto table : module.getOps<RopeTableOp>())
-    atMost(static_cast<int64_t>(table.getPositions()));
-  module.walk([&](AddRowsOp op) {
-    if (op.getPosition())
-      atMost(op.getTable().getType().getDimSize(0));
-  });
-  auto forward = module.lookupSymbol<func::FuncOp>("forward");
-  for (Type type : cacheTypes(forward.getFunctionType()))
-    atMost(cast<RankedTensorType>(type).getDimSize(2));
-  return positions;
+  return ::positionsOf(module, module.lookupSymbol<func::FuncOp>("forward"));
 }

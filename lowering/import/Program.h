@@ -1,6 +1,7 @@
 /// Reads programs that are given as IR, and checks the program contract.
 #pragma once
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 
@@ -29,11 +30,14 @@ mlir::OwningOpRef<mlir::ModuleOp> loadProgram(llvm::StringRef path,
 ///   position. Attention `over` another text uses that text's number of tokens.
 /// - Layers exist, and are constants or induction variables of loops with
 ///   constant bounds, plus a constant.
-/// - The functions are made of llama ops, scf.for, arith and reshapes of
-///   tensors.
+/// - The functions are made of llama ops, scf.for, arith on numbers, and
+///   reshapes and slices of tensors. Slices lie within their sources, and
+///   numbers of rows agree (Rows.h).
 /// - Only the first dimension of a tensor, the number of tokens, may be
 ///   dynamic. No dimension is empty, and no tensor has more than 2^44 bytes.
 /// - An embedding has a row for each id for which the logits have a column.
+/// - Weights and rope tables use at most 2^20 slots, and have names that the
+///   compiler does not give to functions.
 mlir::LogicalResult verifyProgram(mlir::ModuleOp module);
 
 /// Checks the same contract of a program at fuse. Instead of `@forward` it has
@@ -42,6 +46,10 @@ mlir::LogicalResult verifyProgram(mlir::ModuleOp module);
 /// pages follow `first`, ops use these pages, and no function returns hidden
 /// states.
 mlir::LogicalResult verifyFused(mlir::ModuleOp module);
+
+/// Checks that the ops of a function are those of a program, on tensors of
+/// which only the first dimension may be dynamic.
+mlir::LogicalResult verifyOps(mlir::func::FuncOp function);
 
 /// The most positions at which a program may run: as many as the smallest of
 /// its caches, rope tables and tables of learned positions has; 2^24 if it has

@@ -6,6 +6,7 @@
 #include "dialect/Signature.h"
 #include "lowering/Entry.h"
 #include "lowering/Passes.h"
+#include "lowering/import/Program.h"
 #include "lowering/linalg/Lowering.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -24,6 +25,9 @@ namespace cria {
 using namespace mlir;
 using namespace cria;
 using namespace cria::llama;
+
+/// The most tokens of one call.
+static constexpr int64_t mostTokens = 1 << 20;
 
 /// Declares a private function that stands for a tensor which the runtime
 /// binds.
@@ -75,6 +79,56 @@ static LogicalResult lowerSymbols(ModuleOp module) {
 static RankedTensorType pagesOf(FunctionType type) {
   ArrayRef<Type> scalars = type.getInputs().drop_back(cacheTypes(type).size());
   return dyn_cast<RankedTensorType>(scalars.back());
+}
+
+/// Whether the function has the type of an entry: see createEntry. Entries are
+/// public and have one block.
+static bool hasEntryType(func::FuncOp function) {
+  FunctionType type = function.getFunctionType();
+  ArrayRef<Type> caches = cacheTypes(type), results = type.getResults(),
+                 inputs = type.getInputs().drop_back(caches.size());
+  auto isTensor = [](Type type, std::initializer_list<int64_t> ranks) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    return tensor && llvm::is_contained(ranks, tensor.getRank());
+  };
+  size_t outputs = results.size() - caches.size(), hidden = outputs == 2;
+  if (results.size() < caches.size() || outputs > 2 ||
+      inputs.size() < 3 + hidden || inputs.size() > 4 + hidden)
+    return false;
+  bool isPaged = !hidden && isTensor(inputs.back(), {1, 2}),
+       ofTokens = isTensor(inputs[1], {1});
+  auto isCache = [&](Type cache) {
+    auto type = dyn_cast<RankedTensorType>(cache);
+    return isTensor(cache, {isPaged ? 5 : 4}) &&
+           (!isa<BlocksType>(type.getElementType()) ||
+            type.getShape().back() % BlocksType::kNumbers == 0);
+  };
+  return isTensor(inputs[0], {1}) && (ofTokens || inputs[1].isIndex()) &&
+         inputs[2].isIndex() &&
+         ofTokens == (isPaged && isTensor(inputs.back(), {2})) &&
+         (isPaged || llvm::all_of(inputs.drop_front(2),
+                                  [](Type type) { return type.isIndex(); })) &&
+         llvm::all_of(results.take_front(outputs),
+                      [&](Type type) { return isTensor(type, {2}); }) &&
+         llvm::all_of(caches, isCache) &&
+         caches == results.take_back(caches.size());
+}
+
+/// Checks what the lowering relies on.
+static LogicalResult verifyEntry(func::FuncOp function, int64_t chunk) {
+  if (auto own = function->getAttrOfType<IntegerAttr>("chunk"))
+    chunk = own.getType().isIndex() ? own.getInt() : 0;
+  if (chunk < 1 || chunk > mostTokens)
+    return function.emitError("expected a chunk of 1 to ")
+           << mostTokens << " tokens, an index";
+  if (!function.isPublic() || !function.getBody().hasOneBlock() ||
+      !hasEntryType(function))
+    return function.emitError(
+               "expected an entry: one public block of type (ids, "
+               "position, first, caches...) -> (logits, "
+               "caches...), got ")
+           << function.getFunctionType();
+  return verifyOps(function);
 }
 
 /// The new entry, with an empty body.
@@ -140,14 +194,17 @@ static func::FuncOp createEntry(OpBuilder &b, func::FuncOp old, int64_t chunk) {
   return entry;
 }
 
-static void lowerEntry(func::FuncOp old, int64_t chunk) {
+static LogicalResult lowerEntry(func::FuncOp old, int64_t chunk) {
   OpBuilder outer(old);
   func::FuncOp entry = createEntry(outer, old, chunk);
+  FailureOr<EntryArguments> known = EntryArguments::of(entry);
+  if (failed(known))
+    return failure();
+  EntryArguments arguments = *known;
   old->remove();
   Block *body = entry.addEntryBlock();
   LinalgBuilder b(old.getLoc(), outer);
   b.setInsertionPointToStart(body);
-  EntryArguments arguments = *EntryArguments::of(entry);
   auto argument = [&](EntryArgument what) -> Value {
     return body->getArgument(arguments.at(what));
   };
@@ -196,6 +253,7 @@ static void lowerEntry(func::FuncOp old, int64_t chunk) {
   func::ReturnOp::create(b, ret->getLoc(), results);
   lowering.boundKernels();
   old.erase();
+  return success();
 }
 
 namespace {
@@ -204,9 +262,11 @@ struct ConvertLlamaToLinalg
   using ConvertLlamaToLinalgBase::ConvertLlamaToLinalgBase;
 
   void runOnOperation() override {
-    auto entries = llvm::to_vector(getOperation().getOps<func::FuncOp>());
-    for (func::FuncOp entry : entries)
-      lowerEntry(entry, chunk);
+    auto functions = llvm::to_vector(getOperation().getOps<func::FuncOp>());
+    for (func::FuncOp function : functions)
+      if (!function.isDeclaration() && (failed(verifyEntry(function, chunk)) ||
+                                        failed(lowerEntry(function, chunk))))
+        return signalPassFailure();
     if (failed(lowerSymbols(getOperation())))
       return signalPassFailure();
     getOperation()->removeAttr(LlamaDialect::kShards);

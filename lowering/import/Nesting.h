@@ -1,0 +1,15 @@
+/// A bound of how deep text in MLIR's syntax nests.
+#pragma once
+
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+
+namespace cria {
+
+/// Reports an error, "NAME:LINE:COLUMN: ...", if the text of a module nests
+/// deeper than MLIR's recursive parser, verifier and printer have stack for:
+/// by brackets of any kind, by aliases of attributes and types that contain
+/// other aliases, or by operators of affine expressions.
+llvm::Error checkNesting(llvm::StringRef text, llvm::StringRef name);
+
+} // namespace cria
