@@ -59,10 +59,22 @@ File::~File() {
     ::close(fd);
 }
 
+// With O_NONBLOCK, opening a FIFO returns at once. Regular files ignore the
+// flag.
+static constexpr int openFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+
 Result<File> File::open(const std::string &path) {
-  // With O_NONBLOCK, opening a FIFO returns at once. Regular files ignore the
-  // flag.
-  int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  int fd = ::open(path.c_str(), openFlags);
+  if (fd < 0)
+    return errnoStatus(path, "cannot open", errno);
+  return checked(fd, path);
+}
+
+Result<File> File::openIn(int folder, const std::string &name,
+                          const std::string &path) {
+  int fd = openat(folder, name.c_str(), openFlags | O_NOFOLLOW);
+  if (fd < 0 && errno == ELOOP)
+    return Status(CRIA_PERMISSION_DENIED, path + ": is a symbolic link");
   if (fd < 0)
     return errnoStatus(path, "cannot open", errno);
   return checked(fd, path);

@@ -16,6 +16,11 @@ public:
   /// Opens `path`. A folder, FIFO or device is refused without blocking.
   static Result<File> open(const std::string &path);
 
+  /// Opens `name`, which is no symbolic link, in the folder that is open as
+  /// `folder`; errors call it `path`.
+  static Result<File> openIn(int folder, const std::string &name,
+                             const std::string &path);
+
   /// The regular file that `descriptor` is open for, which stays open.
   static Result<File> of(int descriptor);
 

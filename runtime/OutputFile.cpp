@@ -63,7 +63,12 @@ static std::string selfPath(int fd) {
   return "/proc/self/fd/" + std::to_string(fd);
 }
 
-OutputFile::OutputFile(const std::string &name) : OutputFile() {
+OutputFile::OutputFile(const std::string &name, Named named) : OutputFile() {
+  if (named == Named::ByProgram) {
+    problem.name = path = name;
+    createAside(0644);
+    return;
+  }
   problem.name = name == "-" ? "standard output" : name;
   path = followLinks(name);
   open();
@@ -103,8 +108,8 @@ void OutputFile::open() {
       fail("cannot open", errno);
   } else if (replaces && faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS))
     fail("cannot write", errno);
-  else
-    createAside();
+  else // a file that replaces another gets its mode before the first byte
+    createAside(replaces ? 0600 : 0666);
   if (failed() || !replaces || aside.empty())
     return;
   // A process that may not give files away stays the owner.
@@ -116,12 +121,10 @@ void OutputFile::open() {
 /// Opens a new file in the folder of `path`. The file has no name if the file
 /// system supports that and linkat() can name it later; else its name is
 /// `aside`.
-void OutputFile::createAside() {
+void OutputFile::createAside(unsigned mode) {
   std::string folder = fs::path(path).parent_path().string();
   if (folder.empty())
     folder = ".";
-  // A file that replaces another gets its mode before the first byte.
-  mode_t mode = replaces ? 0600 : 0666;
   aside = folder + "/" + randomName();
   fd = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
   if (fd >= 0 && access(selfPath(fd).c_str(), F_OK) != 0) // no /proc

@@ -26,6 +26,11 @@ struct OutputError {
 /// file without write permission is not replaced. A symbolic link stays: the
 /// file that it leads to is written.
 ///
+/// These rules are for names that a user gave. A name that the program made, in
+/// a folder of the user's or of its own, leads nowhere else: a link, FIFO or
+/// device of that name is replaced like an older file, and nobody but the user
+/// may write the new file.
+///
 /// "-" is standard output. A device, a FIFO, or a name of an open descriptor
 /// such as /dev/stdout receives the bytes as they come.
 ///
@@ -37,7 +42,9 @@ struct OutputError {
 ///     return file.error().message();
 class OutputFile {
 public:
-  explicit OutputFile(const std::string &name);
+  enum class Named { ByUser, ByProgram };
+
+  explicit OutputFile(const std::string &name, Named named = Named::ByUser);
   ~OutputFile();
   OutputFile(const OutputFile &) = delete;
   OutputFile &operator=(const OutputFile &) = delete;
@@ -57,7 +64,7 @@ public:
 private:
   OutputFile() = default;
   void open();
-  void createAside();
+  void createAside(unsigned mode);
   bool takeName();
   bool fail(const char *what, int code);
 

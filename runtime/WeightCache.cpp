@@ -1,8 +1,10 @@
 #include "runtime/WeightCache.h"
 
 #include "runtime/Abi.h"
+#include "runtime/Checksum.h"
 #include "runtime/Json.h"
 #include "runtime/OutputFile.h"
+#include "runtime/OwnFolder.h"
 #include "runtime/ReadWeight.h"
 #include "runtime/cpu/Cores.h"
 
@@ -17,9 +19,12 @@ namespace cria {
 namespace fs = std::filesystem;
 
 // Changes whenever the layout or the result of quantizing changes.
-static constexpr char magic[8] = {'C', 'R', 'I', 'A', 'W', 'G', 'T', '1'};
+static constexpr char magic[8] = {'C', 'R', 'I', 'A', 'W', 'G', 'T', '2'};
 static constexpr uint64_t pageBytes = 4096;
 static constexpr uint64_t alignment = 64;
+/// The elements of a weight that share a checksum.
+static constexpr uint64_t pieceElements = 1 << 20;
+static_assert(pieceElements % mostBlockElements == 0);
 
 namespace {
 
@@ -29,6 +34,15 @@ struct CacheHeader {
   uint64_t fileBytes;
   uint64_t identityBytes;
   uint64_t checksum; // of the identity and the fields above
+};
+
+/// Elements [begin, end) of a weight.
+struct Piece {
+  const WeightSpec *weight;
+  uint64_t begin, end;
+  uint64_t offset; // in the file
+
+  uint64_t bytes() const { return bytesOf(weight->type, end - begin); }
 };
 
 } // namespace
@@ -44,19 +58,22 @@ public:
 private:
   std::string describe() const;
   CacheHeader header() const;
-  Result<File> find() const;
-  Status make() const;
+  std::vector<Piece> pieces() const;
+  Status check(const File &file) const;
+  Result<File> find(const OwnFolder &folder) const;
+  Status make(const std::string &path) const;
   Status writeWeight(OutputFile &file, const Binding::Source &source,
-                     uint64_t &done) const;
+                     uint64_t &done, std::vector<uint64_t> &sums) const;
   Status quantize(const Binding::Source &source, std::byte *to, uint64_t begin,
                   uint64_t end) const;
 
   const Checkpoint &checkpoint;
   const std::vector<const Binding::Source *> sources;
   const Progress &progress;
-  std::string identity, path;
+  const std::string folder;
+  std::string identity, name;
   std::map<uint64_t, uint64_t> offsets; // by slot
-  uint64_t fileBytes = 0;
+  uint64_t sumsBegin = 0, fileBytes = 0;
 };
 
 static uint64_t roundUp(uint64_t bytes, uint64_t unit) {
@@ -67,23 +84,60 @@ static uint64_t hash(const std::string &text, uint64_t start) {
   return criaFnv1a64(start, text.data(), text.size());
 }
 
+/// The checksum of all of `sums` but the last, which it is.
+static uint64_t sumOf(const std::vector<uint64_t> &sums) {
+  return criaFnv1a64(CRIA_FNV_OFFSET, sums.data(),
+                     (sums.size() - 1) * sizeof(uint64_t));
+}
+
+/// Appends the checksums of the pieces of `bytes`.
+static void addSums(const std::vector<std::byte> &bytes, uint64_t pieceBytes,
+                    std::vector<uint64_t> &sums) {
+  size_t before = sums.size();
+  uint64_t pieces = (bytes.size() + pieceBytes - 1) / pieceBytes;
+  sums.resize(before + pieces);
+  onAllCores(static_cast<int64_t>(pieces), [&](int64_t from, int64_t to) {
+    for (int64_t i = from; i < to; ++i) {
+      uint64_t begin = static_cast<uint64_t>(i) * pieceBytes;
+      sums[before + static_cast<size_t>(i)] = checksum(
+          bytes.data() + begin, std::min(pieceBytes, bytes.size() - begin));
+    }
+  });
+}
+
 WeightCache::Maker::Maker(const std::string &folder,
                           const Checkpoint &checkpoint,
                           std::vector<const Binding::Source *> all,
                           const Progress &progress)
     : checkpoint(checkpoint), sources(std::move(all)), progress(progress),
-      identity(describe()) {
-  char name[64];
-  snprintf(name, sizeof(name), "/%016llx%016llx.weights",
+      folder(folder), identity(describe()) {
+  char text[64];
+  snprintf(text, sizeof(text), "%016llx%016llx.weights",
            static_cast<unsigned long long>(hash(identity, CRIA_FNV_OFFSET)),
            static_cast<unsigned long long>(
                hash(identity, ~CRIA_FNV_OFFSET * (identity.size() | 1))));
-  path = folder + name;
+  name = text;
   fileBytes = roundUp(sizeof(CacheHeader) + identity.size(), pageBytes);
   for (const Binding::Source *source : sources) {
     offsets[source->slot] = fileBytes;
     fileBytes += roundUp(source->weight->bytes(), alignment);
   }
+  sumsBegin = fileBytes;
+  fileBytes += (pieces().size() + 1) * sizeof(uint64_t);
+}
+
+/// All pieces, in the order of the file.
+std::vector<Piece> WeightCache::Maker::pieces() const {
+  std::vector<Piece> all;
+  for (const Binding::Source *source : sources) {
+    const WeightSpec &weight = *source->weight;
+    uint64_t offset = offsets.at(source->slot);
+    for (uint64_t begin = 0; begin < weight.elements(); begin += pieceElements)
+      all.push_back({&weight, begin,
+                     std::min(begin + pieceElements, weight.elements()),
+                     offset + bytesOf(weight.type, begin)});
+  }
+  return all;
 }
 
 static std::string timeText(const timespec &time) {
@@ -130,15 +184,42 @@ CacheHeader WeightCache::Maker::header() const {
   return header;
 }
 
+/// Reads the blocks and compares their checksums, on all cores.
+Status WeightCache::Maker::check(const File &file) const {
+  std::vector<Piece> all = pieces();
+  std::vector<uint64_t> sums(all.size() + 1);
+  Status status =
+      file.read(sumsBegin, sums.data(), sums.size() * sizeof(uint64_t));
+  if (!status.ok())
+    return status;
+  auto damaged = [&](const std::string &what) {
+    return Status(CRIA_DATA_LOSS, {file.path(), ": ", what, " damaged"});
+  };
+  if (sums.back() != sumOf(sums))
+    return damaged("its checksums are");
+  return tryOnAllCores(
+      static_cast<int64_t>(all.size()), [&](int64_t from, int64_t to) {
+        std::vector<std::byte> bytes;
+        for (size_t i = from; i < static_cast<size_t>(to); ++i) {
+          bytes.resize(all[i].bytes());
+          Status read = file.read(all[i].offset, bytes.data(), bytes.size());
+          if (!read.ok())
+            return read;
+          if (checksum(bytes.data(), bytes.size()) != sums[i])
+            return damaged(quote(all[i].weight->pattern) + " is");
+        }
+        return Status();
+      });
+}
+
 /// Opens the file if it is the one that would be made. NOT_FOUND if there is
 /// none, else an error that says what is wrong with the file.
-Result<File> WeightCache::Maker::find() const {
-  Result<File> file = File::open(path);
+Result<File> WeightCache::Maker::find(const OwnFolder &own) const {
+  Result<File> file = own.file(name);
   if (!file.ok())
     return file;
   auto refuse = [&](const char *why) {
-    return Status(CRIA_DATA_LOSS,
-                  {path, ": ", why, "; a new file replaces it"});
+    return Status(CRIA_DATA_LOSS, {file->path(), ": ", why});
   };
   CacheHeader found = {}, expected = header();
   if (file->size() < sizeof(found))
@@ -157,6 +238,8 @@ Result<File> WeightCache::Maker::find() const {
     return status;
   if (text != identity)
     return refuse("is damaged, or of other weights");
+  if (Status status = check(*file); !status.ok())
+    return status;
   return file;
 }
 
@@ -178,9 +261,9 @@ Status WeightCache::Maker::quantize(const Binding::Source &source,
 /// Appends the blocks of one weight, a stretch at a time.
 Status WeightCache::Maker::writeWeight(OutputFile &file,
                                        const Binding::Source &source,
-                                       uint64_t &done) const {
-  static constexpr uint64_t most =
-      (64 << 20) / mostBlockElements * mostBlockElements;
+                                       uint64_t &done,
+                                       std::vector<uint64_t> &sums) const {
+  static constexpr uint64_t most = 64 * pieceElements;
   const WeightSpec &weight = *source.weight;
   std::vector<std::byte> stretch;
   for (uint64_t begin = 0, end; begin < weight.elements(); begin = end) {
@@ -191,6 +274,7 @@ Status WeightCache::Maker::writeWeight(OutputFile &file,
       return status;
     if (!file.write(stretch.data(), stretch.size()))
       return statusOf(file);
+    addSums(stretch, bytesOf(weight.type, pieceElements), sums);
     done += stretch.size();
     if (progress)
       progress(std::min(done, fileBytes), fileBytes);
@@ -202,32 +286,41 @@ Status WeightCache::Maker::writeWeight(OutputFile &file,
   return statusOf(file);
 }
 
-Status WeightCache::Maker::make() const {
-  std::error_code ignored;
-  fs::create_directories(fs::path(path).parent_path(), ignored);
-  OutputFile file(path);
+Status WeightCache::Maker::make(const std::string &path) const {
+  OutputFile file(path, OutputFile::Named::ByProgram);
   CacheHeader fields = header();
   std::string front(reinterpret_cast<const char *>(&fields), sizeof(fields));
   front += identity;
   front.resize(roundUp(front.size(), pageBytes));
   file.write(front.data(), front.size());
   uint64_t done = front.size();
+  std::vector<uint64_t> sums;
   for (const Binding::Source *source : sources)
-    if (Status status = writeWeight(file, *source, done); !status.ok())
+    if (Status status = writeWeight(file, *source, done, sums); !status.ok())
       return status;
+  sums.push_back(0);
+  sums.back() = sumOf(sums);
+  file.write(sums.data(), sums.size() * sizeof(uint64_t));
   file.commit();
   return statusOf(file);
 }
 
 Result<WeightCache>
 WeightCache::Maker::run(std::vector<std::string> &warnings) {
-  Result<File> file = find();
+  // The user may name the folder by a link.
+  std::error_code ignored;
+  std::string real = fs::weakly_canonical(folder, ignored);
+  Result<OwnFolder> own =
+      OwnFolder::open(real.empty() ? folder : real, /*make=*/true);
+  if (!own.ok())
+    return own.status();
+  Result<File> file = find(*own);
   if (!file.ok()) {
     if (file.status().code() != CRIA_NOT_FOUND)
-      warnings.push_back(file.status().message());
-    if (Status status = make(); !status.ok())
+      warnings.push_back(file.status().message() + "; a new file replaces it");
+    if (Status status = make(own->path(name)); !status.ok())
       return status;
-    file = find();
+    file = find(*own);
   }
   if (!file.ok())
     return file.status();

@@ -3,14 +3,15 @@
 ///
 /// The file's name is a hash of the sources of the blocks: the checkpoint's
 /// files (path, size, times, tensors) and the weights (tensor, shape, type).
-/// The file is written whole or not at all, and begins with
+/// The file is written whole or not at all, and holds
 ///
-///   CacheHeader, `identity` bytes of text, zeros up to a page, blocks
+///   CacheHeader, `identity` bytes of text, zeros up to a page, blocks,
+///   a checksum of each million elements, a checksum of these
 ///
-/// where the text lists these sources. A file that is truncated, that is
-/// damaged before its blocks, or that has other sources is not used but written
-/// again. Nothing here is an error: without a file that can be written, weights
-/// are quantized each time, and a warning says why.
+/// where the text lists these sources. A file that is truncated or damaged,
+/// that has other sources, or that others may have written (see OwnFolder) is
+/// not used but written again. Nothing here is an error: without a file that
+/// can be written, weights are quantized each time, and a warning says why.
 #pragma once
 
 #include "runtime/Binding.h"

@@ -218,13 +218,14 @@ static Status saveCase(const Finding &finding, const Runner &runner,
   std::filesystem::create_directories(folder, failed);
   if (failed)
     return Status(CRIA_UNAVAILABLE, folder + ": " + failed.message());
-  OutputFile file(folder + "/model.mlir");
+  OutputFile file(folder + "/model.mlir", OutputFile::Named::ByProgram);
   const std::string &text = runner.taps().linalg;
   file.write(text.data(), text.size());
   file.commit();
   Status status = statusOf(file);
   if (status.ok())
-    status = reference.write(folder + "/reference.safetensors");
+    status = reference.write(folder + "/reference.safetensors",
+                             OutputFile::Named::ByProgram);
   if (!status.ok())
     return status;
   bool onCpu = runner.device() == "cpu";

@@ -343,7 +343,8 @@ static llvm::Error dumpPtx(const CudaImage &image, llvm::StringRef folder,
     if (std::error_code code = llvm::sys::fs::create_directories(path))
       return llvm::createStringError(code, path + ": " + code.message());
     llvm::sys::path::append(path, name);
-    if (llvm::Error error = writeFile(path, binary.bytes))
+    if (llvm::Error error =
+            writeFile(path, binary.bytes, OutputFile::Named::ByProgram))
       return error;
   }
   return llvm::Error::success();
@@ -371,7 +372,7 @@ static llvm::Error dump(Compilation &compilation) {
   llvm::raw_string_ostream stream(text);
   if (llvm::Error error = compilation.print(stream))
     return error;
-  return writeFile(path, text);
+  return writeFile(path, text, OutputFile::Named::ByProgram);
 }
 
 /// Takes the program to `last`, and dumps phases on the way if asked to.

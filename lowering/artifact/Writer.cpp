@@ -38,8 +38,9 @@ Error cria::appendFooter(llvm::SmallVectorImpl<char> &bytes) {
   return Error::success();
 }
 
-Error cria::writeFile(llvm::StringRef name, llvm::ArrayRef<char> bytes) {
-  OutputFile file(name.str());
+Error cria::writeFile(llvm::StringRef name, llvm::ArrayRef<char> bytes,
+                      OutputFile::Named named) {
+  OutputFile file(name.str(), named);
   if (!file.temporary().empty())
     llvm::sys::RemoveFileOnSignal(file.temporary());
   file.write(bytes.data(), bytes.size());

@@ -2,6 +2,8 @@
 /// other files.
 #pragma once
 
+#include "runtime/OutputFile.h"
+
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/Error.h"
 
@@ -13,6 +15,7 @@ llvm::Error appendFooter(llvm::SmallVectorImpl<char> &sharedObject);
 
 /// Writes `bytes` to the file `name`, or to standard output for "-"; see
 /// runtime/OutputFile.h. If a signal ends the process, no partial file is left.
-llvm::Error writeFile(llvm::StringRef name, llvm::ArrayRef<char> bytes);
+llvm::Error writeFile(llvm::StringRef name, llvm::ArrayRef<char> bytes,
+                      OutputFile::Named named = OutputFile::Named::ByUser);
 
 } // namespace cria

@@ -136,6 +136,38 @@ TEST_P(OutputFileTest, FollowsSymbolicLinks) {
               fails(CRIA_INVALID_ARGUMENT, "loop: cannot open: Too many"));
 }
 
+// The program's own name leads nowhere, whatever has it.
+TEST_P(OutputFileTest, ReplacesWhatHasANameThatTheProgramMade) {
+  TemporaryFolder folder;
+  std::string path = folder.path("cache"),
+              precious = folder.write("precious", "text");
+  auto replaces = [&] {
+    OutputFile file(path, OutputFile::Named::ByProgram);
+    EXPECT_TRUE(file.write("new", 3) && file.commit());
+    struct stat info;
+    ASSERT_EQ(lstat(path.c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode, S_IFREG | 0644u);
+    EXPECT_EQ(*readFile(path, 9), "new");
+  };
+  mode_t before = umask(0);
+  replaces();
+  chmod(path.c_str(), 0466);
+  replaces();
+  std::filesystem::remove(path);
+  std::filesystem::create_symlink(precious, path);
+  replaces();
+  std::filesystem::remove(path);
+  ASSERT_EQ(mkfifo(path.c_str(), 0666), 0);
+  replaces();
+  umask(before);
+  EXPECT_EQ(*readFile(precious, 9), "text");
+  std::filesystem::remove(path);
+  std::filesystem::create_directory(path);
+  OutputFile file(path, OutputFile::Named::ByProgram);
+  EXPECT_FALSE(file.commit());
+  EXPECT_EQ(file.error().message(), path + ": cannot create: Is a directory");
+}
+
 TEST_P(OutputFileTest, WritesDevicesAndPipesAsTheyAre) {
   TemporaryFolder folder;
   EXPECT_TRUE(write("/dev/null", "x").ok());

@@ -59,7 +59,8 @@ static Part rowsPart(const std::string &name, const Rows &rows) {
   return part;
 }
 
-Status Recording::write(const std::string &path) const {
+Status Recording::write(const std::string &path,
+                        OutputFile::Named named) const {
   std::vector<Part> parts = {idsPart("ids", ids)};
   if (!sourceIds.empty())
     parts.push_back(idsPart("source_ids", sourceIds));
@@ -77,7 +78,7 @@ Status Recording::write(const std::string &path) const {
   std::string text = header.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');
   uint64_t size = text.size();
-  OutputFile file(path);
+  OutputFile file(path, named);
   file.write(&size, sizeof(size));
   file.write(text.data(), text.size());
   for (const Part &part : parts)

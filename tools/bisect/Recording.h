@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/DType.h"
+#include "runtime/OutputFile.h"
 #include "runtime/Status.h"
 
 #include <cstdint>
@@ -38,7 +39,8 @@ struct Recording {
 
   /// A file of safetensors: results in their types, `ids` and `source_ids` in
   /// I32.
-  Status write(const std::string &path) const;
+  Status write(const std::string &path,
+               OutputFile::Named named = OutputFile::Named::ByUser) const;
   static Result<Recording> read(const std::string &path);
 };
 
