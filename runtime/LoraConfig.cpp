@@ -1,5 +1,7 @@
 #include "runtime/LoraConfig.h"
 
+#include "runtime/ModulePattern.h"
+
 #include <algorithm>
 #include <cmath>
 #include <string_view>
@@ -98,19 +100,17 @@ LoraConfig::readOverrides(const JsonCursor &root, const std::string &key,
   for (const auto &item : members->raw().items()) {
     JsonCursor member = (*members)[item.key()];
     double value = read(member);
-    Result<ModulePattern> pattern = ModulePattern::compile(item.key());
-    if (!pattern.ok())
-      member.fail("is not a pattern: " + pattern.status().message(),
-                  pattern.status().code());
     if (!root.ok())
       break;
-    overrides.push_back({std::move(*pattern), value});
+    overrides.push_back({item.key(), value});
   }
   return overrides;
 }
 
 Result<LoraConfig> LoraConfig::load(const std::string &path) {
-  Result<JsonDocument> json = readJson(path);
+  JsonLimits limits;
+  limits.values = 1 << 17;
+  Result<JsonDocument> json = readJson(path, limits);
   if (!json.ok())
     return json.status();
   LoraConfig config;
@@ -129,15 +129,15 @@ Result<double> LoraConfig::choose(const std::vector<Override> &overrides,
                                   uint64_t &budget) const {
   std::optional<double> chosen;
   for (const Override &each : overrides) {
-    Result<bool> matched = each.pattern.matches(module, budget);
-    Status status = matched.status();
-    bool matches = status.ok() && *matched;
-    if (matches && chosen.value_or(each.value) != each.value)
-      status =
-          Status(CRIA_UNIMPLEMENTED, "has two values for " + quote(module));
-    if (!status.ok())
-      return Status(status.code(), {path, ": '", key, "' ", status.message()});
-    if (matches)
+    Result<bool> matches = matchesModule(each.pattern, module, budget);
+    if (!matches.ok())
+      return Status(matches.status().code(),
+                    {path, ": ", quote(concat({key, ".", each.pattern})), " ",
+                     matches.status().message()});
+    if (*matches && chosen.value_or(each.value) != each.value)
+      return Status(CRIA_UNIMPLEMENTED,
+                    {path, ": '", key, "' has two values for ", quote(module)});
+    if (*matches)
       chosen = each.value;
   }
   return chosen.value_or(otherwise);

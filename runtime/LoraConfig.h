@@ -3,7 +3,6 @@
 #pragma once
 
 #include "runtime/Json.h"
-#include "runtime/ModulePattern.h"
 #include "runtime/Status.h"
 
 #include <cstdint>
@@ -29,13 +28,16 @@ public:
   /// expression must match the whole name, or all that follows one of its dots.
   /// Two matching patterns with different values are refused: their order
   /// would decide, which JSON does not keep. `budget` pays for the patterns;
-  /// see ModulePattern::matches.
+  /// see matchesModule.
   Result<LoraScale> at(const std::string &module, uint64_t &budget) const;
+
+  /// The ends of the names of modules that are saved whole.
+  const std::vector<std::string> &modulesToSave() const { return wholeModules; }
 
 private:
   /// A member of rank_pattern or alpha_pattern.
   struct Override {
-    ModulePattern pattern;
+    std::string pattern;
     double value;
   };
 
@@ -51,6 +53,7 @@ private:
   double rank = 0, alpha = 0;
   bool dividesByRoot = false; // use_rslora
   std::vector<Override> ranks, alphas;
+  std::vector<std::string> wholeModules;
 };
 
 } // namespace cria

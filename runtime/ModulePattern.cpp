@@ -1,26 +1,35 @@
 #include "runtime/ModulePattern.h"
 
+#include <algorithm>
+#include <bitset>
+#include <iterator>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace cria {
 
-static constexpr size_t maxStates = 4096;
 static constexpr int maxDepth = 64;
 
-/// Recursive descent over the pattern. After an error nothing more is read.
-class ModulePattern::Parser {
+namespace {
+
+/// Positions in a module's name, sorted.
+using Positions = std::vector<size_t>;
+using Bytes = std::bitset<256>;
+
+/// Recursive descent over the pattern. Each function reads a part of it and
+/// returns the positions after a match of this part that begins at one of
+/// `from`. After an error nothing more is read.
+class Walk {
 public:
-  using Code = std::vector<State>;
-  using Bytes = std::bitset<256>;
+  Walk(std::string_view text, std::string_view module, uint64_t &budget)
+      : text(text), module(module), budget(budget) {}
 
-  explicit Parser(std::string_view text) : text(text) {}
-
-  Code parse() {
-    Code code = alternatives();
+  Positions all(const Positions &from) {
+    Positions ends = alternatives(from);
     if (at < text.size())
       invalid("unbalanced parenthesis");
-    return code;
+    return ends;
   }
 
   Status status;
@@ -38,92 +47,94 @@ private:
       status = Status(code, what);
   }
   void invalid(std::string_view what) {
-    fail(CRIA_INVALID_ARGUMENT, concat({what, " at byte ", at}));
+    fail(CRIA_INVALID_ARGUMENT,
+         concat({"is not a pattern: ", what, " at byte ", at}));
   }
   void unsupported(std::string_view what) {
-    fail(CRIA_UNIMPLEMENTED,
-         concat({"'", what, "' in a pattern is not supported"}));
+    fail(CRIA_UNIMPLEMENTED, concat({"has '", what,
+                                     "' in a pattern, which is not "
+                                     "supported"}));
+  }
+  void pay(size_t cost) {
+    if (cost > budget)
+      fail(CRIA_INVALID_ARGUMENT, "takes too long to match");
+    budget -= std::min<uint64_t>(cost, budget);
   }
 
-  void append(Code &code, const Code &more) {
-    if (code.size() + more.size() > maxStates)
-      return fail(CRIA_UNIMPLEMENTED,
-                  concat({"a pattern of more than ", maxStates,
-                          " states is not supported"}));
-    code.insert(code.end(), more.begin(), more.end());
+  static Positions unite(const Positions &a, const Positions &b) {
+    Positions both;
+    std::set_union(a.begin(), a.end(), b.begin(), b.end(),
+                   std::back_inserter(both));
+    return both;
   }
 
-  static State fork(size_t next, size_t other) {
-    return {State::Fork, static_cast<int32_t>(next),
-            static_cast<int32_t>(other)};
+  Positions alternatives(const Positions &from) {
+    Positions ends = sequence(from);
+    while (take("|"))
+      ends = unite(ends, sequence(from));
+    return ends;
   }
 
-  Code alternatives() {
-    Code code = sequence();
-    while (take("|")) {
-      Code other = sequence(), all = {fork(1, code.size() + 2)};
-      append(all, code);
-      append(all, {fork(other.size() + 1, other.size() + 1)});
-      append(all, other);
-      code = std::move(all);
-    }
-    return code;
-  }
-
-  Code sequence() {
-    Code code;
+  Positions sequence(Positions from) {
     while (!done() && text[at] != '|' && text[at] != ')')
-      append(code, repeated(atom()));
-    return code;
+      from = repeated(from);
+    return from;
   }
 
-  Code atom() {
+  Positions atom(const Positions &from) {
+    pay(from.size() + 1);
+    if (done())
+      return {};
     char character = text[at];
     if (take("("))
-      return group();
+      return group(from);
     if (take("["))
-      return characterClass();
+      return characterClass(from);
     if (take("."))
-      return anyBut(Bytes().set('\n'));
+      return anyBut(Bytes().set('\n'), from);
     if (take("^"))
-      return {{State::Begin}};
+      return from.empty() || from[0] ? Positions() : Positions{0};
     if (take("$"))
-      return {{State::End}};
+      return from.empty() || from.back() != module.size()
+                 ? Positions()
+                 : Positions{module.size()};
     if (character == '\\')
-      return byte(escape());
-    if (character == '*' || character == '+' || character == '?') {
+      return byte(escape(), from);
+    if (character == '*' || character == '+' || character == '?')
       invalid("nothing to repeat");
-      return {};
-    }
     ++at;
-    return byte(Bytes().set(static_cast<uint8_t>(character)));
+    return byte(Bytes().set(static_cast<uint8_t>(character)), from);
   }
 
-  Code group() {
+  Positions group(const Positions &from) {
     if (++depth > maxDepth)
-      fail(CRIA_UNIMPLEMENTED, concat({"a pattern nested deeper than ",
-                                       maxDepth, " is not supported"}));
+      fail(CRIA_UNIMPLEMENTED, concat({"is nested deeper than ", maxDepth,
+                                       ", which is not supported"}));
     if (!take("?:") && take("?"))
       unsupported("(?" + std::string(text.substr(at, 1)));
-    Code code = done() ? Code() : alternatives();
+    Positions ends = done() ? Positions() : alternatives(from);
     --depth;
     if (status.ok() && !take(")"))
       invalid("missing ')'");
-    return code;
+    return ends;
   }
 
-  static Code byte(const Bytes &bytes) { return {{State::Byte, 1, 1, bytes}}; }
+  /// One of `bytes`.
+  Positions byte(const Bytes &bytes, const Positions &from) const {
+    Positions ends;
+    for (size_t i : from)
+      if (i < module.size() && bytes[static_cast<uint8_t>(module[i])])
+        ends.push_back(i + 1);
+    return ends;
+  }
 
-  /// Matches a UTF-8 character that is none of the ASCII characters `bytes`.
-  static Code anyBut(const Bytes &bytes) {
-    Bytes first = ~bytes, continuation;
-    for (size_t i = 0x80; i < 0xc0; ++i) {
-      first.reset(i);
-      continuation.set(i);
-    }
-    return {{State::Byte, 1, 1, first},
-            fork(1, 2),
-            {State::Byte, -1, 1, continuation}};
+  /// A UTF-8 character that is none of the ASCII characters `bytes`.
+  Positions anyBut(const Bytes &bytes, const Positions &from) const {
+    Positions ends = byte(~bytes, from);
+    for (size_t &i : ends)
+      while (i < module.size() && (module[i] & 0xc0) == 0x80)
+        ++i;
+    return ends;
   }
 
   static Bytes range(uint8_t first, uint8_t last) {
@@ -160,13 +171,13 @@ private:
     return Bytes().set(static_cast<uint8_t>(text[at++]));
   }
 
-  Code characterClass() {
+  Positions characterClass(const Positions &from) {
     bool negated = take("^");
     Bytes bytes;
     for (bool first = true; !done() && (first || text[at] != ']');
          first = false) {
       uint8_t low = static_cast<uint8_t>(text[at]);
-      Bytes from = member();
+      Bytes some = member();
       if (!done() && text[at] == '-' && at + 1 < text.size() &&
           text[at + 1] != ']') {
         ++at;
@@ -176,22 +187,23 @@ private:
         else if (high < low)
           invalid("bad character range");
         member();
-        from = range(low, high);
+        some = range(low, high);
       }
-      bytes |= from;
+      bytes |= some;
     }
     if (!take("]"))
       invalid("missing ']'");
-    return negated ? anyBut(bytes) : byte(bytes);
+    return negated ? anyBut(bytes, from) : byte(bytes, from);
   }
 
-  /// Reads a number, at most `maxStates` + 1; none if there is no digit.
+  /// Reads a number; a large one means as much as a larger one. None if there
+  /// is no digit.
   std::optional<size_t> number(size_t &from) const {
     std::optional<size_t> value;
     for (; from < text.size() && text[from] >= '0' && text[from] <= '9'; ++from)
       value = std::min<size_t>(value.value_or(0) * 10 +
                                    static_cast<size_t>(text[from] - '0'),
-                               maxStates + 1);
+                               INT32_MAX);
     return value;
   }
 
@@ -227,10 +239,12 @@ private:
     return std::nullopt;
   }
 
-  Code repeated(Code once) {
+  Positions repeated(const Positions &from) {
+    size_t begin = at;
+    Positions now = atom(from);
     std::optional<Bounds> times = quantifier();
     if (!times)
-      return once;
+      return now;
     take("?"); // lazy: whether the whole text matches is the same
     if (!done() && text[at] == '+')
       unsupported("possessive repetition");
@@ -238,80 +252,46 @@ private:
       invalid("multiple repeat");
     if (times->most && *times->most < times->least)
       invalid("min repeat greater than max repeat");
-    Code code;
-    for (size_t i = 0; i < times->least && status.ok(); ++i)
-      append(code, once);
-    if (!times->most) {
-      append(code, {fork(1, once.size() + 2)});
-      append(code, once);
-      State back = fork(0, 0);
-      back.next = back.other = -static_cast<int32_t>(once.size() + 1);
-      append(code, {back});
+    size_t end = at, most = times->most.value_or(SIZE_MAX);
+    Positions ends = times->least == 0 ? from : Positions();
+    for (size_t count = 1; status.ok() && count <= most; ++count) {
+      if (count >= times->least)
+        ends = unite(ends, now);
+      if (count == most || now.empty())
+        break;
+      at = begin;
+      Positions next = atom(now);
+      // What does not change once does not change any more.
+      if (next == now && count < times->least)
+        count = times->least - 1;
+      else if (next == now)
+        break;
+      now = std::move(next);
     }
-    for (size_t i = times->least; i < times->most.value_or(0) && status.ok();
-         ++i) {
-      append(code, {fork(1, once.size() + 1)});
-      append(code, once);
-    }
-    return code;
+    if (status.ok())
+      at = end;
+    return ends;
   }
 
-  std::string_view text;
+  std::string_view text, module;
+  uint64_t &budget;
   size_t at = 0;
   int depth = 0;
 };
 
-Result<ModulePattern> ModulePattern::compile(std::string_view pattern) {
-  Parser parser(pattern);
-  ModulePattern result;
-  result.states = parser.parse();
-  if (!parser.status.ok())
-    return parser.status;
-  result.states.push_back({State::Match});
-  return result;
-}
+} // namespace
 
-Result<bool> ModulePattern::matches(std::string_view module,
-                                    uint64_t &budget) const {
-  std::vector<size_t> seen(states.size()), now, next, waiting;
-  bool matched = false;
-  for (size_t at = 0; at <= module.size(); ++at) {
-    if (at == 0 || module[at - 1] == '.')
-      next.push_back(0);
-    // `next` has the states that the last byte leads to. The states that these
-    // lead to without a byte belong to `now`, too. `seen` is at + 1 for the
-    // states in `now`.
-    now.clear();
-    waiting.swap(next);
-    next.clear();
-    while (!waiting.empty()) {
-      size_t index = waiting.back();
-      waiting.pop_back();
-      if (seen[index] == at + 1)
-        continue;
-      seen[index] = at + 1;
-      if (budget-- == 0) {
-        budget = 0;
-        return Status(CRIA_INVALID_ARGUMENT, "takes too long to match");
-      }
-      const State &state = states[index];
-      size_t first = index + static_cast<size_t>(state.next);
-      if (state.kind == State::Byte)
-        now.push_back(index);
-      else if (state.kind == State::Match)
-        matched = at == module.size();
-      else if (state.kind == State::Fork)
-        waiting.insert(waiting.end(),
-                       {first, index + static_cast<size_t>(state.other)});
-      else if (state.kind == State::Begin ? at == 0 : at == module.size())
-        waiting.push_back(first);
-    }
-    if (at < module.size())
-      for (size_t index : now)
-        if (states[index].bytes[static_cast<uint8_t>(module[at])])
-          next.push_back(index + static_cast<size_t>(states[index].next));
-  }
-  return matched;
+Result<bool> matchesModule(std::string_view pattern, std::string_view module,
+                           uint64_t &budget) {
+  Positions from;
+  for (size_t i = 0; i <= module.size(); ++i)
+    if (i == 0 || module[i - 1] == '.')
+      from.push_back(i);
+  Walk walk(pattern, module, budget);
+  Positions ends = walk.all(from);
+  if (!walk.status.ok())
+    return walk.status;
+  return !ends.empty() && ends.back() == module.size();
 }
 
 } // namespace cria

@@ -272,17 +272,18 @@ TEST_F(LoraTest, RefusesValuesOutOfRange) {
     EXPECT_THAT(bindWith(key, nlohmann::json::parse(value)),
                 fails(CRIA_INVALID_ARGUMENT, key));
   EXPECT_THAT(bindWith("alpha_pattern", {{"\\w+", 1}}),
-              fails(CRIA_UNIMPLEMENTED, "'\\w' in a pattern is not supported"));
+              fails(CRIA_UNIMPLEMENTED, "'alpha_pattern.\\w+' has '\\w' in a "
+                                        "pattern, which is not supported"));
   config.erase("r");
   EXPECT_THAT(bind(), fails(CRIA_INVALID_ARGUMENT, "'r' is missing"));
   config = nlohmann::json::array();
   EXPECT_THAT(bind(), fails(CRIA_INVALID_ARGUMENT, "adapter_config.json"));
 }
 
-// A pattern with many states takes milliseconds a module.
+// A pattern whose repetitions nest takes milliseconds a module.
 TEST_F(LoraTest, OneBudgetPaysForThePatternsOfAllModules) {
   nlohmann::json manifest = fakeManifest();
-  manifest["weights"][1]["name"] = "{}." + std::string(600, 'a') + ".weight";
+  manifest["weights"][1]["name"] = "{}." + std::string(400, 'a') + ".weight";
   manifest["weights"][1]["shape"] = {2, 2};
   manifest["weights"][1]["count"] = 200;
   manifest["rope"][0]["slot"] = 201;
@@ -290,12 +291,12 @@ TEST_F(LoraTest, OneBudgetPaysForThePatternsOfAllModules) {
   auto opened = Artifact::open(folder.write("c.cria", artifactOf(manifest)));
   ASSERT_TRUE(opened.ok()) << opened.status().message();
   artifact = *opened;
-  config["rank_pattern"] = {{"(?:a{0,40}){0,40}[bc]", 1}};
+  config["rank_pattern"] = {{"(?:(?:(?:a|aa|aaa)*)*)*[bc]", 1}};
   auto adapt = [&](uint64_t first, uint64_t count) {
     tensors.clear();
     for (uint64_t i = first; i < first + count; ++i) {
       std::string name = "base_model.model." + std::to_string(i) + "." +
-                         std::string(600, 'a') + ".lora_";
+                         std::string(400, 'a') + ".lora_";
       tensors.push_back({name + "A.weight", "F32", {1, 2}, {}});
       tensors.push_back({name + "B.weight", "F32", {2, 1}, {}});
       for (size_t last : {tensors.size() - 2, tensors.size() - 1})
@@ -309,7 +310,7 @@ TEST_F(LoraTest, OneBudgetPaysForThePatternsOfAllModules) {
   };
   EXPECT_TRUE(adapt(0, 2).ok());
   EXPECT_THAT(adapt(0, 200), fails(CRIA_INVALID_ARGUMENT,
-                                   "'rank_pattern' takes too long to match"));
+                                   ")*)*[bc]' takes too long to match"));
 }
 
 TEST_F(LoraTest, NamesTensorsThatDoNotFit) {
