@@ -1,13 +1,15 @@
 #include "runtime/Safetensors.h"
 
+#include "runtime/Abi.h"
 #include "runtime/Json.h"
 
 #include <algorithm>
 #include <tuple>
+#include <unordered_set>
 
 namespace cria {
 
-static constexpr uint64_t maxHeaderBytes = 100'000'000;
+static constexpr uint64_t maxHeaderBytes = 100'000'000, maxNameBytes = 512;
 
 namespace {
 
@@ -83,13 +85,14 @@ static TensorEntry readEntry(const std::string &name, const JsonCursor &at) {
   for (const JsonCursor &dimension : at["shape"].elements(8))
     tensor.shape.push_back(
         static_cast<uint64_t>(dimension.integer(0, INT64_MAX)));
-  std::vector<JsonCursor> offsets = at["data_offsets"].elements();
-  if (offsets.size() != 2) {
-    at["data_offsets"].expected("two offsets");
+  JsonCursor offsets = at["data_offsets"];
+  if (offsets.count() != 2) {
+    offsets.expected("two offsets");
     return tensor;
   }
-  tensor.begin = static_cast<uint64_t>(offsets[0].integer(0, INT64_MAX));
-  tensor.end = static_cast<uint64_t>(offsets[1].integer(0, INT64_MAX));
+  tensor.begin =
+      static_cast<uint64_t>(offsets.element(0).integer(0, INT64_MAX));
+  tensor.end = static_cast<uint64_t>(offsets.element(1).integer(0, INT64_MAX));
   auto type = std::find_if(
       std::begin(elementTypes), std::end(elementTypes),
       [&](const ElementType &known) { return tensor.typeName == known.name; });
@@ -113,30 +116,119 @@ static TensorEntry readEntry(const std::string &name, const JsonCursor &at) {
   return tensor;
 }
 
+namespace {
+
+/// Makes the tensors of a header one by one, in memory for one.
+class EntryReader : public JsonSink {
+public:
+  explicit EntryReader(const std::string &path) : path(path) {}
+
+  void scalar(nlohmann::json value, const std::string &spelling) override {
+    if (value.is_number_float()) // 4.0 is no offset
+      value = spelling;
+    if (depth == 1)
+      finish(std::move(value));
+    else if (depth == 2)
+      add(std::move(value));
+    else if (depth == 3 && isKept && tensor.root()[member].is_array())
+      tensor.root()[member].push_back(std::move(value));
+  }
+  void open(bool object) override {
+    auto none = object ? nlohmann::json::object() : nlohmann::json::array();
+    if (depth == 1 && !object)
+      finish(std::move(none));
+    else if (depth == 1)
+      tensor = JsonDocument(std::move(none));
+    else if (depth >= 2)
+      scalar(std::move(none), "");
+    ++depth;
+  }
+  void close() override {
+    if (--depth == 1 && !isMetadata)
+      finish(std::move(tensor.root()));
+  }
+  void key(std::string name) override;
+
+  std::vector<TensorEntry> tensors;
+  Status failure; // names the file
+
+private:
+  void add(nlohmann::json value);
+  void finish(nlohmann::json value);
+
+  const std::string &path;
+  int depth = 0;
+  std::string name, member;
+  bool isMetadata = false, isKept = false;
+  JsonDocument tensor;
+  /// Hashes of the header's keys, and of those of the metadata. A file that is
+  /// made to have two alike is refused.
+  std::unordered_set<uint64_t> seen;
+};
+
+} // namespace
+
+void EntryReader::key(std::string key) {
+  static constexpr std::string_view kept[] = {"dtype", "shape", "data_offsets"};
+  uint64_t start = depth == 1 ? CRIA_FNV_OFFSET : ~CRIA_FNV_OFFSET;
+  bool isNew = true;
+  if (depth == 1 || (depth == 2 && isMetadata))
+    isNew = seen.insert(criaFnv1a64(start, key.data(), key.size())).second;
+  else if (depth == 2)
+    isNew = !tensor.root().contains(key);
+  if (!isNew)
+    status = Status(CRIA_INVALID_ARGUMENT, "duplicate key " + quote(key));
+  if (depth == 1 && key.size() > maxNameBytes)
+    status =
+        Status(CRIA_INVALID_ARGUMENT,
+               {"the name of a tensor has ", key.size(),
+                " bytes, expected at most ", maxNameBytes, ": ", quote(key)});
+  if (depth == 1) {
+    isMetadata = key == "__metadata__";
+    name = std::move(key);
+  } else if (depth == 2) {
+    isKept = std::find(std::begin(kept), std::end(kept), key) != std::end(kept);
+    member = std::move(key);
+  }
+}
+
+/// A member of a tensor or of the metadata.
+void EntryReader::add(nlohmann::json value) {
+  if (isMetadata && !value.is_string()) {
+    tensor.root()[member] = std::move(value);
+    finish(std::move(tensor.root()));
+  } else if (isKept && !isMetadata)
+    tensor.root()[member] = std::move(value);
+}
+
+/// Reads the value of the header's key `name`.
+void EntryReader::finish(nlohmann::json value) {
+  if (!failure.ok())
+    return;
+  JsonDocument whole(nlohmann::json::object());
+  whole.root()[name] = std::move(value);
+  JsonCursor at = JsonCursor(whole.root(), path, failure)[name];
+  if (!isMetadata)
+    tensors.push_back(readEntry(name, at));
+  else if (!at.raw().is_object())
+    at.expected("an object");
+  else
+    at[member].string();
+  status = failure;
+}
+
 /// Reads every tensor of the header. Offsets still count from the header's end.
 static Result<std::vector<TensorEntry>> readEntries(const std::string &text,
                                                     const std::string &path) {
   JsonLimits limits;
   limits.bytes = maxHeaderBytes;
-  Result<JsonDocument> header = parseJson(text, path, limits);
-  if (!header.ok())
-    return header.status();
-  Status status;
-  JsonCursor root(header->root(), path, status);
-  std::vector<TensorEntry> tensors;
-  for (const auto &[name, value] : header->root().items()) {
-    JsonCursor at = root[name];
-    if (name != "__metadata__")
-      tensors.push_back(readEntry(name, at));
-    else if (!value.is_object())
-      at.expected("an object");
-    else
-      for (const auto &member : value.items())
-        at[member.key()].string();
-    if (!status.ok())
-      return status;
-  }
-  return tensors;
+  EntryReader reader(path);
+  Status status = parseJson(text, path, limits, reader);
+  if (!reader.failure.ok())
+    return reader.failure;
+  if (!status.ok())
+    return status;
+  return std::move(reader.tensors);
 }
 
 /// Sorts the tensors and checks that they fill [0, `size`) without a gap.

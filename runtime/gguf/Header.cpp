@@ -13,7 +13,7 @@
 namespace cria::gguf {
 
 static constexpr uint64_t maxHeaderBytes = 256u << 20, maxKeys = 1 << 16,
-                          maxTensors = 1 << 17, maxElements = 8'000'000,
+                          maxTensors = 1 << 16, maxElements = 8'000'000,
                           maxNameBytes = 256, maxAlignment = 1 << 16,
                           maxDimensions = 4;
 
@@ -106,7 +106,7 @@ private:
 
 /// Reads `size` more bytes from the file. False if there are fewer.
 bool HeaderReader::has(uint64_t size, std::string_view what) {
-  static constexpr uint64_t step = 1 << 20;
+  static constexpr uint64_t step = 1 << 20, reserveFrom = 16 << 20;
   if (!status.ok())
     return false;
   if (size > file.size() - at)
@@ -118,9 +118,11 @@ bool HeaderReader::has(uint64_t size, std::string_view what) {
                  ", the most of a header"}));
   if (!status.ok() || at + size <= bytes.size())
     return status.ok();
-  uint64_t had = bytes.size();
-  bytes.resize(std::min(
-      {std::max({at + size, 2 * had, step}), file.size(), maxHeaderBytes}));
+  uint64_t had = bytes.size(), most = std::min(file.size(), maxHeaderBytes);
+  // Memory that is not touched costs nothing, but a copy of a long header does.
+  if (at + size > reserveFrom)
+    bytes.reserve(most);
+  bytes.resize(std::min(std::max({at + size, 2 * had, step}), most));
   status = file.read(had, bytes.data() + had, bytes.size() - had);
   return status.ok();
 }

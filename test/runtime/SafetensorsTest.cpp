@@ -103,6 +103,23 @@ TEST_F(SafetensorsTest, RejectsHeadersThatAreNoPaddedObject) {
   std::string twice = entry("a", "U8", "[1]", "[0,1]");
   EXPECT_THAT(openHeader(twice + "," + twice, 1),
               fails(CRIA_INVALID_ARGUMENT, "duplicate key 'a'"));
+  for (const char *same : {R"("__metadata__":{"n":"","n":""})",
+                           R"("a":{"dtype":"U8","dtype":"U8"})"})
+    EXPECT_THAT(openHeader(same, 0),
+                fails(CRIA_INVALID_ARGUMENT, "duplicate key"));
+  std::string name(512, 'n');
+  EXPECT_TRUE(openHeader(entry(name, "U8", "[1]", "[0,1]"), 1).ok());
+  EXPECT_THAT(openHeader(entry(name + "n", "U8", "[1]", "[0,1]"), 1),
+              fails(CRIA_INVALID_ARGUMENT, "name of a tensor has 513 bytes"));
+  // A member that is not known is passed over, whatever it holds.
+  EXPECT_TRUE(openHeader(R"("a":{"x":[{"dtype":[1]}],"dtype":"U8","shape":[1],)"
+                         R"("data_offsets":[0,1],"dtypes":[2]})",
+                         1)
+                  .ok());
+  EXPECT_THAT(openHeader(R"("a":{"dtype":"U8","shape":[[1]]})", 0),
+              fails(CRIA_INVALID_ARGUMENT, "'a.shape[0]' is array"));
+  EXPECT_THAT(openHeader(R"("a":[])", 0),
+              fails(CRIA_INVALID_ARGUMENT, "'a' is array, expected an object"));
   EXPECT_THAT(openHeader("\"__metadata__\":{\"n\":1}", 0),
               fails(CRIA_INVALID_ARGUMENT, "'__metadata__.n' is 1"));
   EXPECT_THAT(openHeader("\"__metadata__\":[]", 0),

@@ -213,7 +213,7 @@ static Result<std::string> readHeader(const File &file, uint64_t &offset) {
   return header;
 }
 
-Result<NpyMatrix> readNpyMatrix(const std::string &path, uint64_t most) {
+Result<NpyMatrix> readNpyMatrix(const std::string &path, uint64_t limit) {
   Result<File> file = File::open(path);
   if (!file.ok())
     return file.status();
@@ -227,24 +227,29 @@ Result<NpyMatrix> readNpyMatrix(const std::string &path, uint64_t most) {
     return Status(CRIA_INVALID_ARGUMENT, path + ": " + header.problem);
   uint64_t there = file->size() - offset;
   std::optional<uint64_t> bytes = tensorBytes(header.shape, header.type);
-  if (!bytes || elementsOf(header.type, *bytes) > most)
+  if (!bytes || elementsOf(header.type, *bytes) > limit)
     return Status(CRIA_OUT_OF_RANGE, path + ": shape " +
                                          shapeText(header.shape) +
                                          ", expected at most " +
-                                         std::to_string(most) + " numbers");
+                                         std::to_string(limit) + " numbers");
   if (*bytes != there)
     return Status(CRIA_DATA_LOSS, path + ": " + std::to_string(there) +
                                       " bytes of data, expected " +
                                       std::to_string(*bytes));
-  std::vector<std::byte> stored(*bytes);
-  Status status = file->read(offset, stored.data(), *bytes);
-  if (!status.ok())
-    return status;
   NpyMatrix matrix = {header.shape[0], header.shape[1], {}};
   matrix.values.resize(elementsOf(header.type, *bytes));
-  convertElements(stored.data(), header.type,
-                  reinterpret_cast<std::byte *>(matrix.values.data()),
-                  DType::F32, matrix.values.size());
+  static constexpr uint64_t most = 1 << 16; // numbers that are read at once
+  std::vector<std::byte> stored(bytesOf(header.type, most));
+  for (uint64_t at = 0; at < matrix.values.size(); at += most) {
+    uint64_t count = std::min<uint64_t>(most, matrix.values.size() - at);
+    Status status = file->read(offset + bytesOf(header.type, at), stored.data(),
+                               bytesOf(header.type, count));
+    if (!status.ok())
+      return status;
+    convertElements(stored.data(), header.type,
+                    reinterpret_cast<std::byte *>(matrix.values.data() + at),
+                    DType::F32, count);
+  }
   return matrix;
 }
 

@@ -19,8 +19,8 @@ struct NpyMatrix {
 
 /// Reads a matrix in C order of little-endian f16, f32 or f64 from a regular
 /// file of format version 1, 2 or 3. Numbers are rounded once to f32.
-/// Everything else is refused by name. More than `most` numbers are refused
+/// Everything else is refused by name. More than `limit` numbers are refused
 /// before memory is allocated for them.
-Result<NpyMatrix> readNpyMatrix(const std::string &path, uint64_t most);
+Result<NpyMatrix> readNpyMatrix(const std::string &path, uint64_t limit);
 
 } // namespace cria
