@@ -11,18 +11,6 @@
 
 namespace cria {
 
-static constexpr size_t mostListed = 10;
-
-/// The first ten of `items`, separated by "; ", and how many more there are.
-static std::string firstTen(const std::vector<std::string> &items) {
-  std::string text;
-  for (size_t i = 0; i < std::min(items.size(), mostListed); ++i)
-    text += (i ? "; " : "") + items[i];
-  if (items.size() > mostListed)
-    text += concat({"; and ", items.size() - mostListed, " more"});
-  return text;
-}
-
 Status unfit(const std::string &file,
              const std::vector<std::string> &problems) {
   if (problems.empty())
@@ -90,10 +78,12 @@ private:
 } // namespace
 
 Layers::Layers(const Manifest &manifest) {
-  for (const WeightSpec &weight : manifest.weights)
+  for (const WeightSpec &weight : manifest.weights) {
+    std::string before = weight.pattern.substr(0, weight.pattern.find("{}"));
     for (uint64_t i = 0; i < weight.count && !weight.adapter; ++i)
-      numbers[weight.pattern.substr(0, weight.pattern.find("{}"))].insert(
-          std::to_string(weight.first + i));
+      for (const std::string &prefix : {before, otherNesting(before)})
+        numbers[prefix].insert(std::to_string(weight.first + i));
+  }
 }
 
 std::string Layers::unknownLayer(const std::string &tensor) const {
@@ -128,7 +118,8 @@ static void addExtras(const Manifest &manifest, const Checkpoint &checkpoint,
   std::vector<std::string> names, frequencies;
   std::set<std::pair<size_t, std::string>> beyond; // layer 9 before layer 10
   Layers layers(manifest);
-  for (const auto &[name, place] : checkpoint.tensors()) {
+  for (const auto &[view, place] : checkpoint.tensors()) {
+    std::string name(view);
     if (used.count(name))
       continue;
     std::string layer = allowUnused ? "" : layers.unknownLayer(name);
@@ -178,10 +169,17 @@ static Binding::Alias aliasOf(const Manifest &manifest,
   return {weight.slot, manifest.origin(weight).slot};
 }
 
-std::vector<Binding::Alias> sharedSlots(const Manifest &manifest) {
+bool isAlias(const Manifest &manifest, const WeightSpec &weight,
+             const Loras &loras) {
+  return manifest.isShared(weight) && !loras.find(weight.name(0)) &&
+         !loras.find(manifest.origin(weight).name(0));
+}
+
+std::vector<Binding::Alias> sharedSlots(const Manifest &manifest,
+                                        const Loras &loras) {
   std::vector<Binding::Alias> aliases;
   for (const WeightSpec &weight : manifest.weights)
-    if (manifest.isShared(weight))
+    if (isAlias(manifest, weight, loras))
       aliases.push_back(aliasOf(manifest, weight));
   return aliases;
 }
@@ -202,9 +200,12 @@ public:
   Conversions conversions;
 
 private:
-  void add(const WeightSpec &weight, uint64_t index, const std::string &name);
+  bool has(const WeightSpec &weight, const std::string &name) const;
+  std::string nameOf(const WeightSpec &weight, uint64_t index) const;
+  void add(const WeightSpec &weight, uint64_t index, const std::string &tensor);
   void addPacked(const WeightSpec &weight, uint64_t index,
-                 const std::string &name, std::shared_ptr<PackedWeight> packed);
+                 const LoraUpdate *update,
+                 std::shared_ptr<PackedWeight> packed);
   bool isBound(const WeightSpec &weight) const;
 
   const Manifest &manifest;
@@ -222,38 +223,65 @@ bool Matcher::isBound(const WeightSpec &weight) const {
       [&](const Binding::Source &source) { return source.weight == &weight; });
 }
 
-void Matcher::match(const WeightSpec &weight, uint64_t index) {
-  std::string name = weight.name(index);
-  used.insert(name);
+/// Whether the checkpoint has `name`, plain or packed, for `weight`.
+bool Matcher::has(const WeightSpec &weight, const std::string &name) const {
   std::string ignored;
-  if (!weight.tied || checkpoint.find(name) ||
-      findPacked(checkpoint, name, weight.sourceShape(), config, ignored))
-    return add(weight, index, name);
-  if (manifest.isShared(weight))
-    return binding.aliases.push_back(aliasOf(manifest, weight));
-  // If the origin is not bound, a problem already says why.
-  const WeightSpec &origin = manifest.origin(weight);
-  if (isBound(origin))
-    add(weight, index, origin.name(0));
+  return checkpoint.find(name) ||
+         findPacked(checkpoint, name, weight.sourceShape(), config, ignored);
 }
 
-/// Binds tensor `index` of `weight` to the checkpoint's tensor `name`.
+/// The name of tensor `index` of `weight`. Of weights that are tied, a
+/// checkpoint may have one alone, which is then the tensor of both.
+std::string Matcher::nameOf(const WeightSpec &weight, uint64_t index) const {
+  std::string name = weight.name(index);
+  if (has(weight, name))
+    return name;
+  if (weight.tied)
+    return nameOf(manifest.origin(weight), 0);
+  for (const WeightSpec &other : manifest.weights)
+    if (other.tied && &manifest.origin(other) == &weight &&
+        has(other, other.name(0)))
+      return other.name(0);
+  return name;
+}
+
+void Matcher::match(const WeightSpec &weight, uint64_t index) {
+  std::string tensor = nameOf(weight, index);
+  if (const Checkpoint::Place *place = checkpoint.find(tensor))
+    used.insert(place->tensor->name);
+  const WeightSpec &origin = manifest.origin(weight);
+  bool sharesTensor = weight.tied && tensor == nameOf(origin, 0) &&
+                      checkpoint.replacement(weight.name(0)) ==
+                          checkpoint.replacement(origin.name(0));
+  if (sharesTensor && isAlias(manifest, weight, loras))
+    binding.aliases.push_back(aliasOf(manifest, weight));
+  // If the origin is not bound, a problem already says why.
+  else if (!sharesTensor || isBound(origin))
+    add(weight, index, tensor);
+}
+
+/// Binds tensor `index` of `weight` to what an adapter saved, or else to the
+/// checkpoint's `tensor`.
 void Matcher::add(const WeightSpec &weight, uint64_t index,
-                  const std::string &name) {
-  std::string problem;
-  std::shared_ptr<PackedWeight> packed =
-      findPacked(checkpoint, name, weight.sourceShape(), config, problem);
+                  const std::string &tensor) {
+  std::string problem, name = weight.name(index);
+  const Checkpoint::Place *place = checkpoint.replacement(name);
+  std::shared_ptr<PackedWeight> packed;
+  if (!place) {
+    packed =
+        findPacked(checkpoint, tensor, weight.sourceShape(), config, problem);
+    place = checkpoint.find(tensor);
+  }
+  const LoraUpdate *update = loras.find(name);
   if (packed)
-    return addPacked(weight, index, name, std::move(packed));
-  const Checkpoint::Place *place = checkpoint.find(name);
+    return addPacked(weight, index, update, std::move(packed));
   if (problem.empty())
-    problem =
-        place ? mismatch(weight, *place->tensor) : quote(name) + " is missing";
+    problem = place ? mismatch(weight, *place->tensor)
+                    : quote(tensor) + " is missing";
   if (!problem.empty())
     return binding.problems.push_back(problem);
   DType type = *place->tensor->type;
   uint64_t begin = place->tensor->begin + bytesOf(type, weight.firstElement());
-  const LoraUpdate *update = loras.find(name);
   bool aligned = begin % alignmentOf(weight.type) == 0;
   bool inPlace = type == weight.type && aligned && !update &&
                  !weight.sourceColumns && place->tensor->isPlain();
@@ -268,20 +296,20 @@ void Matcher::add(const WeightSpec &weight, uint64_t index,
 
 /// Binds tensor `index` of `weight` to the tensors that together are `packed`.
 void Matcher::addPacked(const WeightSpec &weight, uint64_t index,
-                        const std::string &name,
+                        const LoraUpdate *update,
                         std::shared_ptr<PackedWeight> packed) {
   used.insert(packed->names.begin(), packed->names.end());
   ++conversions[{DType::F32, weight.type, packed->format()}];
   binding.copiedBytes += weight.bytes();
   const Checkpoint::Place *place = packed->elements;
   binding.sources.push_back({&weight, place, weight.slot + index, false,
-                             place->tensor->begin, loras.find(name),
-                             std::move(packed)});
+                             place->tensor->begin, update, std::move(packed)});
 }
 
 Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint,
                      const Loras &loras, bool allowUnused) {
   Binding binding;
+  binding.warnings = checkpoint.warnings();
   binding.copiedBytes = adapterBytes(manifest);
   Result<PackedConfig> config =
       readPackedConfig(checkpoint, manifest.config.root());
@@ -298,59 +326,12 @@ Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint,
   return binding;
 }
 
-/// Whether two ranges of the checkpoint's files hold the same bytes.
-static Result<bool> sameBytes(const Checkpoint &checkpoint,
-                              const Checkpoint::Place &a,
-                              const Checkpoint::Place &b) {
-  static constexpr uint64_t most = 1 << 20;
-  uint64_t size = a.tensor->end - a.tensor->begin;
-  std::vector<std::byte> blocks[2];
-  for (uint64_t at = 0; at < size; at += most) {
-    for (const Checkpoint::Place *place : {&a, &b}) {
-      std::vector<std::byte> &block = blocks[place == &b];
-      block.resize(std::min(most, size - at));
-      const File &file = checkpoint.files()[place->file].file;
-      Status status =
-          file.read(place->tensor->begin + at, block.data(), block.size());
-      if (!status.ok())
-        return status;
-    }
-    if (blocks[0] != blocks[1])
-      return false;
-  }
-  return true;
-}
-
-/// Handles a source that is tied and has the same bytes as its origin. The
-/// source becomes an alias. If their types differ, the source stays and gets
-/// the updates of adapters for the origin, too.
-static void share(const Manifest &manifest, const Loras &loras,
-                  Binding::Source source, Binding &binding,
-                  std::vector<Binding::Source> &kept) {
-  const WeightSpec &weight = *source.weight;
-  uint64_t &counted =
-      source.inPlace ? binding.mappedBytes : binding.copiedBytes;
-  if (manifest.isShared(weight)) {
-    binding.aliases.push_back(aliasOf(manifest, weight));
-    counted -= weight.bytes();
-    return;
-  }
-  source.update = loras.find(manifest.origin(weight).name(0));
-  if (source.update && source.inPlace) {
-    source.inPlace = false;
-    binding.mappedBytes -= weight.bytes();
-    binding.copiedBytes += weight.bytes();
-  }
-  kept.push_back(source);
-}
-
-/// Where the elements of `weight` lie in the checkpoint; null if it is not
-/// bound.
-static const Checkpoint::Place *placeOf(const WeightSpec &weight,
-                                        const Binding &binding) {
+/// The source of `weight`; null if it is not bound.
+static const Binding::Source *sourceOf(const WeightSpec &weight,
+                                       const Binding &binding) {
   for (const Binding::Source &source : binding.sources)
     if (source.weight == &weight)
-      return source.place;
+      return &source;
   return nullptr;
 }
 
@@ -359,27 +340,28 @@ Status shareTied(const Manifest &manifest, const Checkpoint &checkpoint,
   std::vector<Binding::Source> kept;
   for (const Binding::Source &source : binding.sources) {
     const WeightSpec &weight = *source.weight;
-    const Checkpoint::Place *place =
-        weight.tied ? placeOf(manifest.origin(weight), binding) : nullptr;
-    if (!weight.tied || source.place == place) {
+    const Binding::Source *origin =
+        weight.tied ? sourceOf(manifest.origin(weight), binding) : nullptr;
+    if (!origin || source.place == origin->place) {
       kept.push_back(source);
       continue;
     }
-    bool alike = place->tensor->type == source.place->tensor->type &&
-                 place->tensor->shape == source.place->tensor->shape &&
-                 !source.packed;
-    Result<bool> same = alike ? sameBytes(checkpoint, *source.place, *place)
-                              : Result<bool>(false);
+    Result<bool> same =
+        source.packed ? Result<bool>(false)
+                      : checkpoint.areEqual(*source.place, *origin->place);
     if (!same.ok())
       return same.status();
-    if (*same) {
-      share(manifest, loras, source, binding, kept);
+    if (*same && isAlias(manifest, weight, loras)) {
+      binding.aliases.push_back(aliasOf(manifest, weight));
+      (source.inPlace ? binding.mappedBytes : binding.copiedBytes) -=
+          weight.bytes();
       continue;
     }
-    binding.warnings.push_back(
-        concat({quote(weight.name(0)), " differs from ",
-                quote(manifest.origin(weight).name(0)),
-                ", which the config ties it to, and is used"}));
+    if (!*same)
+      binding.warnings.push_back(
+          concat({quote(weight.name(0)), " differs from ",
+                  quote(manifest.origin(weight).name(0)),
+                  ", which the config ties it to, and is used"}));
     kept.push_back(source);
   }
   binding.sources = std::move(kept);

@@ -72,6 +72,10 @@ Status shareTied(const Manifest &manifest, const Checkpoint &checkpoint,
 Status loadPacked(const Checkpoint &checkpoint, Binding &binding);
 
 /// The aliases of a model whose weights no checkpoint holds.
-std::vector<Binding::Alias> sharedSlots(const Manifest &manifest);
+std::vector<Binding::Alias> sharedSlots(const Manifest &manifest,
+                                        const Loras &loras);
+/// Whether a tied weight has the elements of its origin, adapters included.
+bool isAlias(const Manifest &manifest, const WeightSpec &weight,
+             const Loras &loras);
 
 } // namespace cria

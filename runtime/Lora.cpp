@@ -8,12 +8,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <unordered_map>
 
 namespace cria {
 
 static constexpr char prefix[] = "base_model.model.";
-static const std::string suffixA = ".lora_A.weight", suffixB = ".lora_B.weight";
+static const std::string suffixA = ".lora_A.weight",
+                         belowSuffix = ".base_layer.weight";
 
 Result<LoraSource> parseLora(const std::string &text) {
   LoraSource source;
@@ -36,16 +38,20 @@ static bool endsWith(const std::string &name, const std::string &suffix) {
          name.compare(name.size() - suffix.size(), suffix.size(), suffix) == 0;
 }
 
-/// Whether `name` is `prefix` MODULE `suffix`. If so, sets `module`.
-static bool takeModule(const std::string &name, const std::string &suffix,
-                       std::string &module) {
-  size_t front = sizeof(prefix) - 1;
-  if (name.size() <= front + suffix.size() ||
-      name.compare(0, front, prefix) != 0 || !endsWith(name, suffix))
-    return false;
-  module = name.substr(front, name.size() - front - suffix.size());
-  return true;
-}
+namespace {
+
+/// A kind of tensor that a pair has.
+struct PairPart {
+  const char *suffix;
+  bool isA, ofEmbedding; // in terms of W + B A, where W is an embedding
+};
+
+} // namespace
+
+static const PairPart pairParts[] = {{".lora_A.weight", true, false},
+                                     {".lora_B.weight", false, false},
+                                     {".lora_embedding_A", false, true},
+                                     {".lora_embedding_B", true, true}};
 
 /// Opens adapters one by one and finds the weight of each pair.
 class Loras::Opener {
@@ -60,46 +66,93 @@ private:
   using Modules = std::map<std::string, Pair>;
 
   Status collect(const std::string &path, Modules &modules);
+  Status checkSaved(const LoraSource &source, const LoraConfig &config) const;
+  bool takePart(const TensorEntry &tensor, const std::string &name,
+                Modules &modules);
+  bool takeSaved(const TensorEntry &tensor, std::string name);
   Status place(const LoraConfig &config, const std::string &module, Pair &pair,
                uint64_t &budget);
-  void expectShape(const TensorEntry &tensor, const Shape &shape);
+  void expectShape(const TensorEntry &tensor, Shape shape, bool transposed);
 
   Loras &loras;
+  const Manifest &manifest;
   // By name.
   std::unordered_map<std::string, const WeightSpec *> weights, rooms;
   std::vector<std::string> problems;
 };
 
-Loras::Opener::Opener(Loras &loras, const Manifest &manifest) : loras(loras) {
+Loras::Opener::Opener(Loras &loras, const Manifest &manifest)
+    : loras(loras), manifest(manifest) {
   for (const WeightSpec &weight : manifest.weights)
-    for (uint64_t i = 0; i < weight.tensors() && !weight.tied; ++i)
+    for (uint64_t i = 0; i < weight.tensors(); ++i)
       (weight.adapter ? rooms : weights).emplace(weight.name(i), &weight);
 }
 
-/// Sorts the tensors of the adapter's file into pairs.
+/// Adds a tensor to its pair, if `name` is that of a part of one.
+bool Loras::Opener::takePart(const TensorEntry &tensor, const std::string &name,
+                             Modules &modules) {
+  for (const PairPart &part : pairParts) {
+    if (!endsWith(name, part.suffix))
+      continue;
+    Pair &pair = modules[name.substr(0, name.size() - strlen(part.suffix))];
+    pair.file = loras.files.size() - 1;
+    pair.ofEmbedding |= part.ofEmbedding;
+    (part.isA ? pair.a : pair.b) = &tensor;
+    return true;
+  }
+  return false;
+}
+
+/// Notes a tensor that replaces a weight of the model, if it is one. What is
+/// below the pair of a tied weight is below the weight that it is tied to, too.
+bool Loras::Opener::takeSaved(const TensorEntry &tensor, std::string name) {
+  bool isBelow = endsWith(name, belowSuffix);
+  if (isBelow)
+    name.replace(name.size() - belowSuffix.size(), belowSuffix.size(),
+                 ".weight");
+  auto weight = weights.find(name);
+  if (weight == weights.end())
+    weight = weights.find(otherNesting(name));
+  if (weight == weights.end())
+    return false;
+  const WeightSpec *origin = &manifest.origin(*weight->second);
+  expectShape(tensor, weight->second->sourceShape(), false);
+  loras.saved.back().emplace(tensor.name, weight->first);
+  for (const WeightSpec &other : manifest.weights)
+    if (isBelow && &other != weight->second &&
+        &manifest.origin(other) == origin &&
+        (other.tied || weight->second->tied))
+      loras.saved.back().emplace(tensor.name, other.name(0));
+  return true;
+}
+
+/// Sorts the tensors of the adapter's file.
 Status Loras::Opener::collect(const std::string &path, Modules &modules) {
   Result<TensorFile> opened = openSafetensors(path);
   if (!opened.ok())
     return opened.status();
   loras.files.push_back(std::move(*opened));
+  loras.saved.emplace_back();
   for (const TensorEntry &tensor : loras.files.back().tensors) {
-    std::string module;
-    bool isA = takeModule(tensor.name, suffixA, module);
-    if (!isA && !takeModule(tensor.name, suffixB, module))
+    bool known = tensor.name.compare(0, sizeof(prefix) - 1, prefix) == 0;
+    std::string name = known ? tensor.name.substr(sizeof(prefix) - 1) : "";
+    if (!known ||
+        (!takePart(tensor, name, modules) && !takeSaved(tensor, name)))
       return Status(CRIA_UNIMPLEMENTED,
                     {path, ": tensor ", quote(tensor.name),
                      " is not supported: expected ", prefix,
-                     "MODULE.lora_A.weight or .lora_B.weight"});
-    Pair &pair = modules[module];
-    pair.file = loras.files.size() - 1;
-    (isA ? pair.a : pair.b) = &tensor;
+                     "MODULE.lora_A.weight or .lora_B.weight, or a tensor of "
+                     "the model"});
   }
-  if (modules.empty())
+  if (loras.files.back().tensors.empty())
     return Status(CRIA_INVALID_ARGUMENT, path + ": has no tensors");
   return Status();
 }
 
-void Loras::Opener::expectShape(const TensorEntry &tensor, const Shape &shape) {
+void Loras::Opener::expectShape(const TensorEntry &tensor, Shape shape,
+                                bool transposed) {
+  if (transposed)
+    std::swap(shape[0], shape[1]);
   if (tensor.shape != shape)
     problems.push_back(
         concat({quote(tensor.name), " is ", shapeText(tensor.shape),
@@ -109,15 +162,23 @@ void Loras::Opener::expectShape(const TensorEntry &tensor, const Shape &shape) {
                                ", expected a float type"}));
 }
 
+/// The suffix of the part that `pair` lacks; null if it has both.
+static const char *missingPart(bool hasA, bool hasB, bool ofEmbedding) {
+  for (const PairPart &part : pairParts)
+    if (part.ofEmbedding == ofEmbedding && !(part.isA ? hasA : hasB))
+      return part.suffix;
+  return nullptr;
+}
+
 /// Checks a pair against the weight that it changes, and makes room for it.
 Status Loras::Opener::place(const LoraConfig &config, const std::string &module,
                             Pair &pair, uint64_t &budget) {
   std::string name = module + ".weight";
   auto weight = weights.find(name);
-  if (!pair.a || !pair.b) {
-    problems.push_back(
-        concat({"'", prefix, module, pair.a ? ".lora_B" : ".lora_A",
-                ".weight' is missing"}));
+  if (weight == weights.end())
+    weight = weights.find(otherNesting(name));
+  if (const char *lacks = missingPart(pair.a, pair.b, pair.ofEmbedding)) {
+    problems.push_back(concat({"'", prefix, module, lacks, "' is missing"}));
     return Status();
   }
   Shape shape;
@@ -134,15 +195,44 @@ Status Loras::Opener::place(const LoraConfig &config, const std::string &module,
   Result<LoraScale> scale = config.at(module, budget);
   if (!scale.ok())
     return scale.status();
-  expectShape(*pair.a, {scale->rank, shape[1]});
-  expectShape(*pair.b, {shape[0], scale->rank});
+  expectShape(*pair.a, {scale->rank, shape[1]}, pair.ofEmbedding);
+  expectShape(*pair.b, {shape[0], scale->rank}, pair.ofEmbedding);
   pair.rank = scale->rank;
   pair.scale *= scale->factor;
   LoraUpdate &update =
-      loras.updates.try_emplace(name, shape[0], shape[1]).first->second;
+      loras.updates.try_emplace(weight->first, shape[0], shape[1])
+          .first->second;
   pair.update = &update;
   pair.firstRank = update.rank();
   update.widen(pair.rank);
+  return Status();
+}
+
+/// Refuses whole tensors where they cannot be computed.
+Status Loras::Opener::checkSaved(const LoraSource &source,
+                                 const LoraConfig &config) const {
+  const TensorFile &file = loras.files.back();
+  const std::string &path = file.file.path();
+  const auto &saved = loras.saved.back();
+  for (const auto &[tensor, weight] : saved) {
+    if (loras.unmerged)
+      return Status(CRIA_UNIMPLEMENTED,
+                    {path, ": tensor ", quote(tensor),
+                     " replaces the model's and cannot be kept apart; merge "
+                     "the adapter"});
+    if (source.scale != 1 && !endsWith(tensor, belowSuffix))
+      return Status(CRIA_UNIMPLEMENTED,
+                    {path, ": tensor ", quote(tensor),
+                     " replaces the model's, expected a scale of 1, got ",
+                     source.scale});
+  }
+  for (const std::string &module : config.modulesToSave())
+    if (std::none_of(saved.begin(), saved.end(), [&](const auto &each) {
+          return endsWith(each.first.substr(0, each.first.rfind('.')), module);
+        }))
+      return Status(CRIA_FAILED_PRECONDITION,
+                    {path, ": has no tensor of ", quote(module),
+                     ", which 'modules_to_save' names"});
   return Status();
 }
 
@@ -156,6 +246,8 @@ Status Loras::Opener::add(const LoraSource &source) {
   std::string path = source.folder + "/adapter_model.safetensors";
   Modules modules;
   Status status = collect(path, modules);
+  if (status.ok())
+    status = checkSaved(source, *config);
   // All modules' patterns share one budget, which lasts some tenths of a
   // second.
   uint64_t budget = 1u << 25;
@@ -217,16 +309,24 @@ Result<Loras> Loras::openKept(const std::vector<LoraSource> &sources,
 
 Status Loras::readPair(const Pair &pair) const {
   const File &file = files[pair.file].file;
+  LoraUpdate &update = *pair.update;
   Result<std::vector<float>> a = readFloats(file, *pair.a);
   if (!a.ok())
     return a.status();
-  std::copy(a->begin(), a->end(), &pair.update->ofA(pair.firstRank, 0));
+  uint64_t rank = pair.rank, columns = update.columns(), rows = update.rows();
+  for (uint64_t k = 0; k < rank; ++k)
+    for (uint64_t j = 0; j < columns; ++j)
+      update.ofA(pair.firstRank + k, j) =
+          (*a)[pair.ofEmbedding ? j * rank + k : k * columns + j];
   Result<std::vector<float>> b = readFloats(file, *pair.b);
   if (!b.ok())
     return b.status();
-  for (uint64_t i = 0; i < b->size(); ++i)
-    pair.update->ofB(i / pair.rank, pair.firstRank + i % pair.rank) =
-        static_cast<float>(static_cast<double>((*b)[i]) * pair.scale);
+  for (uint64_t i = 0; i < rows; ++i)
+    for (uint64_t k = 0; k < rank; ++k)
+      update.ofB(i, pair.firstRank + k) = static_cast<float>(
+          static_cast<double>(
+              (*b)[pair.ofEmbedding ? k * rows + i : i * rank + k]) *
+          pair.scale);
   return Status();
 }
 
@@ -237,6 +337,19 @@ Status Loras::read() {
     if (Status status = readPair(pair); !status.ok())
       return status;
   return Status();
+}
+
+Status Loras::replaceIn(Checkpoint &checkpoint) const {
+  for (size_t i = 0; i < files.size(); ++i)
+    if (Status status = checkpoint.replace(files[i].file.path(), saved[i]);
+        !status.ok())
+      return status;
+  return Status();
+}
+
+bool Loras::haveSaved() const {
+  return std::any_of(saved.begin(), saved.end(),
+                     [](const auto &tensors) { return !tensors.empty(); });
 }
 
 const LoraUpdate *Loras::find(const std::string &name) const {

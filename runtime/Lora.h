@@ -4,14 +4,26 @@
 ///   base_model.model.MODULE.lora_A.weight  (r, in)
 ///   base_model.model.MODULE.lora_B.weight  (out, r)
 ///
-/// add factor * B A to the weight MODULE.weight, (out, in), of the model:
-/// either to its elements, or apart from them. If apart, compiled code has
+/// add factor * B A to the weight MODULE.weight, (out, in), of the model, and
+///
+///   base_model.model.MODULE.lora_embedding_A  (r, ids)
+///   base_model.model.MODULE.lora_embedding_B  (width, r)
+///
+/// add the transpose of that to an embedding, (ids, width): either to its
+/// elements, or apart from them. If apart, compiled code has
 /// weights of its own for A and B, MODULE.lora_A.weight and
 /// MODULE.lora_B.weight. Their rank is the most that all adapters together may
 /// have.
+///
+/// PEFT also saves whole tensors, which count in place of the model's:
+///
+///   base_model.model.MODULE.base_layer.weight  below the pair of an embedding
+///                                              or a head
+///   base_model.model.TENSOR                    of a module to save
 #pragma once
 
 #include "runtime/Backend.h"
+#include "runtime/Checkpoint.h"
 #include "runtime/LoraUpdate.h"
 #include "runtime/Manifest.h"
 #include "runtime/Safetensors.h"
@@ -46,6 +58,11 @@ public:
   /// Reads the matrices.
   Status read();
 
+  /// Lets the tensors that adapters saved whole count in `checkpoint`.
+  Status replaceIn(Checkpoint &checkpoint) const;
+  /// Whether there are such tensors.
+  bool haveSaved() const;
+
   /// The update to merge into the checkpoint's tensor `name`; null for none.
   /// Call `read` before. Lives as long as this object.
   const LoraUpdate *find(const std::string &name) const;
@@ -62,6 +79,7 @@ private:
     LoraUpdate *update = nullptr;
     uint64_t rank = 0, firstRank = 0; // in the update
     double scale = 0;
+    bool ofEmbedding = false; // both are transposed
   };
   class Opener;
 
@@ -69,6 +87,8 @@ private:
 
   bool unmerged = false;
   std::vector<TensorFile> files;
+  /// The weights that a file's tensors replace, by the tensor's name.
+  std::vector<std::multimap<std::string, std::string>> saved;
   std::vector<Pair> pairs;
   std::map<std::string, LoraUpdate> updates; // by the weight's name
 };

@@ -29,7 +29,7 @@ static const std::string_view knownKeys[] = {
     "megatron_core",  "loftq_config",
     "eva_config",     "corda_config",
     "lora_ga_config", "qalora_group_size",
-    "runtime_config"};
+    "runtime_config", "modules_to_save"};
 
 /// Initializations that leave the base model as it is. The others subtract the
 /// adapter's first product from it.
@@ -79,6 +79,9 @@ void LoraConfig::read(const JsonCursor &root) {
     refuse(*bias, "none");
   if (auto init = root.find("init_lora_weights"))
     checkInit(*init);
+  if (auto whole = root.find("modules_to_save"))
+    for (const JsonCursor &name : whole->elements(maxOverrides))
+      wholeModules.push_back(name.string());
   if (!root.raw().is_object())
     return;
   for (const auto &[key, value] : root.raw().items())

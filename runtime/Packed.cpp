@@ -33,9 +33,9 @@ std::string PackedWeight::reading() const {
 static bool hasPacked(const Checkpoint &checkpoint) {
   const auto &all = checkpoint.tensors();
   return std::any_of(all.begin(), all.end(), [](const auto &each) {
-    return each.second.tensor->type == DType::F8_E4M3 ||
-           endsWith(each.first, ".qweight") ||
-           endsWith(each.first, ".weight_packed");
+    const TensorEntry &tensor = *each.second.tensor;
+    return tensor.type == DType::F8_E4M3 || endsWith(tensor.name, ".qweight") ||
+           endsWith(tensor.name, ".weight_packed");
   });
 }
 

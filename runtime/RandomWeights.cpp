@@ -1,6 +1,7 @@
 #include "runtime/RandomWeights.h"
 
 #include "runtime/Abi.h"
+#include "runtime/Binding.h"
 #include "runtime/Floats.h"
 #include "runtime/cpu/Clones.h"
 
@@ -109,13 +110,13 @@ std::vector<RandomSource> randomSources(const Manifest &manifest,
                                         const Loras &loras) {
   std::vector<RandomSource> sources;
   for (const WeightSpec &weight : manifest.weights) {
-    if (weight.adapter || manifest.isShared(weight))
+    if (weight.adapter || isAlias(manifest, weight, loras))
       continue;
     const WeightSpec &origin = manifest.origin(weight);
     DType drawn = isBlocked(origin.type) ? DType::F32 : origin.type;
     for (uint64_t i = 0; i < weight.tensors(); ++i)
       sources.push_back({&weight, weight.slot + i, origin.name(i), drawn,
-                         loras.find(origin.name(i))});
+                         loras.find(weight.name(i))});
   }
   return sources;
 }

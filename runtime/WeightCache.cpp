@@ -164,6 +164,11 @@ std::string WeightCache::Maker::describe() const {
   std::string text;
   for (const TensorFile &file : checkpoint.files())
     text += describeFile(file);
+  uint64_t choices = 0; // between shards that have the same tensors
+  for (const auto &[name, place] : checkpoint.tensors())
+    choices +=
+        criaFnv1a64(CRIA_FNV_OFFSET + place.file, name.data(), name.size());
+  text += concat({choices, "\n"});
   for (const Binding::Source *source : sources)
     text += concat({quote(source->place->tensor->name), " ",
                     source->weight->firstRow, " ", source->weight->firstColumn,

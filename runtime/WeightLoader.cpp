@@ -11,6 +11,8 @@ Status WeightLoader::match(const WeightSource &source) {
   if (!checkpoint.ok())
     return checkpoint.status();
   opened.emplace(std::move(*checkpoint));
+  if (Status saved = loras.replaceIn(*opened); !saved.ok())
+    return saved;
   bound = matchWeights(manifest, *opened, loras, source.allowUnused);
   Status status = bound.status(*source.checkpoint);
   if (status.ok())
@@ -30,8 +32,12 @@ WeightLoader::open(const WeightSource &source, const Manifest &manifest) {
   if (source.checkpoint) {
     if (Status status = loader->match(source); !status.ok())
       return status;
+  } else if (loader->loras.haveSaved()) {
+    return Status(CRIA_UNIMPLEMENTED,
+                  "an adapter replaces tensors of a checkpoint, and the "
+                  "weights are random");
   } else {
-    loader->bound.aliases = sharedSlots(manifest);
+    loader->bound.aliases = sharedSlots(manifest, loader->loras);
     loader->bound.copiedBytes = manifest.weightBytes();
   }
   if (Status status = loader->loras.read(); !status.ok())

@@ -177,6 +177,8 @@ static Status checkWeights(const Artifact &artifact, const WeightSource &source,
   Result<Loras> loras = Loras::open(source, manifest);
   if (!loras.ok())
     return loras.status();
+  if (Status status = loras->replaceIn(*checkpoint); !status.ok())
+    return status;
   Binding binding =
       matchWeights(manifest, *checkpoint, *loras, source.allowUnused);
   printf(

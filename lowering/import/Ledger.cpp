@@ -149,7 +149,8 @@ static const LedgerKey kKeys[] = {
     {"_commit_hash", "", "any", kProvenance, nullptr},
     {"_name_or_path", "", "any", kProvenance, nullptr},
     {"add_cross_attention", "", "false", kEncoder, nullptr},
-    {"architectures", "*", "", "the model with a language-model head", nullptr},
+    {"architectures", "*", "", "the model with a head; the base model, if tied",
+     nullptr},
     {"attention_bias", "gemma gemma2 granite llama olmo2 qwen3 smollm3",
      "false", "biases of the linears of attention",
      flag<&Draft::attentionBias>},
@@ -362,12 +363,6 @@ void cria::checkKeys(const json &config, const std::set<std::string> &added,
   // nlohmann's objects are sorted by key.
   for (const auto &[key, value] : config.items())
     checkKey(key, value, !added.count(key), reader, draft);
-  const json *names = reader.find("architectures");
-  llvm::StringLiteral architecture = draft.family->architecture;
-  if (names && *names != json::array({architecture.str()}))
-    reader.failKey("architectures", "only [\"" + architecture +
-                                        "\"] is supported, got " +
-                                        shownJson(*names));
 }
 
 void cria::checkIds(Reader &reader, Draft &draft) {
@@ -398,8 +393,28 @@ void cria::checkIds(Reader &reader, Draft &draft) {
   }
 }
 
+/// A model with a head, or its base model if the head is the embedding.
+static void checkArchitecture(Reader &reader, const Draft &draft) {
+  const json *names = reader.find("architectures");
+  llvm::StringRef name = draft.family->architecture;
+  if (!names || *names == json::array({name.str()}))
+    return;
+  std::string expected = json::array({name.str()}).dump();
+  name.consume_back("ForCausalLM");
+  if (*names != json::array({(name + "Model").str()}))
+    reader.failKey("architectures", "only " + expected + " is supported, got " +
+                                        shownJson(*names));
+  else if (!draft.tied)
+    reader.failKey("architectures",
+                   shownJson(*names) +
+                       " has no head, and 'tie_word_embeddings' is false; if "
+                       "the checkpoint has lm_head.weight, write " +
+                       expected);
+}
+
 void cria::readKeys(Reader &reader, Draft &draft) {
   for (const LedgerKey &key : kKeys)
     if (key.read && key.isReadBy(*draft.family))
       key.read(reader, key.name, draft);
+  checkArchitecture(reader, draft);
 }

@@ -2,7 +2,8 @@
 
 The weights of a seed are written as one file, as shards with tensors at odd addresses,
 and in a wider type. All give the bits of --random-weights. A model of a wider type that
-reads them gives transformers' f32 logits.
+reads them gives transformers' f32 logits. Shards, names and ties are read as transformers
+reads them.
 """
 
 import json
@@ -83,6 +84,28 @@ def check_other_head(tools, name):
     check("'lm_head.weight' differs from" in run.errors, run)
 
 
+def check_other_names(tools, name):
+    """Names as transformers' base models have them, or nested once more, and a tied
+    model's head without its embedding."""
+    golden = Golden(name)
+    config = json.loads(golden.config.read_text())
+    arrays = weights.llama_weights(config, golden.seed, "f16")
+    base = {key.removeprefix("model."): array for key, array in arrays.items()}
+    head = dict(arrays)
+    head["lm_head.weight"] = head.pop("model.embed_tokens.weight")
+    nested = {"model." + key.removeprefix("model."): head[key] for key in head}
+    artifact = tools.compile(golden.config)
+    ids = golden.ids[:9]
+    expected = tools.logits(artifact, ids, f"--random-weights={golden.seed}")
+    for i, names in enumerate([base, head, nested]):
+        folder = tools.scratch / f"{name}-names{i}"
+        write_single(folder, names, "f16")
+        run = tools.run(artifact, f"--weights={folder}", "--ids=1", "--max-tokens=1")
+        check("not used" not in run.ok().errors, run)
+        got = tools.logits(artifact, ids, f"--weights={folder}")
+        check(np.array_equal(expected, got), f"{folder.name}: other logits")
+
+
 def check_deeper(tools, name):
     """A checkpoint with one more layer is refused unless the user allows it."""
     golden = Golden(name)
@@ -110,6 +133,7 @@ def main():
     check_widened(tools, "bf16-llama3-rope-tied", "bf16")
     check_widened(tools, "f16-grouped", "f16")
     check_other_head(tools, "f32-grouped-tied")
+    check_other_names(tools, "f16-odd-tied")
     check_deeper(tools, "f32-odd")
 
 

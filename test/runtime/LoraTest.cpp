@@ -197,28 +197,146 @@ TEST_F(LoraTest, AddsToRandomWeights) {
   EXPECT_EQ(after[3], before[3] + 20);
 }
 
-// The head has what the adapter adds to the matrix, whether the checkpoint has
-// a tensor of its own or not.
+// As in PEFT, an adapter changes its module alone, not the one that is tied to
+// it, whether the checkpoint has a tensor of its own for that or not.
 TEST_F(LoraTest, QuantizesTheSumOfATiedHead) {
   useBlocks();
   std::vector<TestTensor> checkpoint = fakeTensors();
   checkpoint.push_back(
       {"matrix.weight", "F32", {2, 32}, bytesOf(std::vector<float>(64, 0))});
-  for (int times = 0; times < 2; ++times) {
-    folder.write("model.safetensors", safetensorsOf(checkpoint));
-    Status status = bind();
-    ASSERT_TRUE(status.ok()) << status.message();
-    std::vector<float> sum = slot(5, 64), back(64);
-    EXPECT_THAT(std::vector(sum.begin() + 31, sum.begin() + 33),
-                ElementsAre(6, 10));
-    convertElements(static_cast<const std::byte *>(model->slots()[6]),
-                    DType::Q8_0, reinterpret_cast<std::byte *>(back.data()),
-                    DType::F32, 64);
-    for (size_t i = 0; i < back.size(); ++i)
-      EXPECT_NEAR(back[i], sum[i], 0.01) << i;
-    checkpoint.push_back(checkpoint.back());
-    checkpoint.back().name = "head.weight";
+  for (const char *module : {"matrix", "head"})
+    for (bool hasOwn : {false, true}) {
+      std::vector<TestTensor> all = checkpoint;
+      all.push_back(checkpoint.back());
+      all.back().name = "head.weight";
+      folder.write("model.safetensors",
+                   safetensorsOf(hasOwn ? all : checkpoint));
+      for (TestTensor &tensor : tensors)
+        tensor.name = "base_model.model." + std::string(module) +
+                      tensor.name.substr(tensor.name.find(".lora_"));
+      Status status = bind();
+      ASSERT_TRUE(status.ok()) << status.message();
+      std::vector<float> matrix = slot(5, 64), head(64);
+      convertElements(static_cast<const std::byte *>(model->slots()[6]),
+                      DType::Q8_0, reinterpret_cast<std::byte *>(head.data()),
+                      DType::F32, 64);
+      std::vector<float> &changed = module[0] == 'm' ? matrix : head;
+      EXPECT_EQ(&changed == &head ? matrix : head, std::vector<float>(64, 0));
+      for (size_t i = 0; i < changed.size(); ++i)
+        EXPECT_NEAR(changed[i], i < 32 ? 6 : 10, 0.01) << i;
+    }
+}
+
+/// An artifact with a head that is tied to the embedding, in slot 5.
+static nlohmann::json tiedManifest() {
+  nlohmann::json manifest = fakeManifest();
+  nlohmann::json head = manifest["weights"][0];
+  head.update({{"symbol", "head"},
+               {"name", "head.weight"},
+               {"slot", 5},
+               {"tied", "embed"}});
+  manifest["weights"].push_back(head);
+  manifest["slots"] = 6;
+  return manifest;
+}
+
+// W + 2 (B A) of a head is W + 2 (A B) transposed of an embedding.
+TEST_F(LoraTest, ChangesOneOfTwoTiedModules) {
+  auto opened =
+      Artifact::open(folder.write("t.cria", artifactOf(tiedManifest())));
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  artifact = *opened;
+  std::vector<float> plain = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9},
+                     changed = {0, 1, 4, 23, 8, 45, 12, 67, 16, 89};
+  for (const char *letter : {"A", "B"})
+    tensors[*letter - 'A'].name =
+        std::string("base_model.model.head.lora_") + letter + ".weight";
+  tensors.push_back({"base_model.model.head.base_layer.weight",
+                     "F32",
+                     {5, 2},
+                     fakeTensors()[0].bytes});
+  Status status = bind();
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(slot(0, 10), plain);
+  EXPECT_EQ(slot(5, 10), changed);
+  EXPECT_THAT(model->warnings(), testing::IsEmpty());
+  tensors = {{"base_model.model.model.embed.lora_embedding_A",
+              "F32",
+              {1, 5},
+              tensors[1].bytes},
+             {"base_model.model.model.embed.lora_embedding_B",
+              "F32",
+              {2, 1},
+              tensors[0].bytes}};
+  status = bind();
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(slot(0, 10), changed);
+  EXPECT_EQ(slot(5, 10), plain);
+  tensors.pop_back();
+  EXPECT_THAT(bind(), fails(CRIA_FAILED_PRECONDITION,
+                            "embed.lora_embedding_B' is missing"));
+}
+
+// A module that is saved whole counts in place of the checkpoint's; so does
+// what is below a pair.
+TEST_F(LoraTest, ReplacesWhatIsSavedWhole) {
+  std::vector<float> ones(10, 1);
+  std::vector<TestTensor> pair = tensors;
+  config["modules_to_save"] = {"norm", "embed"};
+  tensors = {{"base_model.model.embed.weight", "F32", {5, 2}, bytesOf(ones)},
+             {"base_model.model.model.layers.1.norm.weight",
+              "F32",
+              {2},
+              bytesOf<float>({3, 5})}};
+  ASSERT_TRUE(bind().ok());
+  EXPECT_EQ(embedding(), ones);
+  EXPECT_EQ(static_cast<const uint16_t *>(model->slots()[2])[1],
+            narrowToBf16(5));
+  EXPECT_THAT(bind({0.5}), fails(CRIA_UNIMPLEMENTED,
+                                 "replaces the model's, expected a scale of 1, "
+                                 "got 0.5"));
+  EXPECT_THAT(bind({1}, true),
+              fails(CRIA_UNIMPLEMENTED, "cannot be kept apart"));
+  EXPECT_TRUE(bind({1, 1}).ok()); // twice the same
+  config["modules_to_save"].push_back("lm_head");
+  EXPECT_THAT(bind(), fails(CRIA_FAILED_PRECONDITION,
+                            "has no tensor of 'lm_head', which "
+                            "'modules_to_save' names"));
+  tensors[0].shape = {2, 5};
+  config.erase("modules_to_save");
+  EXPECT_THAT(bind(), fails(CRIA_FAILED_PRECONDITION,
+                            "embed.weight' is [2, 5], expected [5, 2]"));
+  tensors = pair;
+  tensors.push_back({"base_model.model.embed.base_layer.weight",
+                     "F32",
+                     {5, 2},
+                     bytesOf(ones)});
+  ASSERT_TRUE(bind({0.5}).ok());
+  EXPECT_THAT(embedding(), ElementsAre(1, 1, 2, 11, 3, 21, 4, 31, 5, 41));
+  WeightSource source;
+  source.loras = {{folder.path(), 1}};
+  EXPECT_THAT(Model::load(artifact, source).status(),
+              fails(CRIA_UNIMPLEMENTED, "the weights are random"));
+}
+
+TEST_F(LoraTest, RefusesTwoAdaptersThatReplaceATensorByOthers) {
+  TemporaryFolder others[2];
+  WeightSource source;
+  source.checkpoint = folder.path();
+  for (size_t i = 0; i < 2; ++i) {
+    others[i].write("adapter_config.json", config.dump());
+    others[i].write("adapter_model.safetensors",
+                    safetensorsOf({{"base_model.model.embed.weight",
+                                    "F32",
+                                    {5, 2},
+                                    bytesOf(std::vector<float>(10, i))}}));
+    source.loras.push_back({others[i].path(), 1});
   }
+  EXPECT_THAT(Model::load(artifact, source).status(),
+              fails(CRIA_FAILED_PRECONDITION,
+                    "tensor 'base_model.model.embed.weight' differs from that "
+                    "of another adapter, " +
+                        others[0].path()));
 }
 
 // Every key counts, changes nothing, or is refused by name.
@@ -231,7 +349,6 @@ TEST_F(LoraTest, RefusesWhatChangesTheResultOtherwise) {
            {"lora_bias", "true"},
            {"bias", R"("all")"},
            {"bias", R"("lora_only")"},
-           {"modules_to_save", R"(["lm_head"])"},
            {"layer_replication", "[[0,2]]"},
            {"trainable_token_indices", "[1]"},
            {"alora_invocation_tokens", "[1,2]"},
@@ -342,9 +459,8 @@ TEST_F(LoraTest, NamesTensorsThatDoNotFit) {
 
 TEST_F(LoraTest, RefusesTensorsThatAreNoPair) {
   for (const char *name :
-       {"base_model.model.embed.lora_embedding_A",
-        "base_model.model.embed.lora_magnitude_vector",
-        "base_model.model.embed.lora_B.bias", "base_model.model.embed.weight",
+       {"base_model.model.embed.lora_magnitude_vector",
+        "base_model.model.embed.lora_B.bias", "base_model.model.score.weight",
         "embed.lora_A.weight", "base_model.model..lora_A.weigh"}) {
     std::vector<TestTensor> before = tensors;
     tensors.push_back({name, "F32", {1}, "1234"});

@@ -129,28 +129,30 @@ TEST_F(ModelTest, WarnsOfExtraTensors) {
 // A checkpoint of a deeper model is another model: its text would be nonsense.
 TEST_F(ModelTest, RefusesLayersBeyondTheArtifacts) {
   std::vector<TestTensor> tensors = fakeTensors();
-  for (const char *name :
-       {"layers.10.norm.weight", "layers.2.mlp.weight", "layers.2.norm.weight"})
+  for (const char *name : {"model.layers.10.norm.weight", "layers.2.mlp.weight",
+                           "layers.2.norm.weight"})
     tensors.push_back({name, "I8", {2}, "12"});
   EXPECT_THAT(
       bind(tensors),
       fails(CRIA_FAILED_PRECONDITION,
             "belongs to a model with more layers: the artifact does not "
-            "have 'layers.2'; 'layers.10'; --allow-unused passes over them"));
+            "have 'layers.2'; 'model.layers.10'; --allow-unused passes over "
+            "them"));
   auto checkpoint = Checkpoint::open(folder.path());
   ASSERT_TRUE(checkpoint.ok());
   Binding binding = matchWeights(artifact->manifest(), *checkpoint);
   EXPECT_THAT(preflightReport(*artifact, binding, "here", 6, availableMemory()),
               HasSubstr("here: 2 layers that the artifact does not have\n"
-                        "  'layers.2'\n  'layers.10'\n"));
+                        "  'layers.2'\n  'model.layers.10'\n"));
   WeightSource source;
   source.checkpoint = folder.path();
   source.allowUnused = true;
   auto allowed = Model::load(artifact, source);
   ASSERT_TRUE(allowed.ok()) << allowed.status().message();
   EXPECT_THAT((*allowed)->warnings(),
-              ElementsAre("3 tensors are not used: 'layers.10.norm.weight'; "
-                          "'layers.2.mlp.weight'; 'layers.2.norm.weight'"));
+              ElementsAre("3 tensors are not used: 'layers.2.mlp.weight'; "
+                          "'layers.2.norm.weight'; "
+                          "'model.layers.10.norm.weight'"));
 }
 
 /// The fake model with a head that is tied to the embedding, in slot 5.
@@ -176,6 +178,13 @@ TEST_F(ModelTest, SharesTheEmbeddingWithAHeadThatIsTied) {
     EXPECT_TRUE(model->warnings().empty());
     tensors.push_back({"lm_head.weight", "F32", {5, 2}, tensors[0].bytes});
   }
+  // The head alone.
+  tensors.pop_back();
+  tensors.erase(tensors.begin());
+  ASSERT_TRUE(bind(tensors).ok());
+  EXPECT_EQ(model->slots()[5], model->slots()[0]);
+  EXPECT_EQ(model->mappedBytes() + model->copiedBytes(), 48u);
+  EXPECT_TRUE(model->warnings().empty());
   EXPECT_EQ(memoryNeed(*artifact).weights, 48u);
   auto random = Model::random(artifact, 1);
   ASSERT_TRUE(random.ok());

@@ -120,6 +120,23 @@ TEST_F(WeightCacheTest, MakesAFileForEachCheckpointAndType) {
   EXPECT_EQ(files().size(), 3u);
 }
 
+// Two shards have each tensor, and their files do not change.
+TEST_F(WeightCacheTest, MakesAFileForEachShardThatTheIndexNames) {
+  std::string other = expected();
+  fs::rename(folder.path("model.safetensors"), folder.path("b"));
+  writeCheckpoint(2);
+  fs::rename(folder.path("model.safetensors"), folder.path("a"));
+  nlohmann::json map = {{"embed.weight", "a"}, {"matrix.weight", "b"}};
+  for (const char *shard : {"b", "a"}) {
+    map["matrix.weight"] = shard;
+    folder.write("model.safetensors.index.json",
+                 nlohmann::json{{"weight_map", map}}.dump());
+    bind();
+    EXPECT_EQ(blocks() == other, shard[0] == 'b');
+  }
+  EXPECT_EQ(files().size(), 2u);
+}
+
 // Of a header: magic, size, length of the text, checksum; then the text.
 TEST_F(WeightCacheTest, MakesADamagedFileAnew) {
   std::string blocksWithout = expected();
