@@ -54,6 +54,29 @@ TEST(Chat, RendersWithTheSpecialTokensOfTheFolder) {
   EXPECT_EQ(text(loadAndRender(folder)), "file </s>");
 }
 
+// As transformers does: a model's own tokens, too; and special_tokens_map.json
+// where the config does not list added tokens.
+TEST(Chat, KnowsTheTokensOfTheModel) {
+  TemporaryFolder folder;
+  folder.write("chat_template.jinja",
+               "{{ bos_token }}{{ image_token }}{{ end_token }}"
+               "{{ add_bos_token is defined }}");
+  std::string config = R"({"bos_token": "<s>", "image_token": "<i>",
+      "add_bos_token": true, "extra_special_tokens": {"end_token": "<e>"}})";
+  folder.write("tokenizer_config.json", config);
+  EXPECT_EQ(text(loadAndRender(folder)), "<s><i><e>False");
+  folder.write("special_tokens_map.json", R"({"bos_token": "<t>"})");
+  EXPECT_EQ(text(loadAndRender(folder)), "<t><i><e>False");
+  folder.write("tokenizer_config.json",
+               R"({"added_tokens_decoder": {},)" + config.substr(1));
+  EXPECT_EQ(text(loadAndRender(folder)), "<s><i><e>False");
+  folder.write("special_tokens_map.json", R"({"bos_token": 1})");
+  folder.write("tokenizer_config.json", config);
+  EXPECT_EQ(text(loadAndRender(folder)),
+            folder.path() + "/special_tokens_map.json: 'bos_token' is 1, "
+                            "expected a string");
+}
+
 TEST(Chat, TakesTheDefaultOfSeveralTemplates) {
   TemporaryFolder folder;
   json list = {{{"name", "tool_use"}, {"template", "tools"}},
@@ -104,11 +127,11 @@ TEST(Chat, NamesLineAndFault) {
 
 TEST(Chat, RefusesWhatItDoesNotDoByName) {
   for (const char *source :
-       {"{% raw %}x{% endraw %}", "{% include 'x' %}", "{% call m() %}",
-        "{% filter upper %}", "{{ 1 | groupby('x') }}", "{{ 2 ** 3 }}",
-        "{{ 1 is filter }}", "{% for i in [] recursive %}{% endfor %}",
-        "{% set n = namespace() %}{% set n.l = [n] %}", "{{ '%s' % 1 }}",
-        "{{ ''.__class__ }}", "{{ {1: 2} }}"})
+       {"{% include 'x' %}", "{% block x %}{% endblock %}",
+        "{{ 1 | groupby('x') }}", "{{ '<' | escape }}", "{{ 1 is filter }}",
+        "{% for i in [] recursive %}{% endfor %}",
+        "{% set n = namespace() %}{% set n.l = [n] %}", "{{ '%x' % 1 }}",
+        "{{ '{:>3}'.format(1) }}", "{{ ''.__class__ }}", "{{ {1: 2} }}"})
     EXPECT_THAT(render(source).status(),
                 fails(CRIA_UNIMPLEMENTED, "is not supported"))
         << source;
@@ -150,6 +173,16 @@ static const std::string hostile[] = {
     "{% macro f(x) %}{% if 1 %}{% if 1 %}{% for i in [1] %}{{ f(x + [x]) }}"
     "{% endfor %}{% endif %}{% endif %}{% endmacro %}{{ f([]) }}",
     "{{ [1]|tojson(indent=1000000000)|length / 0 }}",
+    "{{ [1]|batch(1000000000, 'x')|list }}", "{{ 'a'|center(1000000000) }}",
+    "{{ '%1000000000d' % 1 }}", "{{ 'a'|indent(1000000000, true) }}",
+    "{{ 3 ** 1000000000 }}", "{{ range(100000)|unique|list }}",
+    "{{ nope(*range(100000), *range(100000)) }}",
+    doubling + "{% macro m() %}{% endmacro %}{% call m(*range(1000)) %}" +
+        "{% endcall %}{% endfor %}",
+    "{% macro f() %}{% call f() %}{{ caller() }}{% endcall %}{% endmacro %}"
+    "{{ f() }}",
+    loops + "{% macro m() %}{% endmacro %}{% endfor %}" + loops +
+        "{% with a = range(1000) | list %}{% endwith %}{% endfor %}",
     "{{ strftime_now('%1000000000d') }}",
     "{{ 170141183460469231731687303715884105727 + 1 }}",
     "{{ (-170141183460469231731687303715884105727 - 1) // -1 }}",

@@ -55,8 +55,6 @@ TEST(TokenizerErrors, Syntax) {
 TEST(TokenizerErrors, UnknownMembersAndComponents) {
   const std::pair<const char *, json> cases[] = {
       {"/version", "2.0"},
-      {"/truncation", {{"max_length", 8}}},
-      {"/padding", {{"pad_id", 0}}},
       {"/surprise", 1},
       {"/model/surprise", 1},
       {"/model/type", "WordLevel"},

@@ -58,6 +58,18 @@ TEST(Tokenizer, EncodesAsHuggingFace) {
   }
 }
 
+// AutoTokenizer applies neither, and no call of ours asks for them.
+TEST(Tokenizer, IgnoresTruncationAndPadding) {
+  JsonDocument file = *readJson(dataPath("metaspace.tokenizer.json"));
+  nlohmann::json document = file.root();
+  document["truncation"] = {{"max_length", 2}, {"stride", 0}};
+  document["padding"] = {{"strategy", {{"Fixed", 64}}}, {"pad_id", 0}};
+  Result<Tokenizer> one = Tokenizer::parse(document.dump(), "t.json");
+  ASSERT_TRUE(one.ok()) << one.status().message();
+  EXPECT_EQ(*one->encode("Once upon a time"),
+            *tokenizer("metaspace").encode("Once upon a time"));
+}
+
 TEST(Tokenizer, DecodesAsHuggingFace) {
   for (const nlohmann::json &golden : goldens()) {
     const Tokenizer &one = tokenizer(golden["tokenizer"]);

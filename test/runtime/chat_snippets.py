@@ -150,6 +150,8 @@ STATEMENTS = [
     "{% generation %}a{% set q = 1 %}{{ q }}{% endgeneration %}{{ q }}",
     "{{ messages[0].role }}{{ messages[-1]['role'] }}{{ messages|length }}",
     "{{ messages | map(attribute='role') | list }}",
+    "{{ tools is none }}{{ documents is none }}{{ add_generation_prompt }}{{ nope is none }}",
+    "{{ messages }}",
     "{{ bos_token }}{{ eos_token }}{{ unk_token }}{{ pad_token is defined }}",
     "{% set x = 1 %}{{ x }}{% set x = x + 1 %}{{ x }}",
     "{% set x.y = 1 %}",
@@ -161,6 +163,65 @@ STATEMENTS = [
     "{{ (messages[0].content if messages[0].content is string else '') | trim }}",
     "{{ 'a' if messages }}{{ 'b' if not messages }}",
     "{{ messages[0] | tojson }}{{ messages[0] }}",
+]
+
+# What public templates rarely use.
+RARE = """
+{'b':2,'A':1,'c':[]}|dictsort;{'b':1,'A':2}|dictsort(true);{'b':1,'a':2}|dictsort(by='value');{'b':1,'a':2}|dictsort(false,'key',true)
+{'b':1,'a':'x'}|dictsort(by='value');[1]|dictsort;{}|dictsort;{'a':1}|dictsort(by='no');nope|dictsort
+[3,1,2]|sort;['b','A','c']|sort;['b','A']|sort(case_sensitive=true);[1,2]|sort(reverse=true);[1,'a']|sort;'ba'|sort;[{'a':2},{'a':1}]|sort(attribute='a')
+[{'a':1,'b':2},{'a':1,'b':1}]|sort(attribute='a,b');[]|sort;[none,1]|sort;[[2],[1]]|sort;[{'a':1}]|sort(attribute='z');[2.5,2,true]|sort
+['a','A','b']|unique|list;['a','A']|unique(true)|list;[1,1.0,2]|unique|list;[{'a':1},{'a':1}]|unique(attribute='a')|list;[]|unique|list
+[3,1]|min;[3,1]|max;['b','A']|max;['b','A']|min;[]|max;[{'a':1},{'a':2}]|max(attribute='a');['a','A']|max;['a','A']|min
+[1,2]|sum;[]|sum;[1,2]|sum(start=10);[{'a':1},{'a':2.5}]|sum(attribute='a');['a']|sum;[[1],[2]]|sum(start=[])
+[1,2,3]|batch(2)|list;[1,2,3]|batch(2,'x')|list;[]|batch(2)|list;'abc'|batch(2)|list;[1,2]|batch(2,0)|list
+'1.5'|float;'x'|float;'x'|float(2.5);1|float;' 3 '|float;true|float;none|float;-1|abs;-1.5|abs;true|abs;'a'|abs
+1.55|round(1);2.5|round;42.7|round(method='floor');42.1|round(0,'ceil');1.005|round(2);3.14159|round(3);'a'|round
+'a\nb\n\nc'|indent;'a\nb'|indent(2);'a\n\nb'|indent(2,true);'a\n\nb'|indent(2,true,true);'a\nb'|indent('> ');''|indent;'a\n'|indent;'\na'|indent(first=true)
+'a b  c-d'|wordcount;''|wordcount;'ab'|center(5);'ab'|center(6);'a'.center(4);'ab'.center(5);'a'.ljust(3) + '.';'a'.rjust(3);'abc'.rjust(2)
+'abc'.removeprefix('a');'abc'.removeprefix('b');'abc'.removesuffix('bc');''.removesuffix('x');'a'.removesuffix('');'a'.removeprefix('ab')
+'a=b=c'.partition('=');'a=b=c'.rpartition('=');'abc'.partition('=');'abc'.rpartition('=');'a'.partition('')
+'aB1'.isalnum();'a b'.isalnum();'12'.isnumeric();'12'.isdecimal();'AB1'.isupper();'1'.isupper();'ab'.islower();'aB'.islower();'A' is upper;'a' is lower;1 is upper
+'%s and %s' % ('a', 1);'%s' % 'x';'%d' % 3.7;'%05d|%-5d|%+d' % (3, 4, 5);'%.2f' % 1.005;'%5.1f' % 2.25;'%%' % ();'%s' % (1,2);'%s %s' % 1;'%s' % [1,'a'];'%r' % 'a'
+'%(a)s-%(b)d' % {'a': 1, 'b': 2};'%d' % 'x';'x' % 1;'x' % {};'x' % [1];'%-5s|%5s|%.2s' % ('ab','cd','efg');'%s %s'|format('a', 2);'%(x)s'|format(x=1);'%f' % 1;'%05.1f' % -2.5
+'{} {}'.format(1, 'b');'{1}{0}'.format('a','b');'{x}'.format(x=2);'{{}}'.format();'{}'.format();'{'.format(1);'}'.format(1);'a'.format(1)
+2 ** 3;2 ** -1;2 ** 0.5;-2 ** 2;2 ** 3 ** 2;2 * 3 ** 2;(-1) ** 3;0 ** 0;1 ** 1000000;'a' ** 2;4 ** 0.5;true ** 2;10 ** 20
+[1,2,1].index(2);[1].index(3);[1,2,1].count(1);(1,2).index(2);{'a':1}.copy();[1]|attr('x');{'a':1}.copy().a
+range(*[1,5])|list;range(*(1,5))|list;dict(**{'a':1});dict(a=0, **{'b':1});'a-b'.replace(*['-','+']);range(1, *[3])|list;dict(**[1]);range(*none)|list;'a'|replace(*['a','b'])
+dict(a=1, **{'a':2});range(*[1], 5)|list;dict(**{'a':1}, b=2);dict(**{}, **{});nope(*[1]);raise_exception(*['x'])
+""".replace(";", "\n")
+
+BLOCKS = [
+    "{% raw %}{{ a }}{% b %}{% endraw %}x",
+    "a\n  {% raw %}\n {{ x }}\n  {% endraw %}\nb",
+    "a {%- raw -%}  {% x  {%- endraw -%}  b",
+    "{%raw%}{#{%endraw%}{% raw %}{% endraw +%}\nx",
+    "{% raw %}x",
+    "{% with a = 1, b = 2 %}{{ a + b }}{% endwith %}{{ a is defined }}",
+    "{% set a = 5 %}{% with a = 1, b = a %}{{ a }}{{ b }}{% set c = 3 %}{% endwith %}{{ a }}{{ c }}",
+    "{% with %}{% set q = 1 %}{{ q }}{% endwith %}{{ q }}",
+    "{% for i in [1,2,3] %}{% with x = i %}{% if x == 2 %}{% continue %}{% endif %}{{ x }}{% endwith %}{% endfor %}",
+    "{% filter upper %}ab{{ 'c' }}{% endfilter %}",
+    "{% filter replace('a', 'b') | trim %} aa {% set z = 1 %}{% endfilter %}{{ z }}",
+    "{% macro m(x) %}[{{ caller() }}{{ x }}]{% endmacro %}{% call m(1) %}in{% endcall %}",
+    "{% macro m() %}{{ caller(1, b=2) }}{% endmacro %}{% call(a, b, c=3) m() %}{{ a }}{{ b }}{{ c }}{% endcall %}",
+    "{% macro m() %}{{ caller is defined }}{% endmacro %}{{ m() }}",
+    "{% macro m() %}{{ caller() }}{% endmacro %}{{ m() }}",
+    "{% macro m() %}x{% endmacro %}{% call m() %}y{% endcall %}",
+    "{% macro m() %}<{{ caller() }}>{% endmacro %}{% for i in [1,2] %}{% set j = i %}{% call m() %}{{ i }}{{ j }}{{ loop.index }}{% endcall %}{% endfor %}",
+    "{% macro a() %}({{ caller() }}){% endmacro %}{% macro b() %}[{% call a() %}{{ 1 }}{% endcall %}]{% endmacro %}{{ b() }}",
+    "{% macro a() %}({{ caller() }}){% endmacro %}{% call a() %}{% call a() %}x{% endcall %}{% endcall %}",
+    "{% call upper %}x{% endcall %}",
+    "{% call 1 %}x{% endcall %}",
+    "{% macro m(a) %}{{ a }}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1, 2, 3, x=4) }}{{ m() }}",
+    "{% macro m(a, b) %}{{ a }}{{ b }}{% endmacro %}{{ m(*[1, 2]) }}{{ m(**{'b': 1, 'a': 2}) }}{{ m(1, **{'b': 3}) }}",
+    "{% for x in [1,2] %}{% macro m() %}{{ x }}{% endmacro %}{{ m() }}{% endfor %}",
+    "{% macro o() %}{% set v = 7 %}{% macro i() %}{{ v }}{% endmacro %}{{ i() }}{% endmacro %}{{ o() }}",
+    "{% for i in [1,2,3] %}{{ loop.cycle('a', 'b') }}{{ loop.depth }}{{ loop.depth0 }}{% endfor %}",
+    "{% for i in [1] %}{{ loop.cycle() }}{% endfor %}",
+    "{% for k, v in {'b': 1, 'a': 2} | dictsort %}{{ k }}={{ v }};{% endfor %}",
+    "{% set n = namespace(_x=1) %}",
+    "{% set n = namespace({'_x': 1}) %}",
 ]
 
 # What both refuse.
@@ -234,5 +295,7 @@ SNIPPETS = (
     SPACE
     + [s for lines in (VALUES, FILTERS, TESTS, METHODS, FUNCTIONS) for s in _expressions(lines)]
     + STATEMENTS
+    + _expressions(RARE)
+    + BLOCKS
     + WRONG
 )

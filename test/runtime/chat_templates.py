@@ -56,10 +56,32 @@ def environment():
         lstrip_blocks=True,
         extensions=[Generation, jinja2.ext.loopcontrols],
     )
+    class Namespace(jinja2.utils.Namespace):
+        def __init__(*arguments, **attributes):
+            attributes = dict(*arguments[1:], **attributes)
+            if any(name.startswith("_") for name in attributes):
+                raise jinja2.exceptions.SecurityError("an underscore")
+            jinja2.utils.Namespace.__init__(arguments[0], attributes)
+
     result.filters["tojson"] = tojson
+    result.globals["namespace"] = Namespace
     result.globals["raise_exception"] = raise_exception
     result.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
     return result
+
+
+def as_transformers(variables):
+    """What apply_chat_template of transformers 5.23 hands to a template."""
+    messages = []
+    for message in variables["messages"]:
+        message = {key: value for key, value in message.items() if value is not None}
+        names = ("reasoning_content", "thinking", "reasoning")
+        reasoning = next((message[name] for name in names if name in message), None)
+        if reasoning is not None:
+            message = {"thinking": reasoning, **message, "reasoning_content": reasoning}
+        messages.append(message)
+    defaults = {"tools": None, "documents": None, "add_generation_prompt": False}
+    return {**defaults, **TOKENS, **variables, "messages": messages}
 
 
 class Both:
@@ -88,7 +110,7 @@ class Both:
                 ours = failure
         if self.theirs:
             try:
-                theirs = self.theirs.render(**TOKENS, **variables)
+                theirs = self.theirs.render(**as_transformers(variables))
             except Exception as error:  # of Python's kinds, too
                 theirs = error
         return ours, theirs
@@ -135,6 +157,8 @@ def conversation(draw, texts):
         answer = {"role": "assistant", "content": draw.choice(texts)}
         if draw.random() < 0.2:
             answer["content"] = f"<think>\n{draw.choice(texts)}\n</think>\n\n{draw.choice(texts)}"
+        if draw.random() < 0.2:
+            answer[draw.choice(["reasoning", "thinking"])] = draw.choice([None, *texts])
         if draw.random() < 0.15:
             answer["tool_calls"] = [tool_call(draw)]
             answer["content"] = draw.choice([None, "", draw.choice(texts)])
@@ -149,6 +173,8 @@ def conversation(draw, texts):
     if draw.random() < 0.05:
         messages[-1]["content"] = [{"type": "text", "text": draw.choice(texts)}]
     variables = {"messages": messages, "add_generation_prompt": draw.random() < 0.5}
+    if draw.random() < 0.1:
+        del variables["add_generation_prompt"]
     if draw.random() < 0.3:
         variables["tools"] = [tool(draw) for _ in range(draw.randrange(3))]
     if draw.random() < 0.2:

@@ -80,7 +80,12 @@ Evaluator::Flow Evaluator::run(const Statement &statement) {
     runSetBlock(statement);
     break;
   case Statement::Kind::Macro:
-    assign(statement.text, Value::macro(&statement));
+    assign(statement.text, makeMacro(statement));
+    break;
+  case Statement::Kind::With:
+    return runWith(statement);
+  case Statement::Kind::Call:
+    runCall(statement);
     break;
   case Statement::Kind::Block:
     scopes.emplace_back();
@@ -107,8 +112,10 @@ Evaluator::Flow Evaluator::runIf(const Statement &statement) {
   return Flow::Next;
 }
 
+/// The cost of a variable, besides its name and value.
+static constexpr size_t entryCost = 128;
+
 void Evaluator::assign(std::string_view name, Value value) {
-  static constexpr size_t entryCost = 128;
   if (budget.spend(entryCost + 2 * name.size()))
     scopes.back().insert_or_assign(name, std::move(value));
 }
@@ -196,36 +203,62 @@ void Evaluator::runSetBlock(const Statement &statement) {
   assign(blockBody, text(std::move(body)));
   Value value = evaluate(statement.expressions[0]);
   scopes.pop_back();
-  assign(statement.targets[0], std::move(value));
+  if (statement.targets.empty())
+    output.add(print(value, budget));
+  else
+    assign(statement.targets[0], std::move(value));
+}
+
+Evaluator::Flow Evaluator::runWith(const Statement &statement) {
+  Value::List values;
+  for (const Expression &expression : statement.expressions)
+    values.push_back(evaluate(expression));
+  scopes.emplace_back();
+  for (size_t i = 0; i < values.size(); ++i)
+    assign(statement.targets[i], std::move(values[i]));
+  Flow flow = run(statement.body);
+  scopes.pop_back();
+  return flow;
+}
+
+/// A macro that sees what is visible here.
+Value Evaluator::makeMacro(const Statement &statement) {
+  for (size_t i = 1; i < scopes.size(); ++i)
+    if (!budget.spend(entryCost * (1 + scopes[i].size())))
+      return {};
+  return Value::macro({&statement, {scopes.begin() + 1, scopes.end()}});
+}
+
+void Evaluator::runCall(const Statement &statement) {
+  const Expression &expression = statement.expressions[0];
+  Value function = evaluate(expression.operands[0]);
+  Arguments arguments = evaluateArguments(expression, 1);
+  arguments.named.emplace_back("caller", makeMacro(statement.body[0]));
+  output.add(print(call(function, arguments), budget));
 }
 
 /// Whether `arguments` fit `macro`. A function of its own, to keep the stack
 /// frame of callMacro() small: macros recurse.
 bool Evaluator::fits(const Statement &macro, const Arguments &arguments) {
   const std::vector<std::string> &names = macro.targets;
-  if (arguments.positional.size() > names.size())
+  if (arguments.positional.size() > names.size() && !macro.takesMore)
     fail("the macro " + quote(macro.text) + " takes " +
          std::to_string(names.size()) + " arguments, found " +
          std::to_string(arguments.positional.size()));
   for (const auto &[name, value] : arguments.named)
-    if (std::find(names.begin(), names.end(), name) == names.end())
+    if (std::find(names.begin(), names.end(), name) == names.end() &&
+        !macro.takesMoreNamed && !(name == "caller" && macro.takesCaller))
       fail("the macro " + quote(macro.text) + " has no argument " +
            quote(name));
   return budget.ok();
 }
 
-/// A macro sees its arguments and the variables outside of all loops.
-Value Evaluator::callMacro(const Statement &macro, const Arguments &arguments) {
+/// Assigns to the names of a macro that fits: "varargs", "kwargs" and "caller",
+/// too, if it reads them.
+void Evaluator::assignArguments(const Statement &macro,
+                                const Arguments &arguments) {
   const std::vector<std::string> &names = macro.targets;
-  Nested nested(*this);
-  if (!fits(macro, arguments))
-    return {};
-  if (!budget.spend(scopes.size() * 2 * sizeof(Scope)))
-    return {};
-  std::vector<Scope> outside(std::make_move_iterator(scopes.begin() + 1),
-                             std::make_move_iterator(scopes.end()));
-  scopes.resize(1);
-  scopes.emplace_back();
+  const Value::List &all = arguments.positional;
   size_t required = names.size() - macro.expressions.size();
   for (size_t i = 0; i < names.size(); ++i) {
     if (arguments.has(i, names[i]))
@@ -235,7 +268,42 @@ Value Evaluator::callMacro(const Statement &macro, const Arguments &arguments) {
     else
       assign(names[i], Value::undefined(names[i], budget));
   }
-  Text result = capture(macro.body);
+  if (macro.takesCaller)
+    assign("caller", arguments.has(SIZE_MAX, "caller")
+                         ? arguments.get(SIZE_MAX, "caller")
+                         : Value::undefined("caller", budget));
+  if (macro.takesMore)
+    assign("varargs",
+           Value::list(
+               {all.begin() + std::min(names.size(), all.size()), all.end()},
+               budget, Value::Shape::Tuple));
+  std::vector<Value::Dict::Member> more;
+  for (const auto &[name, value] : arguments.named)
+    if (macro.takesMoreNamed && name != "caller" &&
+        std::find(names.begin(), names.end(), name) == names.end())
+      more.push_back({text(std::string(name)), value});
+  if (macro.takesMoreNamed)
+    assign("kwargs", Value::dict(Value::Dict(std::move(more), budget), budget));
+}
+
+/// A macro sees its arguments, the variables around its definition, and those
+/// outside of all loops.
+Value Evaluator::callMacro(const Value::Macro &macro,
+                           const Arguments &arguments) {
+  Nested nested(*this);
+  if (!fits(*macro.definition, arguments))
+    return {};
+  if (!budget.spend(scopes.size() * 2 * sizeof(Scope)))
+    return {};
+  std::vector<Scope> outside(std::make_move_iterator(scopes.begin() + 1),
+                             std::make_move_iterator(scopes.end()));
+  scopes.resize(1);
+  for (const Scope &scope : macro.around)
+    if (budget.spend(entryCost * (1 + scope.size())))
+      scopes.push_back(scope);
+  scopes.emplace_back();
+  assignArguments(*macro.definition, arguments);
+  Text result = capture(macro.definition->body);
   scopes.resize(1);
   std::move(outside.begin(), outside.end(), std::back_inserter(scopes));
   return text(std::move(result));

@@ -3,7 +3,6 @@
 
 #include "runtime/text/chat/Syntax.h"
 
-#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,6 +14,7 @@ namespace cria::chat {
 struct Arguments {
   std::vector<Value> positional; // of filters and tests, the value first
   std::vector<std::pair<std::string_view, Value>> named; // as in the template
+  Value spread; // the dict of "**", which has some of the names
 
   /// The argument at `index`, or the one named `name`, or undefined.
   const Value &get(size_t index, std::string_view name = {}) const;
@@ -44,11 +44,10 @@ public:
   Value attribute(const Value &value, const std::string &name);
   /// "value[index]".
   Value item(const Value &value, const Value &index);
+  Value sum(const Value &a, const Value &b);
   Value text(Text text) { return Value::string(std::move(text), budget); }
 
 private:
-  /// The names are those of the template, which outlives its rendering.
-  using Scope = std::map<std::string_view, Value>;
   enum class Flow { Next, Break, Continue };
   /// Counts how deeply the evaluator recurses; too deep is an error.
   struct Nested {
@@ -64,6 +63,9 @@ private:
   Flow runBody(const Statement &statement, Value::List elements);
   void runSet(const Statement &statement);
   void runSetBlock(const Statement &statement);
+  Flow runWith(const Statement &statement);
+  void runCall(const Statement &statement);
+  Value makeMacro(const Statement &statement);
   Text capture(const std::vector<Statement> &statements);
   void assign(std::string_view name, Value value);
   void bind(const std::vector<std::string> &targets, const Value &value);
@@ -81,11 +83,13 @@ private:
   Value evaluateCompare(const Expression &expression);
   bool compare(const std::string &sign, const Value &a, const Value &b);
   Value arithmetic(const std::string &name, const Value &a, const Value &b);
-  Value sum(const Value &a, const Value &b);
   Value repeat(const Value &value, const Value &count);
   bool fits(const Statement &macro, const Arguments &arguments);
-  Value callMacro(const Statement &macro, const Arguments &arguments);
+  void assignArguments(const Statement &macro, const Arguments &arguments);
+  Value callMacro(const Value::Macro &macro, const Arguments &arguments);
   Arguments evaluateArguments(const Expression &expression, size_t first);
+  void spread(std::string_view sign, const Value &value, Arguments &arguments);
+  Value power(const Value &a, const Value &b);
 
   Value::Dict variables;     // what the template sees at first
   std::vector<Scope> scopes; // the innermost last
@@ -96,10 +100,23 @@ private:
 /// The functions that a template can call by name; nullptr if there is none.
 Builtin findFilter(std::string_view name);
 Builtin findStringFilter(std::string_view name);
+Builtin findOrderFilter(std::string_view name);
 Builtin findTest(std::string_view name);
 Builtin findFunction(std::string_view name);
 /// Methods of strings and dicts, the value first.
 Builtin findStringMethod(std::string_view name);
 Builtin findMethod(const Value &value, std::string_view name);
+
+/// The attribute "a.b.0" of `value`.
+Value pathOf(Evaluator &in, Value value, const Value &attribute);
+
+/// The tests "upper" and "lower" of a text.
+Value isUpperText(Evaluator &in, const Arguments &given);
+Value isLowerText(Evaluator &in, const Arguments &given);
+
+/// Python's `form % value`.
+Value formatPercent(Evaluator &in, TextView form, const Value &value);
+/// form.format(...), the text first.
+Value formatBraces(Evaluator &in, const Arguments &arguments);
 
 } // namespace cria::chat

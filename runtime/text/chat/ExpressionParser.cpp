@@ -1,5 +1,5 @@
 /// From the loosest operator to the tightest: if-else; or; and; not;
-/// comparisons; + -; ~; * / // %; signs; attributes, subscripts and calls;
+/// comparisons; + -; ~; * / // %; **; signs; attributes, subscripts and calls;
 /// filters and tests. As in Jinja, a filter binds tighter than an operator to
 /// its left, so that "a + b | trim" trims b.
 #include "runtime/text/chat/ExpressionParser.h"
@@ -15,7 +15,7 @@ namespace cria::chat {
 static constexpr int maxDepth = 200;
 
 /// How tightly operators bind.
-enum Level { Or = 1, And, Not, Compare, Add, Concatenate, Multiply };
+enum Level { Or = 1, And, Not, Compare, Add, Concatenate, Multiply, Power };
 
 const Token &ExpressionParser::peek(size_t ahead) const {
   return tokens[ok() ? std::min(at + ahead, tokens.size() - 1)
@@ -142,7 +142,8 @@ std::pair<std::string, int> ExpressionParser::peekOperator() const {
       {"==", Compare}, {"!=", Compare}, {"<", Compare},   {"<=", Compare},
       {">", Compare},  {">=", Compare}, {"+", Add},       {"-", Add},
       {"*", Multiply}, {"/", Multiply}, {"//", Multiply}, {"%", Multiply},
-      {"or", Or},      {"and", And},    {"in", Compare},  {"~", Concatenate}};
+      {"or", Or},      {"and", And},    {"in", Compare},  {"~", Concatenate},
+      {"**", Power}};
   if (atName("not") && peek(1).kind == Token::Kind::Name &&
       peek(1).text == "in")
     return {"not in", Compare};
@@ -172,8 +173,6 @@ Expression ExpressionParser::parseOperators(int least) {
     left = make(Kind::Operator, std::move(name),
                 list(std::move(left), std::move(right)));
   }
-  if (atOperator("**"))
-    fail("the operator '**' is not supported", CRIA_UNIMPLEMENTED);
   --nesting;
   return left;
 }
@@ -221,6 +220,13 @@ Expression ExpressionParser::parseNumber(const Token &token) {
   return literal;
 }
 
+Expression ExpressionParser::parseName(const std::string &name) {
+  namesCaller |= name == "caller";
+  namesVarargs |= name == "varargs";
+  namesKwargs |= name == "kwargs";
+  return make(Kind::Name, name, {});
+}
+
 Expression ExpressionParser::parsePrimary() {
   Token token = peek();
   Expression literal = make(Kind::Literal, "", {});
@@ -245,7 +251,7 @@ Expression ExpressionParser::parsePrimary() {
     else if (token.text == "none" || token.text == "None")
       literal.literal = Value::none();
     else
-      return make(Kind::Name, token.text, {});
+      return parseName(token.text);
     return literal;
   default:
     break;
@@ -333,25 +339,33 @@ Expression ExpressionParser::parseSubscript(Expression operand) {
   return make(Kind::Slice, "", std::move(parts));
 }
 
+/// An argument: "value", "name=value", "*list" or "**dict".
+void ExpressionParser::parseArgument(Expression &call) {
+  bool keyword = peek().kind == Token::Kind::Name &&
+                 peek(1).kind == Token::Kind::Operator && peek(1).text == "=";
+  bool spread = atOperator("*") || atOperator("**");
+  std::string name = keyword || spread ? take().text : "";
+  if (keyword)
+    take();
+  std::string last = call.keywords.empty() ? "" : call.keywords.back().first;
+  if (last == "**" || (!keyword && !last.empty() && name != "**" &&
+                       (last == "*" || name.empty())))
+    unexpected("a named argument");
+  Expression value = parseExpression();
+  if (name.empty())
+    call.operands.push_back(std::move(value));
+  else
+    call.keywords.emplace_back(std::move(name), std::move(value));
+}
+
 Expression ExpressionParser::parseArguments(Expression call) {
   expectOperator("(");
   while (ok() && !atOperator(")")) {
-    if (atOperator("*") || atOperator("**"))
-      fail("arguments after '*' are not supported", CRIA_UNIMPLEMENTED);
     if (call.operands.size() + call.keywords.size() > maxArguments)
       fail("a call with more than " + std::to_string(maxArguments) +
                " arguments is not supported",
            CRIA_UNIMPLEMENTED);
-    bool keyword = peek().kind == Token::Kind::Name &&
-                   peek(1).kind == Token::Kind::Operator && peek(1).text == "=";
-    std::string name = keyword ? take().text : "";
-    if (keyword)
-      take();
-    Expression value = parseExpression();
-    if (keyword)
-      call.keywords.emplace_back(std::move(name), std::move(value));
-    else
-      call.operands.push_back(std::move(value));
+    parseArgument(call);
     if (!skipOperator(","))
       break;
   }
@@ -359,12 +373,17 @@ Expression ExpressionParser::parseArguments(Expression call) {
   return measured(std::move(call));
 }
 
+Expression ExpressionParser::parseFilter(Expression operand) {
+  Expression filter =
+      make(Kind::Filter, expectName(), list(std::move(operand)));
+  return atOperator("(") ? parseArguments(std::move(filter))
+                         : std::move(filter);
+}
+
 Expression ExpressionParser::parseFilters(Expression operand) {
   while (ok()) {
     if (skipOperator("|")) {
-      operand = make(Kind::Filter, expectName(), list(std::move(operand)));
-      if (atOperator("("))
-        operand = parseArguments(std::move(operand));
+      operand = parseFilter(std::move(operand));
     } else if (skipName("is")) {
       operand = parseTest(std::move(operand));
     } else if (atOperator("(")) {

@@ -27,6 +27,8 @@ protected:
   /// One or several with commas between: a tuple.
   Expression parseTuple(bool conditional = true);
   Expression parseFilters(Expression operand);
+  /// A filter's name and arguments.
+  Expression parseFilter(Expression operand);
   /// `a, b = c, ...`: names and defaults between parentheses.
   bool atName(std::string_view name) const;
   bool atOperator(std::string_view name) const;
@@ -41,6 +43,8 @@ protected:
   bool ok() const { return status.ok(); }
 
   Status status;
+  /// The names that are read, of those that tell what a macro takes.
+  bool namesCaller = false, namesVarargs = false, namesKwargs = false;
 
 private:
   using Kind = Expression::Kind;
@@ -52,6 +56,7 @@ private:
   Expression parseOperators(int least);
   Expression parseChain(Expression left);
   Expression parseUnary(bool filters);
+  Expression parseName(const std::string &name);
   Expression parsePrimary();
   Expression parseNumber(const Token &token);
   Expression parseList();
@@ -60,6 +65,7 @@ private:
   Expression parseSubscript(Expression operand);
   Expression parseTest(Expression operand);
   Expression parseArguments(Expression call);
+  void parseArgument(Expression &call);
   Expression measured(Expression expression);
 
   std::vector<Token> tokens;

@@ -130,15 +130,41 @@ Arguments Evaluator::evaluateArguments(const Expression &expression,
   for (size_t i = first; i < expression.operands.size(); ++i)
     arguments.positional.push_back(evaluate(expression.operands[i]));
   for (const auto &[name, value] : expression.keywords)
-    arguments.named.emplace_back(name, evaluate(value));
+    if (name[0] == '*')
+      spread(name, evaluate(value), arguments);
+    else
+      arguments.named.emplace_back(name, evaluate(value));
   return arguments;
+}
+
+/// Adds the arguments of "*list" and "**dict".
+void Evaluator::spread(std::string_view sign, const Value &value,
+                       Arguments &arguments) {
+  if (value.is(Type::Undefined) && budget.ok()) {
+    fail(quote(value.text()) + " is undefined, and so no arguments");
+  } else if (sign == "*") {
+    Value::List more = iterate(value, budget);
+    arguments.positional.insert(arguments.positional.end(), more.begin(),
+                                more.end());
+  } else if (!value.is(Type::Dict)) {
+    fail(std::string("the arguments after '**' are ") + value.typeName() +
+         ", expected a dict");
+  } else if (budget.spend(value.members().size() *
+                          sizeof(arguments.named[0]))) {
+    arguments.spread = value;
+    for (const auto &[key, member] : arguments.spread.members()) {
+      if (arguments.has(SIZE_MAX, key.text()))
+        fail("the argument " + quote(key.text()) + " comes twice");
+      arguments.named.emplace_back(key.text(), member);
+    }
+  }
 }
 
 Value Evaluator::call(const Value &function, const Arguments &arguments) {
   if (!budget.ok())
     return {};
   if (function.is(Type::Macro))
-    return callMacro(*function.macroDefinition(), arguments);
+    return callMacro(function.macro(), arguments);
   if (!function.is(Type::Method))
     return fail(function.is(Type::Undefined)
                     ? quote(function.text()) +
@@ -169,6 +195,8 @@ static Value memberOf(const Value::Loop &turn, std::string_view name) {
   if (name == "nextitem")
     return turn.after;
   const std::pair<std::string_view, size_t> numbers[] = {
+      {"depth", 1}, // of recursive loops
+      {"depth0", 0},
       {"index", turn.index + 1},
       {"index0", turn.index},
       {"revindex", turn.count - turn.index},
@@ -412,14 +440,40 @@ Value Evaluator::repeat(const Value &value, const Value &count) {
                 : Value::list(std::move(elements), budget, value.shape());
 }
 
+/// a ** b.
+Value Evaluator::power(const Value &a, const Value &b) {
+  if (!a.isNumber() || !b.isNumber())
+    return fail("cannot compute " + std::string(a.typeName()) + " ** " +
+                b.typeName());
+  if (a.isWhole() && b.isWhole() && b.asInteger() >= 0) {
+    Integer result = 1, base = a.asInteger();
+    bool small = base >= -1 && base <= 1; // whatever the exponent
+    Integer times =
+        small ? std::min<Integer>(b.asInteger(), 2 + b.asInteger() % 2)
+              : b.asInteger();
+    for (; times > 0; --times)
+      if (__builtin_mul_overflow(result, base, &result))
+        return fail("an integer of more than 127 bits is not supported",
+                    CRIA_UNIMPLEMENTED);
+    return Value::integer(result);
+  }
+  double result = std::pow(a.asNumber(), b.asNumber());
+  if (!std::isfinite(result))
+    return fail("cannot compute " + print(a, budget).bytes + " ** " +
+                    print(b, budget).bytes,
+                CRIA_UNIMPLEMENTED);
+  return Value::real(result);
+}
+
 Value Evaluator::arithmetic(const std::string &name, const Value &a,
                             const Value &b) {
   char kind = name == "//" ? 'f' : name[0];
+  if (name == "**")
+    return power(a, b);
   if (kind == '*' && (a.isNumber() != b.isNumber()))
     return a.isNumber() ? repeat(b, a) : repeat(a, b);
   if (kind == '%' && a.is(Type::String))
-    return fail("formatting a string by '%' is not supported",
-                CRIA_UNIMPLEMENTED);
+    return formatPercent(*this, a.view(), b);
   if (!a.isNumber() || !b.isNumber())
     return fail("cannot compute " + std::string(a.typeName()) + " " + name +
                 " " + b.typeName());

@@ -96,7 +96,60 @@ private:
     advance(tag - at);
   }
 
+  /// Where the white space after the name ends if "{% name" stands at `tag`, or
+  /// npos.
+  size_t afterName(size_t tag, std::string_view name) const {
+    auto skipSpace = [&](size_t place) {
+      while (place < source.size() &&
+             isPythonSpace(static_cast<unsigned char>(source[place])))
+        ++place;
+      return place;
+    };
+    if (source.compare(tag, 2, "{%") != 0)
+      return source.npos;
+    bool sign = tag + 2 < source.size() &&
+                (source[tag + 2] == '-' || source[tag + 2] == '+');
+    size_t begin = skipSpace(tag + 2 + sign);
+    return source.compare(begin, name.size(), name) == 0
+               ? skipSpace(begin + name.size())
+               : source.npos;
+  }
+
+  /// Whether a block closes at `place`, maybe after one of `signs`.
+  bool closesAt(size_t place, std::string_view signs) const {
+    if (place >= source.size())
+      return false;
+    bool sign = signs.find(source[place]) != signs.npos;
+    return source.compare(place + sign, 2, "%}") == 0;
+  }
+
+  /// "{% raw %}", text that is no template, "{% endraw %}". A line break after
+  /// the first of the tags stays.
+  bool lexRaw() {
+    size_t close = afterName(at, "raw");
+    if (!closesAt(close, "-"))
+      return false;
+    bool minus = source[close] == '-';
+    advance(close - at);
+    if (minus)
+      closeTag('%');
+    else
+      advance(2);
+    atLineStart = minus && atLineStart;
+    for (size_t tag = at; (tag = source.find("{%", tag)) != source.npos; ++tag)
+      if (size_t end = afterName(tag, "endraw"); closesAt(end, "-+")) {
+        emitText(tag);
+        advance(end - at);
+        closeTag('%');
+        return true;
+      }
+    fail("expected 'endraw'");
+    return true;
+  }
+
   void lexTag(char kind) {
+    if (lexRaw())
+      return;
     size_t signs = at + 2 < source.size() &&
                    (source[at + 2] == '-' || source[at + 2] == '+');
     if (kind != '#') {

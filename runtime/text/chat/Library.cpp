@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <optional>
 #include <utility>
@@ -85,8 +87,7 @@ static Value toJson(Evaluator &in, const Arguments &given) {
   return in.text(dump(given.get(0), style, in.budget));
 }
 
-/// The attribute "a.b.0" of `value`.
-static Value pathOf(Evaluator &in, Value value, const Value &attribute) {
+Value pathOf(Evaluator &in, Value value, const Value &attribute) {
   std::string path = print(attribute, in.budget).bytes;
   if (!in.budget.spend(path.size()))
     return {};
@@ -271,6 +272,125 @@ static Value toInteger(Evaluator &in, const Arguments &given) {
   return readInteger(in, trimmed.text(), otherwise);
 }
 
+/// Python's float() of a number or a string.
+static Value toFloat(Evaluator &in, const Arguments &given) {
+  const Value &value = given.get(0);
+  if (value.is(Type::Undefined) && in.budget.ok())
+    return in.fail(quote(value.text()) + " is undefined");
+  if (value.isNumber())
+    return Value::real(value.asNumber());
+  Value otherwise =
+      given.has(1, "default") ? given.get(1, "default") : Value::real(0);
+  if (!value.is(Type::String) || !in.budget.spend(2 * value.text().size()))
+    return otherwise;
+  Arguments string;
+  string.positional.push_back(value);
+  Value trimmed = in.apply(findFilter("trim"), string);
+  std::string text = joinDigits(trimmed.text());
+  double number = 0;
+  bool plus = text[0] == '+' && text[1] != '-';
+  const char *end = text.data() + text.size();
+  auto read = std::from_chars(text.data() + plus, end, number);
+  bool right = read.ec == std::errc() && read.ptr == end;
+  return right ? Value::real(number) : otherwise;
+}
+
+static Value absolute(Evaluator &in, const Arguments &given) {
+  const Value &value = given.get(0);
+  if (value.is(Type::Float))
+    return Value::real(std::fabs(value.asNumber()));
+  if (!value.isWhole())
+    return in.fail(std::string("cannot take abs of ") + value.typeName());
+  Integer whole = value.asInteger();
+  return Value::integer(whole < 0 ? -whole : whole);
+}
+
+/// Jinja's round, whose result is a float.
+static Value round(Evaluator &in, const Arguments &given) {
+  const Value &value = given.get(0);
+  const Value &precision = given.get(1, "precision");
+  const std::string &method = given.get(2, "method").text();
+  Integer places = precision.isWhole() ? precision.asInteger() : 0;
+  bool common = method.empty() || method == "common";
+  if (!value.isNumber() || (!common && method != "ceil" && method != "floor"))
+    return in.fail("round expects a number, and 'common', 'ceil' or 'floor'");
+  if (places < 0 || places > 15 || (common && value.isWhole()))
+    return in.fail("rounding so is not supported", CRIA_UNIMPLEMENTED);
+  double number = value.asNumber();
+  if (!std::isfinite(number))
+    return value;
+  if (common) { // correctly rounded, as Python does
+    char text[512];
+    snprintf(text, sizeof(text), "%.*f", static_cast<int>(places), number);
+    std::from_chars(text, text + strlen(text), number);
+    return Value::real(number);
+  }
+  double factor = std::pow(10.0, static_cast<double>(places));
+  number *= factor;
+  return Value::real(
+      (method == "ceil" ? std::ceil(number) : std::floor(number)) / factor);
+}
+
+static Value sum(Evaluator &in, const Arguments &given) {
+  const Value &attribute = given.get(1, "attribute");
+  bool whole = attribute.is(Type::Undefined) || attribute.is(Type::None);
+  Value total =
+      given.has(2, "start") ? given.get(2, "start") : Value::integer(0);
+  if (total.is(Type::String))
+    return in.fail("sum cannot add texts");
+  for (const Value &one : iterate(given.get(0), in.budget))
+    if (in.budget.spend(64))
+      total = in.sum(total, whole ? one : pathOf(in, one, attribute));
+  return total;
+}
+
+static Value attributeOf(Evaluator &in, const Arguments &given) {
+  if (given.get(0).is(Type::Dict)) // not its members
+    return in.fail("attr of a dict is not supported", CRIA_UNIMPLEMENTED);
+  return in.attribute(given.get(0), given.get(1, "name").text());
+}
+
+static Value formatWith(Evaluator &in, const Arguments &given) {
+  Text form = print(given.get(0), in.budget);
+  Value::List values(given.positional.begin() + 1, given.positional.end());
+  if (given.named.empty())
+    return formatPercent(
+        in, form,
+        Value::list(std::move(values), in.budget, Value::Shape::Tuple));
+  std::vector<Value::Dict::Member> members;
+  for (const auto &[name, value] : given.named)
+    members.push_back({in.text(std::string(name)), value});
+  if (!values.empty())
+    return in.fail("format takes values, or names and values, not both");
+  return formatPercent(
+      in, form,
+      Value::dict(Value::Dict(std::move(members), in.budget), in.budget));
+}
+
+// ---- Lists and loops --------------------------------------------------------
+
+static Value indexOf(Evaluator &in, const Arguments &given) {
+  const Value::List &elements = given.get(0).elements();
+  for (size_t i = 0; i < elements.size(); ++i)
+    if (equal(elements[i], given.get(1), in.budget))
+      return Value::integer(static_cast<Integer>(i));
+  return in.fail("the list has no such element");
+}
+
+static Value countOf(Evaluator &in, const Arguments &given) {
+  Integer count = 0;
+  for (const Value &element : given.get(0).elements())
+    count += equal(element, given.get(1), in.budget);
+  return Value::integer(count);
+}
+
+static Value cycle(Evaluator &in, const Arguments &given) {
+  size_t count = given.positional.size() - 1;
+  if (count == 0)
+    return in.fail("loop.cycle expects values");
+  return given.positional[1 + given.get(0).turn().index % count];
+}
+
 // ---- Dicts ------------------------------------------------------------------
 
 static Value items(Evaluator &in, const Arguments &given) {
@@ -349,7 +469,9 @@ static Value::Dict membersOf(Evaluator &in, const Arguments &given) {
 static Value makeNamespace(Evaluator &in, const Arguments &given) {
   Value::Dict members = membersOf(in, given);
   for (const auto &[name, value] : members)
-    if (value.holdsNamespace())
+    if (name.text()[0] == '_')
+      return in.fail("cannot set " + quote(name.text()) + " of a namespace");
+    else if (value.holdsNamespace())
       return in.fail("a namespace in a namespace is not supported",
                      CRIA_UNIMPLEMENTED);
   return Value::newNamespace(std::move(members), in.budget);
@@ -397,16 +519,32 @@ Builtin findFilter(std::string_view name) {
                                   {"string", toText},
                                   {"safe", same},
                                   {"int", toInteger},
+                                  {"float", toFloat},
+                                  {"abs", absolute},
+                                  {"round", round},
+                                  {"sum", sum},
+                                  {"attr", attributeOf},
+                                  {"format", formatWith},
                                   {"items", items}};
-  Builtin string = findStringFilter(name);
-  return string ? string : findBuiltin(filters, name);
+  for (auto find : {findStringFilter, findOrderFilter})
+    if (Builtin found = find(name))
+      return found;
+  return findBuiltin(filters, name);
 }
 
 Builtin findMethod(const Value &value, std::string_view name) {
-  static const Named methods[] = {
-      {"items", items}, {"keys", keys}, {"values", values}, {"get", getMember}};
+  static const Named methods[] = {{"items", items},
+                                  {"keys", keys},
+                                  {"values", values},
+                                  {"get", getMember},
+                                  {"copy", same}};
+  static const Named ofLists[] = {{"index", indexOf}, {"count", countOf}};
   if (value.is(Type::String))
     return findStringMethod(name);
+  if (value.is(Type::List) && value.shape() != Value::Shape::Generator)
+    return findBuiltin(ofLists, name);
+  if (value.is(Type::Loop))
+    return name == "cycle" ? cycle : nullptr;
   return value.is(Type::Dict) ? findBuiltin(methods, name) : nullptr;
 }
 

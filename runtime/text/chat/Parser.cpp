@@ -97,7 +97,10 @@ private:
         {"if", &Parser::parseIf},
         {"for", &Parser::parseFor},
         {"set", &Parser::parseSet},
+        {"with", &Parser::parseWith},
+        {"filter", &Parser::parseFilterBlock},
         {"macro", &Parser::parseMacro},
+        {"call", &Parser::parseCall},
         {"break", &Parser::parseBreak},
         {"continue", &Parser::parseContinue},
         {"generation", &Parser::parseGeneration}};
@@ -176,40 +179,103 @@ private:
     statement.kind = Kind::SetBlock;
     if (statement.targets.size() > 1 || !statement.text.empty())
       unexpected("'='");
-    Expression body; // the input of the filters: see the evaluator
-    body.kind = Expression::Kind::Name;
-    body.name = blockBody;
-    body.line = statement.line;
-    statement.expressions.push_back(parseFilters(std::move(body)));
+    statement.expressions.push_back(parseFilters(bodyOf(statement)));
     closeBlock();
     statement.body = parseBody({"endset"});
     endBlock("endset");
     return statement;
   }
 
+  /// The text of a block, as the input of filters: see the evaluator.
+  static Expression bodyOf(const Statement &statement) {
+    Expression body;
+    body.kind = Expression::Kind::Name;
+    body.name = blockBody;
+    body.line = statement.line;
+    return body;
+  }
+
+  Statement parseFilterBlock() {
+    Statement statement = make(Kind::SetBlock);
+    statement.expressions.push_back(
+        parseFilters(parseFilter(bodyOf(statement))));
+    closeBlock();
+    statement.body = parseBody({"endfilter"});
+    endBlock("endfilter");
+    return statement;
+  }
+
+  Statement parseWith() {
+    Statement statement = make(Kind::With);
+    while (ok() && peek().kind != Token::Kind::CloseBlock) {
+      if (!statement.targets.empty())
+        expectOperator(",");
+      statement.targets.push_back(expectName());
+      expectOperator("=");
+      statement.expressions.push_back(parseExpression());
+    }
+    closeBlock();
+    statement.body = parseBody({"endwith"});
+    endBlock("endwith");
+    return statement;
+  }
+
   Statement parseMacro() {
     Statement statement = make(Kind::Macro);
     statement.text = expectName();
+    parseSignature(statement);
+    closeBlock();
+    parseMacroBody(statement, "endmacro");
+    return statement;
+  }
+
+  void parseSignature(Statement &macro) {
     expectOperator("(");
     while (ok() && !atOperator(")")) {
-      if (statement.targets.size() == maxArguments)
+      if (macro.targets.size() == maxArguments)
         fail("a macro with more than " + std::to_string(maxArguments) +
                  " arguments is not supported",
              CRIA_UNIMPLEMENTED);
-      statement.targets.push_back(expectName());
+      macro.targets.push_back(expectName());
       if (skipOperator("="))
-        statement.expressions.push_back(parseExpression());
-      else if (!statement.expressions.empty())
+        macro.expressions.push_back(parseExpression());
+      else if (!macro.expressions.empty())
         unexpected("a default");
       if (!skipOperator(","))
         break;
     }
     expectOperator(")");
-    closeBlock();
+  }
+
+  /// Also notes what the macro takes besides its arguments: what it reads.
+  void parseMacroBody(Statement &macro, std::string_view end) {
     int outside = std::exchange(loops, 0);
-    statement.body = parseBody({"endmacro"});
+    bool caller = std::exchange(namesCaller, false);
+    bool varargs = std::exchange(namesVarargs, false);
+    bool kwargs = std::exchange(namesKwargs, false);
+    macro.body = parseBody({end});
+    macro.takesCaller = namesCaller;
+    macro.takesMore = namesVarargs;
+    macro.takesMoreNamed = namesKwargs;
+    namesCaller |= caller;
+    namesVarargs |= varargs;
+    namesKwargs |= kwargs;
     loops = outside;
-    endBlock("endmacro");
+    endBlock(end);
+  }
+
+  Statement parseCall() {
+    Statement statement = make(Kind::Call);
+    Statement caller = make(Kind::Macro);
+    caller.text = "caller";
+    if (atOperator("("))
+      parseSignature(caller);
+    statement.expressions.push_back(parseExpression());
+    if (statement.expressions[0].kind != Expression::Kind::Call)
+      unexpected("a call");
+    closeBlock();
+    parseMacroBody(caller, "endcall");
+    statement.body.push_back(std::move(caller));
     return statement;
   }
 

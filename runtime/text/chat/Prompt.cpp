@@ -64,13 +64,6 @@ Value Author::messages(const Value &value) const {
   return Value::list(std::move(all), budget);
 }
 
-/// "bos_token" and the like.
-static bool namesToken(const std::string &key) {
-  static constexpr std::string_view suffix = "_token";
-  return key.size() >= suffix.size() &&
-         key.compare(key.size() - suffix.size(), suffix.size(), suffix) == 0;
-}
-
 Value Author::variables(const Value &value) const {
   std::vector<Value::Dict::Member> members;
   for (const auto &[key, member] : value.members()) {

@@ -328,9 +328,128 @@ static Value all(Evaluator &in, const Arguments &arguments) {
   return Value::boolean(every);
 }
 
+/// Jinja's indent: each line but the first, and no empty one unless asked.
+static Value indent(Evaluator &in, const Arguments &arguments) {
+  Text printed = print(arguments.get(0), in.budget);
+  TextView text = printed;
+  const Value &width = arguments.get(1, "width");
+  Text by = width.is(Type::String) ? Text(width.view()) : Text();
+  Integer count = width.isWhole() ? width.asInteger() : 4;
+  if (!width.is(Type::String) &&
+      in.budget.spend(std::clamp<Integer>(count, 0, 1 << 30)))
+    by = std::string(static_cast<size_t>(std::max<Integer>(count, 0)), ' ');
+  bool first = arguments.get(2, "first").truth();
+  bool blank = arguments.get(3, "blank").truth();
+  Writer result(in.budget);
+  for (size_t begin = 0, end; in.budget.spend(32); begin = end + 1) {
+    end = std::min(text.bytes.find('\n', begin), text.size());
+    if (begin == 0 ? first : blank || end > begin)
+      result.add(by);
+    result.add(text.substr(begin, end + 1 - begin));
+    if (end == text.size())
+      break;
+  }
+  return in.text(result.take());
+}
+
+static Value wordCount(Evaluator &in, const Arguments &arguments) {
+  Text text = print(arguments.get(0), in.budget);
+  Integer count = 0;
+  bool inside = false;
+  for (size_t at = 0; at < text.bytes.size();) {
+    char32_t c = takeCharacter(text.bytes, at);
+    bool word = isLetter(c) || isNumeric(c) || c == '_';
+    count += word && !inside;
+    inside = word;
+  }
+  return Value::integer(count);
+}
+
+/// The text in the middle (filter and method "center"), at the left or at the
+/// right of `width` characters.
+enum class Side { Left, Middle, Right };
+template <Side side, int otherwise>
+static Value justify(Evaluator &in, const Arguments &arguments) {
+  Text text = print(arguments.get(0), in.budget);
+  const Value &width = arguments.get(1, "width");
+  const Value &mark = arguments.get(2);
+  if (!mark.is(Type::Undefined) || (!width.isWhole() && otherwise == 0))
+    return in.fail("justifying so is not supported", CRIA_UNIMPLEMENTED);
+  Integer size =
+      static_cast<Integer>(characterBounds(text.bytes, in.budget).size() - 1);
+  Integer wanted = width.isWhole() ? width.asInteger() : otherwise;
+  Integer fill = std::clamp<Integer>(wanted - size, 0, 1 << 30);
+  if (!in.budget.spend(static_cast<size_t>(fill)))
+    return {};
+  Integer left = side == Side::Left    ? 0
+                 : side == Side::Right ? fill
+                                       : fill / 2 + (fill & wanted & 1);
+  Writer result(in.budget);
+  result.add(std::string(static_cast<size_t>(left), ' '));
+  result.add(text);
+  result.add(std::string(static_cast<size_t>(fill - left), ' '));
+  return in.text(result.take());
+}
+
+/// removeprefix and removesuffix.
+template <bool atEnd>
+static Value removeAffix(Evaluator &in, const Arguments &arguments) {
+  TextView text = textOf(in, arguments, 0), affix = textOf(in, arguments, 1);
+  bool fits = text.size() >= affix.size();
+  size_t begin = atEnd ? text.size() - affix.size() : 0;
+  if (!fits || text.bytes.substr(begin, affix.size()) != affix.bytes)
+    return in.text(text);
+  return in.text(atEnd ? text.substr(0, begin) : text.substr(affix.size()));
+}
+
+/// partition and rpartition: before, the separator, and after it.
+template <bool fromRight>
+static Value partition(Evaluator &in, const Arguments &arguments) {
+  TextView text = textOf(in, arguments, 0), mark = textOf(in, arguments, 1);
+  if (mark.size() == 0 && in.budget.ok())
+    return in.fail("partition: the separator is empty");
+  size_t at = fromRight ? cria::findText(mirror(in, text), mirror(in, mark))
+                        : cria::findText(text, mark);
+  bool found = at != std::string_view::npos;
+  if (found && fromRight)
+    at = text.size() - mark.size() - at;
+  TextView parts[] = {text, {}, {}};
+  if (found) {
+    parts[0] = text.substr(0, at);
+    parts[1] = text.substr(at, mark.size());
+    parts[2] = text.substr(at + mark.size());
+  } else if (fromRight) {
+    std::swap(parts[0], parts[2]);
+  }
+  return Value::list({in.text(parts[0]), in.text(parts[1]), in.text(parts[2])},
+                     in.budget, Value::Shape::Tuple);
+}
+
+template <bool upper>
+static Value isCased(Evaluator &in, const Arguments &arguments) {
+  Text printed = print(arguments.get(0), in.budget);
+  bool cased = false, right = true;
+  for (size_t at = 0; at < printed.bytes.size();) {
+    char32_t c = takeCharacter(printed.bytes, at);
+    bool isUpper = toLower(c) != c, isLower = toUpper(c) != c;
+    cased |= isUpper || isLower;
+    right &= upper ? !isLower : !isUpper;
+  }
+  return Value::boolean(cased && right);
+}
+
+static bool isAlphanumeric(char32_t c) { return isLetter(c) || isNumeric(c); }
+
 static bool isDecimal(char32_t c) { return isNumeric(c) && c < 0x80; }
 
 using Named = std::pair<const char *, Builtin>;
+
+Value isUpperText(Evaluator &in, const Arguments &given) {
+  return isCased<true>(in, given);
+}
+Value isLowerText(Evaluator &in, const Arguments &given) {
+  return isCased<false>(in, given);
+}
 
 Builtin findStringFilter(std::string_view name) {
   static const Named filters[] = {{"trim", trim},
@@ -338,6 +457,9 @@ Builtin findStringFilter(std::string_view name) {
                                   {"lower", toCase<Case::Lower>},
                                   {"capitalize", toCase<Case::Capital>},
                                   {"title", toCase<Case::TitleFilter>},
+                                  {"indent", indent},
+                                  {"wordcount", wordCount},
+                                  {"center", justify<Side::Middle, 80>},
                                   {"replace", replace}};
   for (const auto &[known, filter] : filters)
     if (name == known)
@@ -365,7 +487,20 @@ Builtin findStringMethod(std::string_view name) {
                                   {"join", joinTexts},
                                   {"isdigit", all<isDecimal>},
                                   {"isalpha", all<isLetter>},
-                                  {"isspace", all<isPythonSpace>}};
+                                  {"isspace", all<isPythonSpace>},
+                                  {"isalnum", all<isAlphanumeric>},
+                                  {"isnumeric", all<isNumeric>},
+                                  {"isdecimal", all<isDecimal>},
+                                  {"isupper", isCased<true>},
+                                  {"islower", isCased<false>},
+                                  {"removeprefix", removeAffix<false>},
+                                  {"removesuffix", removeAffix<true>},
+                                  {"partition", partition<false>},
+                                  {"rpartition", partition<true>},
+                                  {"center", justify<Side::Middle, 0>},
+                                  {"ljust", justify<Side::Left, 0>},
+                                  {"rjust", justify<Side::Right, 0>},
+                                  {"format", formatBraces}};
   for (const auto &[known, method] : methods)
     if (name == known)
       return method;

@@ -21,10 +21,11 @@ struct Expression {
     Attribute, // operand.name
     Item,      // operand[operand]
     Slice,     // operand[operand:operand:operand], None where left out
-    Call,      // operand(operands, keywords)
+    Call,      // operand(operands, keywords); the
+               // keywords "*" and "**" are a list and a dict of arguments
     Filter,    // operand | name(operands, keywords)
     Test,      // operand is name(operands)
-    Operator,  // operand name operand: + - * / // % ~ and or
+    Operator,  // operand name operand: + - * / // % ** ~ and or
     Compare,   // operand name operand: == != < <= > >= in, not in
     Not,
     Negative,
@@ -49,7 +50,10 @@ struct Statement {
     Branch,   // expressions[0], none for else; body
     For,      // targets in expressions[0] if expressions[1]; body, otherwise
     Set,      // targets, or targets[0].text, = expressions[0]
-    SetBlock, // targets[0] = body, through the filters of expressions[0]
+    SetBlock, // targets[0] = body, through the filters of expressions[0];
+              // without a target, that is printed
+    With,     // body, in which targets = expressions
+    Call,     // expressions[0], a call, with the macro body[0] as its caller
     Macro,    // text(targets), expressions: defaults of the last ones; body
     Block,    // body alone: of "generation"
     Break,
@@ -60,6 +64,7 @@ struct Statement {
   std::vector<std::string> targets;
   std::vector<Expression> expressions;
   std::vector<Statement> body, otherwise;
+  bool takesCaller = false, takesMore = false, takesMoreNamed = false; // Macro
   int line = 0;
 };
 

@@ -55,17 +55,53 @@ static std::string readSource(const JsonCursor &place) {
   return "";
 }
 
-/// The special tokens of tokenizer_config.json: texts, or objects with one.
-static std::vector<std::pair<std::string, std::string>>
-readTokens(const JsonCursor &config) {
-  std::vector<std::pair<std::string, std::string>> tokens;
+bool namesToken(std::string_view key) {
+  static constexpr std::string_view suffix = "_token";
+  return key.size() >= suffix.size() &&
+         key.substr(key.size() - suffix.size()) == suffix;
+}
+
+using Tokens = std::vector<std::pair<std::string, std::string>>;
+
+/// Adds the special token `key` of `config`: a text, or an object with one.
+static void readToken(const JsonCursor &config, const std::string &key,
+                      Tokens &tokens) {
+  if (auto token = config.find(key))
+    tokens.emplace_back(key, token->raw().is_object()
+                                 ? (*token)["content"].string()
+                                 : token->string());
+}
+
+/// Adds the special tokens that `config` names, those of the model among them,
+/// such as "image_token".
+static void readTokens(const JsonCursor &config, Tokens &tokens) {
   for (const char *key : {"bos_token", "eos_token", "unk_token", "sep_token",
                           "pad_token", "cls_token", "mask_token"})
-    if (auto token = config.find(key))
-      tokens.emplace_back(key, token->raw().is_object()
-                                   ? (*token)["content"].string()
-                                   : token->string());
-  return tokens;
+    readToken(config, key, tokens);
+  if (!config.raw().is_object())
+    return;
+  for (const auto &[key, value] : config.raw().items())
+    if (namesToken(key) && (value.is_string() || value.is_object()))
+      readToken(config, key, tokens);
+  auto extra = config.find("extra_special_tokens");
+  if (extra && extra->raw().is_object())
+    for (const auto &[key, value] : extra->raw().items())
+      readToken(*extra, key, tokens);
+}
+
+/// Adds those of special_tokens_map.json, which counts beside a config of old
+/// versions of transformers.
+static Status readTokenMap(const std::string &folder, Tokens &tokens) {
+  std::string path = folder + "/special_tokens_map.json";
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored))
+    return Status();
+  Result<JsonDocument> map = readJson(path);
+  if (!map.ok())
+    return map.status();
+  Status status;
+  readTokens(JsonCursor(map->root(), path, status), tokens);
+  return status;
 }
 
 Result<Template> Template::loadGguf(const std::string &path) {
@@ -86,19 +122,23 @@ Result<Template> Template::load(const std::string &folder) {
   std::error_code ignored;
   bool alone = std::filesystem::exists(path, ignored);
   std::string source;
-  std::vector<std::pair<std::string, std::string>> tokens;
+  Tokens tokens;
   Status status;
+  bool old = true; // before "added_tokens_decoder"
   if (std::filesystem::exists(configPath, ignored)) {
     Result<JsonDocument> config = readJson(configPath);
     if (!config.ok())
       return config.status();
     JsonCursor root(config->root(), configPath, status);
-    tokens = readTokens(root);
+    readTokens(root, tokens);
+    old = !root.find("added_tokens_decoder");
     if (auto found = root.find("chat_template"); found && !alone) {
       source = readSource(*found);
       path = configPath;
     }
   }
+  if (status.ok() && old)
+    status = readTokenMap(folder, tokens);
   if (!status.ok())
     return status;
   if (alone) {
@@ -115,6 +155,48 @@ Result<Template> Template::load(const std::string &folder) {
   if (parsed.ok())
     parsed->tokens = std::move(tokens);
   return parsed;
+}
+
+/// What apply_chat_template makes of a message: no members that are null; and
+/// reasoning by both names that templates use.
+static Value tidyMessage(const Value &message, Budget &budget) {
+  if (!message.is(Value::Type::Dict))
+    return message;
+  std::vector<Value::Dict::Member> members;
+  for (const Value::Dict::Member &member : message.members())
+    if (!member.value.is(Value::Type::None))
+      members.push_back(member);
+  for (const char *name : {"reasoning_content", "thinking", "reasoning"}) {
+    const Value *found = message.members().find(name, budget);
+    if (!found || found->is(Value::Type::None))
+      continue;
+    members.insert(members.begin(),
+                   {Value::string("thinking", budget), *found});
+    members.push_back({Value::string("reasoning_content", budget), *found});
+    break;
+  }
+  return Value::dict(Value::Dict(std::move(members), budget), budget);
+}
+
+/// `given` with what apply_chat_template defines for every template.
+static Value::Dict withDefaults(const Value::Dict &given, const Tokens &tokens,
+                                Budget &budget) {
+  std::vector<Value::Dict::Member> all = {
+      {Value::string("tools", budget), Value::none()},
+      {Value::string("documents", budget), Value::none()},
+      {Value::string("add_generation_prompt", budget), Value::boolean(false)}};
+  for (const auto &[key, token] : tokens)
+    all.push_back({Value::string(key, budget), Value::string(token, budget)});
+  for (auto [key, value] : given) {
+    if (key.text() == "messages" && value.is(Value::Type::List)) {
+      Value::List messages = iterate(value, budget);
+      for (Value &message : messages)
+        message = tidyMessage(message, budget);
+      value = Value::list(std::move(messages), budget);
+    }
+    all.push_back({key, std::move(value)});
+  }
+  return Value::Dict(std::move(all), budget);
 }
 
 Result<std::string> Template::render(std::string_view variables) const {
@@ -135,11 +217,7 @@ Result<Text> Template::render(const Value &variables, Budget &budget) const {
     return status;
   if (!variables.is(Value::Type::Dict))
     return Status(CRIA_INVALID_ARGUMENT, "variables: expected an object");
-  std::vector<Value::Dict::Member> all;
-  for (const auto &[key, token] : tokens)
-    all.push_back({Value::string(key, budget), Value::string(token, budget)});
-  all.insert(all.end(), variables.members().begin(), variables.members().end());
-  Value::Dict members(std::move(all), budget);
+  Value::Dict members = withDefaults(variables.members(), tokens, budget);
   Text text = Evaluator(budget, std::move(members)).render(statements);
   if (!budget.ok())
     return Status(budget.error().code(),

@@ -18,6 +18,10 @@
 
 namespace cria::chat {
 
+/// Whether a variable of this name is a special token: "bos_token" and the
+/// like.
+bool namesToken(std::string_view key);
+
 /// A parsed template with the special tokens it may name; immutable.
 class Template {
 public:
@@ -32,8 +36,11 @@ public:
                                 const std::string &name);
 
   /// The text for `variables`, an object in JSON: "messages", a list of objects
-  /// with "role" and "content"; "add_generation_prompt"; "tools"; and others
-  /// that a template reads. Line breaks and blanks are as in transformers.
+  /// with "role" and "content"; "add_generation_prompt", false if it is not
+  /// given; "tools" and "documents", none if they are not given; and others
+  /// that a template reads. Line breaks and blanks are as in transformers. As
+  /// there, a message's null members are left out, and its reasoning has the
+  /// names "reasoning_content" and "thinking".
   Result<std::string> render(std::string_view variables) const;
   /// The same for variables that have been read, at the expense of `budget`.
   Result<Text> render(const Value &variables, Budget &budget) const;

@@ -100,6 +100,8 @@ Builtin findTest(std::string_view name) {
       {"sequence", isSequence},
       {"iterable", isIterable},
       {"number", isNumber},
+      {"upper", isUpperText},
+      {"lower", isLowerText},
       {"callable", isCallable},
       {"true", isFlag<true>},
       {"false", isFlag<false>},

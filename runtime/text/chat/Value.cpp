@@ -143,10 +143,12 @@ Value Value::method(Builtin function, Value self, Budget &budget) {
   return value;
 }
 
-Value Value::macro(const Statement *definition) {
+Value Value::macro(Macro macro) {
   Value value;
   value.kind = Type::Macro;
-  value.held = definition;
+  // A namespace that held it might hold itself.
+  value.mutates = !macro.around.empty();
+  value.held = std::make_shared<const Macro>(std::move(macro));
   return value;
 }
 
@@ -227,8 +229,8 @@ const Value::Method &Value::callable() const {
   return *std::get<std::shared_ptr<const Method>>(held);
 }
 
-const Statement *Value::macroDefinition() const {
-  return std::get<const Statement *>(held);
+const Value::Macro &Value::macro() const {
+  return *std::get<std::shared_ptr<const Macro>>(held);
 }
 
 void Value::set(std::string_view key, Value value, Budget &budget) {
@@ -386,7 +388,7 @@ bool equal(const Value &a, const Value &b, Budget &budget) {
             a.callable().self.is(Type::Undefined) &&
             b.callable().self.is(Type::Undefined));
   case Type::Macro:
-    return a.macroDefinition() == b.macroDefinition();
+    return a.macro().definition == b.macro().definition;
   case Type::Loop:
     return &a.turn() == &b.turn();
   default:

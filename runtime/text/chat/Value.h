@@ -5,6 +5,7 @@
 #include "runtime/text/chat/Text.h"
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -72,6 +73,7 @@ public:
   class Dict;
   struct Method;
   struct Loop;
+  struct Macro;
 
   Value() = default; // undefined
   static Value undefined(std::string_view name, Budget &budget);
@@ -87,7 +89,7 @@ public:
   static Value loop(Loop turn, Budget &budget);
   /// `function` as a method of `self`; as a function if `self` is undefined.
   static Value method(Builtin function, Value self, Budget &budget);
-  static Value macro(const Statement *definition);
+  static Value macro(Macro macro);
 
   Type type() const { return kind; }
   bool is(Type other) const { return kind == other; }
@@ -107,7 +109,7 @@ public:
   const Dict &members() const;     // of a dict or namespace
   const Loop &turn() const;
   const Method &callable() const;
-  const Statement *macroDefinition() const;
+  const Macro &macro() const;
 
   /// Sets the member `key` of a namespace; `value` must hold no namespace.
   void set(std::string_view key, Value value, Budget &budget);
@@ -126,7 +128,7 @@ private:
                std::shared_ptr<const std::string>, std::shared_ptr<const Text>,
                std::shared_ptr<const List>, std::shared_ptr<Dict>,
                std::shared_ptr<const Method>, std::shared_ptr<const Loop>,
-               const Statement *>
+               std::shared_ptr<const Macro>>
       held;
 };
 
@@ -162,6 +164,15 @@ private:
 
   std::vector<Member> members;
   std::vector<uint32_t> order;
+};
+
+/// The variables of a block, by names of the template, which outlives them.
+using Scope = std::map<std::string_view, Value>;
+
+struct Value::Macro {
+  const Statement *definition;
+  /// What is visible where it is defined, besides the template's own variables.
+  std::vector<Scope> around;
 };
 
 struct Value::Method {

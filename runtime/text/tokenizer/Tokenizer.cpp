@@ -41,15 +41,13 @@ Result<Tokenizer> Tokenizer::read(const nlohmann::json &document,
   Status status;
   JsonCursor root(document, name, status);
   Tokenizer tokenizer;
+  // AutoTokenizer never applies the file's "truncation" and "padding".
   onlyKeys(root,
            {"version", "truncation", "padding", "added_tokens", "normalizer",
             "pre_tokenizer", "post_processor", "decoder", "model"});
   if (auto version = root.find("version");
       version && version->string() != "1.0")
     refuse(*version, "\"1.0\"");
-  for (const char *key : {"truncation", "padding"})
-    if (auto found = root.find(key))
-      refuse(*found, "null");
   if (status.ok())
     tokenizer.model = TokenModel::read(root["model"]);
   ComponentCount normalizers, preTokenizers, decoders, processors;
