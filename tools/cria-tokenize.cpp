@@ -2,13 +2,12 @@
 #include "runtime/text/tokenizer/Tokenizer.h"
 #include "tools/CommandLine.h"
 #include "tools/Ids.h"
+#include "tools/Lines.h"
 
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <iostream>
-#include <iterator>
 #include <string>
 
 using namespace cria;
@@ -38,7 +37,7 @@ static Result<std::string> convert(const Tokenizer &tokenizer,
   return joinIds(*ids) + "\n";
 }
 
-int main(int argc, char **argv) {
+static int run(int argc, char **argv) {
   signal(SIGPIPE, SIG_IGN); // a write reports EPIPE
   CLI::App app{"Turns all text on stdin into token ids on one line, or back."};
   std::string path;
@@ -58,11 +57,22 @@ int main(int argc, char **argv) {
   Result<Tokenizer> tokenizer = Tokenizer::load(path);
   if (!tokenizer.ok())
     return fail(tokenizer.status().message());
-  std::string input{std::istreambuf_iterator<char>(std::cin), {}};
+  Result<Lines> lines = Lines::open("-");
+  Result<std::string> input = lines->rest();
+  if (!input.ok())
+    return fail(input.status().message());
   Result<std::string> output =
-      convert(*tokenizer, input, decode, !noSpecial, !noParse);
+      convert(*tokenizer, *input, decode, !noSpecial, !noParse);
   if (!output.ok())
     return fail(output.status().message());
   fwrite(output->data(), 1, output->size(), stdout);
   return finishOutput("cria-tokenize");
+}
+
+int main(int argc, char **argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::bad_alloc &) {
+    return fail("out of memory");
+  }
 }

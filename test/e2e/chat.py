@@ -102,6 +102,8 @@ def check_faults(tools, artifact, folder):
     check(status == 0 and out.count("\n") == 2, f"{status} {out!r}\n{errors}")
     check("max_seq is" in errors and "/reset" in errors, errors)
     check("the message is not UTF-8" in errors, errors)
+    status, _, errors = chat(tools, artifact, folder, b"", "--system=\udcff")
+    check(status == 1 and "--system is not UTF-8 at byte 0" in errors, errors)
     wrong = {
         "{{ raise_exception('no') }}": "the template says: 'no'",
         "{% for i in range(99999) %}{% for i in range(99999) %}{% endfor %}{% endfor %}": "too long",

@@ -52,8 +52,21 @@ def check_failures(tools, artifact):
     check("the artifact's max_seq is 256" in found[1]["error"], found[1])
     missing = tools.run(artifact, f"--weights={TINY}", "--prompts=/nowhere")
     check(missing.status == 1 and "/nowhere: cannot open" in missing.errors, missing)
+    folder = tools.run(artifact, f"--weights={TINY}", f"--prompts={TINY}")
+    check(folder.status == 1 and "cannot read: Is a directory" in folder.errors, folder)
     both = tools.run(artifact, f"--weights={TINY}", "--prompts=-", "--ids=1")
     check(both.status == 2 and "excludes" in both.errors, both)
+
+
+def check_endless_line(tools, artifact):
+    """The prompts before it are answered, and the error names the line."""
+    file = tools.scratch / "endless.txt"
+    with open(file, "wb") as out:
+        out.write(b"Once\n")
+        out.truncate(70 << 20)
+    run = tools.run(artifact, f"--weights={TINY}", f"--prompts={file}", "--max-tokens=2")
+    check(run.status == 1 and run.text.count("\n") == 1, run)
+    check("line 2 is longer than 67108864 bytes" in run.errors, run)
 
 
 def check_stdin(tools, artifact):
@@ -71,6 +84,7 @@ def main():
     check_same(tools, artifact, "--max-tokens=12", "--temperature=0.9", "--seed=7")
     check_failures(tools, artifact)
     check_stdin(tools, artifact)
+    check_endless_line(tools, artifact)
     plain = tools.compile(TINY / "config.json", out="plain.cria")
     run, _ = prompts(tools, plain, "Once", "--device=cpu")
     check("compile it with --batch=N" in run.errors, run)

@@ -43,7 +43,7 @@ static nlohmann::json toJson(const KernelTable &table) {
 }
 
 nlohmann::json toJson(const Report &report) {
-  nlohmann::json json = {{"artifact", report.artifact},
+  nlohmann::json json = {{"artifact", printable(report.artifact)},
                          {"artifact_bytes", report.artifactBytes},
                          {"compiler", report.compiler},
                          {"target", report.target},

@@ -8,7 +8,6 @@
 
 #include <chrono>
 #include <future>
-#include <istream>
 #include <string>
 
 namespace cria {
@@ -53,20 +52,28 @@ Status agreeOnIds(const Run &run, const Result<std::vector<int32_t>> &ids) {
 
 /// Waits for a line of rank 0, which may be read from a person. Rank 0 says all
 /// the while that there is none yet, because the others would give it up.
-static bool readForAll(const CriaRanks &ranks, std::istream &lines,
-                       std::string &line) {
-  constexpr int64_t kNotYet = -1, kEnd = -2;
+static Result<bool> readForAll(Run &run, Lines &lines, std::string &line) {
+  const CriaRanks &ranks = *run.ranks;
+  constexpr int64_t kNotYet = -1, kEnd = -2, kFailed = -3;
   int64_t size = kNotYet;
-  std::future<bool> reading;
+  std::future<Result<bool>> reading;
+  Result<bool> found = false;
   if (ranks.rank == 0)
-    reading = std::async(std::launch::async, [&] {
-      return static_cast<bool>(std::getline(lines, line));
-    });
+    reading = std::async(std::launch::async, [&] { return lines.next(line); });
   while (size == kNotYet) {
     if (ranks.rank == 0 && reading.wait_for(std::chrono::milliseconds(200)) ==
-                               std::future_status::ready)
-      size = reading.get() ? static_cast<int64_t>(line.size()) : kEnd;
+                               std::future_status::ready) {
+      found = reading.get();
+      size = !found.ok() ? kFailed
+             : *found    ? static_cast<int64_t>(line.size())
+                         : kEnd;
+    }
     ranks.broadcast(ranks.data, &size, sizeof(size));
+  }
+  if (size == kFailed) {
+    run.failsTogether = true;
+    return found.ok() ? Status(CRIA_ABORTED, "rank 0 could not read")
+                      : found.status();
   }
   if (size == kEnd)
     return false;
@@ -76,10 +83,8 @@ static bool readForAll(const CriaRanks &ranks, std::istream &lines,
   return true;
 }
 
-bool readLine(const Run &run, std::istream &lines, std::string &line) {
-  if (run.ranks)
-    return readForAll(*run.ranks, lines, line);
-  return static_cast<bool>(std::getline(lines, line));
+Result<bool> readLine(Run &run, Lines &lines, std::string &line) {
+  return run.ranks ? readForAll(run, lines, line) : lines.next(line);
 }
 
 } // namespace cria

@@ -15,7 +15,6 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <iostream>
 #include <string>
 #include <unistd.h>
 
@@ -117,8 +116,14 @@ Status runChat(Run &run) {
   Conversation talk{std::move(*form), {}, {}};
   restart(run, talk);
   bool terminal = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
+  Result<Lines> lines = Lines::open("-");
   std::string line;
-  while ((terminal && fputs("> ", stderr)), readLine(run, std::cin, line)) {
+  for (;;) {
+    if (terminal)
+      fputs("> ", stderr);
+    Result<bool> found = readLine(run, *lines, line);
+    if (!found.ok() || !*found)
+      return found.status();
     if (line == "/exit")
       break;
     if (line == "/reset")

@@ -8,6 +8,7 @@
 #include "runtime/Status.h"
 #include "runtime/cria.h"
 #include "runtime/text/GenerationKeys.h"
+#include "runtime/text/tokenizer/Text.h"
 #include "tools/CommandLine.h"
 #include "tools/WeightOptions.h"
 #include "tools/run/Devices.h"
@@ -259,6 +260,9 @@ inline Status checkOptions(const RunOptions &options) {
         "standard output takes one of --print-ids, --logits=-, "
         "--hidden=-, --embedding, --profile=-, --prompts and --chat's "
         "replies, got several");
+  if (size_t bad = findInvalidUtf8(options.system); bad != std::string::npos)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  "--system is not UTF-8 at byte " + std::to_string(bad));
   SamplerOptions sampling;
   sampling.temperature = options.temperature.value_or(1);
   sampling.topK = options.topK.value_or(0);

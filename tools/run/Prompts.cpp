@@ -9,11 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <cerrno>
-#include <cstring>
 #include <deque>
-#include <fstream>
-#include <iostream>
 #include <map>
 #include <string>
 #include <utility>
@@ -34,7 +30,7 @@ struct Reply {
 /// Reads prompts, runs them in a batch and prints the results.
 class Prompts {
 public:
-  Prompts(Run &run, Batch &batch, std::istream &lines)
+  Prompts(Run &run, Batch &batch, Lines &lines)
       : run(run), batch(batch), lines(lines) {}
 
   Status runAll();
@@ -47,11 +43,12 @@ private:
 
   Run &run;
   Batch &batch;
-  std::istream &lines;       // prompts that were not read yet
+  Lines &lines;              // prompts that were not read yet
   std::deque<Reply> replies; // replies that were not printed, in the order of
                              // the prompts
   std::map<int64_t, Reply *> bySequence; // replies that run
   Status agreed;                         // an error if ranks have other prompts
+  Status read; // an error ends the prompts; those before it are answered
   size_t failed = 0, count = 0;
 };
 
@@ -89,8 +86,12 @@ Status Prompts::begin(Reply &reply) {
 /// its own.
 void Prompts::readMore() {
   auto ahead = static_cast<size_t>(2 * run.manifest().batch->rows);
-  for (std::string line;
-       bySequence.size() < ahead && readLine(run, lines, line); ++count) {
+  std::string line;
+  for (; read.ok() && bySequence.size() < ahead; ++count) {
+    Result<bool> found = readLine(run, lines, line);
+    read = found.status();
+    if (!read.ok() || !*found)
+      break;
     Reply &reply = replies.emplace_back();
     reply.prompt = std::move(line);
     reply.status = begin(reply);
@@ -188,8 +189,8 @@ Status Prompts::runAll() {
             static_cast<long long>(counts.decoded), seconds,
             seconds > 0 ? computed / seconds : 0,
             static_cast<long long>(counts.reused));
-  if (failed == 0)
-    return Status();
+  if (failed == 0 || !read.ok())
+    return read;
   run.failsTogether = true;
   return Status(CRIA_INVALID_ARGUMENT, "--prompts: " + std::to_string(failed) +
                                            " of " + std::to_string(count) +
@@ -197,19 +198,15 @@ Status Prompts::runAll() {
 }
 
 Status runPrompts(Run &run) {
-  const std::string &path = run.options.prompts;
-  std::ifstream file;
-  if (path != "-" && run.isFirst()) {
-    file.open(path);
-    if (!file)
-      return Status(CRIA_NOT_FOUND, path + ": cannot open: " + strerror(errno));
-  }
+  Result<Lines> lines = Lines::open(run.isFirst() ? run.options.prompts : "-");
+  if (!lines.ok())
+    return lines.status();
   BatchOptions options;
   options.threads = run.options.threads;
   auto batch = Batch::create(run.model, options);
   if (!batch.ok())
     return batch.status();
-  return Prompts(run, **batch, path == "-" ? std::cin : file).runAll();
+  return Prompts(run, **batch, *lines).runAll();
 }
 
 } // namespace cria

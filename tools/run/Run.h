@@ -6,12 +6,12 @@
 #include "runtime/Session.h"
 #include "runtime/text/Generation.h"
 #include "runtime/text/tokenizer/Tokenizer.h"
+#include "tools/Lines.h"
 #include "tools/run/Npy.h"
 #include "tools/run/Options.h"
 #include "tools/run/Process.h"
 #include "tools/run/Trace.h"
 
-#include <iosfwd>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -82,7 +82,7 @@ Status agree(Run &run);
 Status agreeOnIds(const Run &run, const Result<std::vector<int32_t>> &ids);
 /// Reads the next line, without its end. Rank 0 reads for all ranks. False if
 /// there is none.
-bool readLine(const Run &run, std::istream &lines, std::string &line);
+Result<bool> readLine(Run &run, Lines &lines, std::string &line);
 
 /// Feeds the part of prefix and prompt that the session does not hold. Then
 /// draws, prints and feeds ids until one ends the text or there are `limit`.
