@@ -8,7 +8,7 @@ from io import IOBase
 from typing import Any, NamedTuple, Union
 
 from cria import _native
-from cria._errors import Error
+from cria._errors import Error, checking
 from cria._plan import plan_html
 
 Path = Union[str, "os.PathLike[str]"]
@@ -63,7 +63,9 @@ class Artifact(_native.Object):
             buffer = _native.ffi.from_buffer(data)
             super().__init__("artifact", "cria_artifact_open_memory", buffer, len(data))
         elif isinstance(source, IOBase):
-            super().__init__("artifact", "cria_artifact_open_fd", source.fileno())
+            with checking("source"):
+                descriptor = source.fileno()
+            super().__init__("artifact", "cria_artifact_open_fd", descriptor)
         else:
             path = _native.path_of(source)
             super().__init__("artifact", "cria_artifact_open", path)

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cria import _native
-from cria._errors import Error, InvalidArgument, OutOfRange, error_of
+from cria._errors import Error, InvalidArgument, OutOfRange, checking, error_of
 from cria._sampling import Sampler
 from cria._session import Completion, Logits, Prompt
-from cria._text import Ids, ids_array, ids_pointer
+from cria._text import Ids, count_of, ids_array, ids_pointer
 
 if TYPE_CHECKING:
     from cria._model import LoraSet, Model
@@ -130,7 +130,8 @@ class Batch(_native.OneThread):
         logits: bool,
         lora: LoraSet | None = None,
     ) -> int:
-        ends = ids_array(list(end_ids))
+        with checking("end_ids"):
+            ends = ids_array(list(end_ids))
         options = _native.struct(
             "cria_sequence_options",
             sampler=sampler._handle if sampler else _native.ffi.NULL,
@@ -226,8 +227,9 @@ class Batch(_native.OneThread):
 
     def restore(self, sequence: int, state: bytes | bytearray | memoryview) -> None:
         """Gives an empty sequence the state that a sequence or a session has saved."""
-        buffer = _native.ffi.from_buffer(state)
-        self._call("cria_batch_restore", sequence, buffer, len(state))
+        buffer = _native.buffer_of(state, "state")
+        size = memoryview(state).nbytes
+        self._call("cria_batch_restore", sequence, buffer, size)
 
     def generate(
         self,
@@ -242,6 +244,8 @@ class Batch(_native.OneThread):
         prompt fails, its error is raised, and the other prompts end.
         """
         model, drawing = self.model, self.model.sampling(**sampling)
+        if max_tokens is not None:
+            max_tokens = count_of(max_tokens, "max_tokens")
         arrays = [ids_array(model.encode(prompt)) for prompt in prompts]
         drawn: dict[int, list[int]] = {}
         try:

@@ -12,7 +12,7 @@ import warnings
 from typing import Any, Iterable, Mapping, Union
 
 from cria._artifact import Artifact
-from cria._errors import CompileError, CriaWarning, NotFound
+from cria._errors import CompileError, CriaWarning, NotFound, checking
 
 Path = Union[str, "os.PathLike[str]"]
 Option = Union[str, int, float, bool, None, "os.PathLike[str]", Iterable[Any]]
@@ -74,7 +74,7 @@ def compile(
 
     Raises :class:`CompileError` with the compiler's message.
     """
-    with tempfile.TemporaryDirectory(prefix="cria-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="cria-") as scratch, checking("compile"):
         if isinstance(config, Mapping):
             source = pathlib.Path(scratch, "config.json")
             source.write_text(json.dumps(config))
@@ -90,4 +90,6 @@ def compile(
 
 def emit(config: Path, phase: str, **options: Option) -> str:
     """The program of ``config`` at a phase, as text: ``cria-compile --emit=PHASE``."""
-    return _run([compiler(), *_flags({"emit": phase, **options}), "--", str(config)])
+    with checking("emit"):
+        flags = _flags({"emit": phase, **options})
+        return _run([compiler(), *flags, "--", str(config)])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
+from typing import Iterator
 
 
 class Status(enum.IntEnum):
@@ -153,3 +155,15 @@ def error_of(status: int, message: str) -> Error:
     """The exception for a status of the library."""
     known = Status(status) if status in Status._value2member_map_ else Status.INTERNAL
     return CLASSES.get(known, Error)(message)
+
+
+@contextlib.contextmanager
+def checking(what: str) -> Iterator[None]:
+    """Makes an :class:`InvalidArgument` of what Python, NumPy and cffi raise for an
+    argument of a wrong type or out of range."""
+    try:
+        yield
+    except Error:
+        raise
+    except (BufferError, OverflowError, RecursionError, TypeError, ValueError) as problem:
+        raise InvalidArgument(f"{what}: {problem}") from None

@@ -14,7 +14,7 @@ import numpy as np
 from cria import _native
 from cria._artifact import Artifact, Source
 from cria._batch import Batch
-from cria._errors import CriaWarning, InvalidArgument, NotFound
+from cria._errors import CriaWarning, InvalidArgument, NotFound, checking
 from cria._ranks import Ranks
 from cria._sampling import Generation, Sampling
 from cria._session import (
@@ -26,7 +26,7 @@ from cria._session import (
     Tokens,
     completion_of,
 )
-from cria._text import ChatTemplate, Ids, Message, Tokenizer, ids_array
+from cria._text import ChatTemplate, Ids, Message, Tokenizer, count_of, ids_array
 
 Path = Union[str, "os.PathLike[str]"]
 #: The device that a model computes on: ``"auto"`` (a GPU if there is one), ``"cpu"``,
@@ -38,6 +38,8 @@ LEVELS = {1: "info", 2: "warning"}
 
 def _device_of(name: Device) -> tuple[int, list[int]]:
     """The kind of a device, and its index if it has one."""
+    if not isinstance(name, str):
+        raise InvalidArgument(f"device: expected a text, got {name!r:.80}")
     kind, colon, index = name.partition(":")
     numbered = kind in ("cuda", "emulated") and index.isdecimal()
     if kind not in DEVICES or (colon and not numbered):
@@ -90,7 +92,8 @@ def _adapters(loras: Sequence[Lora | Path]) -> tuple[Any, list[Any]]:
     structs = _native.ffi.new("cria_lora[]", len(adapters))
     for struct, folder, lora in zip(structs, folders, adapters):
         struct.size = _native.ffi.sizeof("cria_lora")
-        struct.folder, struct.scale = folder, lora.scale
+        with checking("scale"):
+            struct.folder, struct.scale = folder, lora.scale
     return structs, folders
 
 
@@ -141,7 +144,8 @@ class Model(_native.Object):
         kind, index = _device_of(device)
         structs, folders = _adapters(loras)
         keep = [_c_path(weights), _c_path(weight_cache)]
-        indexes = _native.ffi.new("int32_t[]", index)
+        with checking("device"):
+            indexes = _native.ffi.new("int32_t[]", index)
         options = _native.struct(
             "cria_model_options",
             weights=keep[0],
@@ -476,7 +480,9 @@ class Conversation:
                 break
             shared += 1
         room = self.model.artifact.info.max_seq - len(ids)
-        most = None if max_tokens is None else max(0, min(max_tokens, room))
+        most = None
+        if max_tokens is not None:
+            most = max(0, min(count_of(max_tokens, "max_tokens"), room))
         self.session.rewind(shared)
         self.session.resume()
         self._held = ids[:shared]

@@ -15,7 +15,7 @@ from typing import Any, Callable
 
 import cffi
 
-from cria._errors import FailedPrecondition, error_of
+from cria._errors import FailedPrecondition, InvalidArgument, checking, error_of
 
 HERE = pathlib.Path(__file__).resolve().parent
 HEADERS = ("cria.h", "cria_text.h")
@@ -80,14 +80,16 @@ def struct(kind: str, **fields: Any) -> Any:
     made = ffi.new(f"{kind} *")
     made.size = ffi.sizeof(kind)
     for name, value in fields.items():
-        setattr(made, name, value)
+        with checking(name):
+            setattr(made, name, value)
     return made
 
 
 def call(function: str, *arguments: Any) -> None:
     """Calls a function whose last parameter is the error, and raises that error."""
     error = struct("cria_error")
-    status = getattr(lib, function)(*arguments, error)
+    with checking(function):
+        status = getattr(lib, function)(*arguments, error)
     if status:
         raise error_of(status, text_of(error.message))
 
@@ -126,7 +128,34 @@ def release(pointer: Any) -> None:
 
 def path_of(path: str | os.PathLike[str]) -> bytes:
     """A path as the library takes it."""
-    return os.fsencode(path)
+    with checking("a path"):
+        return _without_zero(os.fsencode(path))
+
+
+def bytes_of(text: str, what: str) -> bytes:
+    """A text as the library takes it, with its length."""
+    if not isinstance(text, str):
+        raise InvalidArgument(f"{what}: expected a text, got {text!r:.80}")
+    with checking(what):
+        return text.encode()
+
+
+def string_of(text: str, what: str) -> bytes:
+    """A text as the library takes it, up to a zero byte."""
+    with checking(what):
+        return _without_zero(bytes_of(text, what))
+
+
+def _without_zero(text: bytes) -> bytes:
+    if b"\0" in text:
+        raise ValueError(f"{text!r:.80} has a zero byte")
+    return text
+
+
+def buffer_of(data: Any, what: str, kind: str = "char[]") -> Any:
+    """Bytes, or an array, as a C argument, which keeps them alive."""
+    with checking(what):
+        return ffi.from_buffer(kind, data)
 
 
 class Object:

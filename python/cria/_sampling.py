@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cria import _native
-from cria._errors import InvalidArgument, NotFound
-from cria._text import Ids, array_of, ids_array, ids_pointer
+from cria._errors import InvalidArgument, NotFound, checking
+from cria._text import Ids, count_of, floats_of, ids_array, ids_pointer
 
 Path = Union[str, "os.PathLike[str]"]
 
@@ -43,13 +43,11 @@ class Sampling:
         narrows = given.keys() & {"top_k", "top_p", "min_p"}
         if narrows and "temperature" not in given and self.temperature == 0:
             given["temperature"] = 1.0
-        return dataclasses.replace(self, **given)
+        with checking("sampling"):
+            return dataclasses.replace(self, **given)
 
     def _struct(self) -> Any:
-        try:
-            return _native.struct("cria_sampler_options", **dataclasses.asdict(self))
-        except (OverflowError, TypeError) as problem:
-            raise InvalidArgument(f"{self}: {problem}") from None
+        return _native.struct("cria_sampler_options", **dataclasses.asdict(self))
 
 
 def sampling_of(options: Any) -> Sampling:
@@ -64,7 +62,7 @@ class Sampler(_native.OneThread):
     def __init__(self, vocab_size: int, sampling: Sampling = Sampling()) -> None:
         options = sampling._struct()
         super().__init__("sampler", "cria_sampler_create", options, vocab_size)
-        self._vocab_size = vocab_size
+        self._vocab_size = count_of(vocab_size, "vocab_size")
 
     def accept(self, id: int) -> None:
         """Notes an id of the text, from the prompt or drawn, for the penalty."""
@@ -72,8 +70,9 @@ class Sampler(_native.OneThread):
 
     def set_bias(self, biases: Mapping[int, float]) -> None:
         """Adds biases to the logits of ids from now on. Replaces all biases set before."""
-        ids = np.array(list(biases), np.int32)
-        values = np.array(list(biases.values()), np.float32)
+        with checking("biases"):
+            ids = np.array(list(biases), np.int32)
+            values = np.array(list(biases.values()), np.float32)
         self._call(
             "cria_sampler_set_bias",
             _native.ffi.from_buffer("int32_t[]", ids),
@@ -92,8 +91,10 @@ class Sampler(_native.OneThread):
                 )
             mask[: self._vocab_size] = ids
         elif ids is not None:
-            for id in ids:
-                if not 0 <= id < self._vocab_size:
+            with checking("ids"):
+                chosen = [count_of(id, "id") for id in ids]
+            for id in chosen:
+                if id >= self._vocab_size:
                     raise InvalidArgument(f"id {id}, expected 0 to {self._vocab_size - 1}")
                 mask[id] = True
         words = np.packbits(mask, bitorder="little").view(np.uint32)
@@ -105,7 +106,7 @@ class Sampler(_native.OneThread):
 
     def sample(self, logits: npt.ArrayLike) -> int:
         """The next id for ``logits`` (vocab_size)."""
-        array = np.ascontiguousarray(array_of(logits), dtype=np.float32)
+        array = floats_of(logits, "logits")
         if array.shape != (self._vocab_size,):
             raise InvalidArgument(
                 f"expected logits of shape ({self._vocab_size},), got {array.shape}"
@@ -118,7 +119,7 @@ class Sampler(_native.OneThread):
 def log_probabilities(logits: npt.ArrayLike, ids: Ids) -> npt.NDArray[np.float64]:
     """The natural logarithms of the probabilities of ``ids`` by ``logits`` (vocab_size),
     without any sampling option."""
-    array = np.ascontiguousarray(array_of(logits), dtype=np.float32)
+    array = floats_of(logits, "logits")
     if array.ndim != 1:
         raise InvalidArgument(f"expected logits of one row, got {array.shape}")
     wanted = ids_array(ids)
@@ -144,7 +145,10 @@ class Generation(_native.Object):
 
     def __init__(self, folder: Path, allow_unknown: Sequence[str] = ()) -> None:
         """``allow_unknown`` names keys of ``generation_config.json`` to ignore."""
-        keys = [_native.ffi.new("char[]", key.encode()) for key in allow_unknown]
+        keys = [
+            _native.ffi.new("char[]", _native.string_of(key, "allow_unknown"))
+            for key in allow_unknown
+        ]
         super().__init__(
             "generation",
             "cria_generation_open_allowing",
@@ -187,4 +191,5 @@ class Generation(_native.Object):
 
     def ends(self, id: int) -> bool:
         """Whether ``id`` ends a text."""
-        return bool(_native.lib.cria_generation_ends(self._handle, id))
+        with checking("id"):
+            return bool(_native.lib.cria_generation_ends(self._handle, id))

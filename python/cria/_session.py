@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from cria import _native
-from cria._errors import InvalidArgument, OutOfRange
+from cria._errors import InvalidArgument, OutOfRange, checking
 from cria._sampling import Sampler, Sampling
-from cria._text import Ids, array_of, ids_array, ids_pointer
+from cria._text import Ids, count_of, floats_of, ids_array, ids_pointer
 
 if TYPE_CHECKING:
     from cria._model import LoraSet, Model
@@ -283,7 +283,7 @@ class Session(_native.OneThread):
 
         Before the next text call :meth:`rewind`, or use :meth:`Model.embed`.
         """
-        if pooling not in POOLINGS:
+        if not isinstance(pooling, str) or pooling not in POOLINGS:
             expected = ", ".join(POOLINGS)
             raise InvalidArgument(f"pooling: expected one of {expected}, got {pooling!r}")
         array = ids_array(ids)
@@ -307,7 +307,7 @@ class Session(_native.OneThread):
 
         ``rows`` is a NumPy array or an object with ``__dlpack__``. float32 is not copied.
         """
-        array = np.ascontiguousarray(array_of(rows), dtype=np.float32)
+        array = floats_of(rows, "rows")
         if array.ndim != 2:
             raise InvalidArgument(f"expected rows of (count, hidden), got {array.shape}")
         self._call(
@@ -377,7 +377,7 @@ class Session(_native.OneThread):
     def restore(self, state: bytes | bytearray | memoryview) -> None:
         """Takes the state that a session of the same artifact and weights saved, in this
         process or another."""
-        self._call("cria_session_restore", _native.ffi.from_buffer(state), len(state))
+        self._call("cria_session_restore", _native.buffer_of(state, "state"), memoryview(state).nbytes)
 
     def copy(self) -> Session:
         """A new session with the same state."""
@@ -444,6 +444,8 @@ class Session(_native.OneThread):
         sampling: Sampling,
     ) -> Tokens:
         """Appends ids and draws new ones. ``seen`` are ids that the session holds."""
+        if max_tokens is not None:
+            max_tokens = count_of(max_tokens, "max_tokens")
         room = self.model.artifact.info.max_seq - self.position - len(ids)
         if room < 0 or (max_tokens or 0) > room:
             asked = f" and {max_tokens} new ones" if max_tokens else ""
@@ -502,7 +504,8 @@ def _rows(
             )
         first = {"none": count, "last": count - 1, "all": 0}[logits]
         return np.arange(max(0, first), count, dtype=np.int64)
-    rows = np.array(logits, np.int64)
+    with checking(what):
+        rows = np.array(logits, np.int64)
     if rows.ndim != 1 or (np.diff(rows, prepend=-1, append=count) < 1).any():
         raise InvalidArgument(
             f"logits: expected increasing indexes below {count}, got {logits!r}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 from typing import Any, Mapping, Sequence, Union
 
@@ -10,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cria import _native
-from cria._errors import InvalidArgument
+from cria._errors import InvalidArgument, checking
 
 Path = Union[str, "os.PathLike[str]"]
 #: One message of a conversation: "role", "content" and other keys that a template reads.
@@ -21,7 +22,10 @@ Ids = Union[Sequence[int], npt.NDArray[np.integer[Any]], Any]
 
 def ids_array(ids: Ids) -> npt.NDArray[np.int32]:
     """Ids as the library takes them. Other numbers and shapes are refused."""
-    array = np.asarray(ids if isinstance(ids, (Sequence, np.ndarray)) else array_of(ids))
+    with checking("ids"):
+        array = np.asarray(
+            ids if isinstance(ids, (Sequence, np.ndarray)) else array_of(ids)
+        )
     if array.size == 0:
         return np.empty(0, np.int32)
     if array.ndim != 1 or array.dtype.kind not in "iu":
@@ -32,6 +36,21 @@ def ids_array(ids: Ids) -> npt.NDArray[np.int32]:
     if array.min() < 0 or array.max() > np.iinfo(np.int32).max:
         raise InvalidArgument(f"ids from {array.min()} to {array.max()} are no ids")
     return np.ascontiguousarray(array, dtype=np.int32)
+
+
+def floats_of(numbers: Any, what: str) -> npt.NDArray[np.float32]:
+    """Numbers as the library takes them."""
+    with checking(what):
+        return np.ascontiguousarray(array_of(numbers), dtype=np.float32)
+
+
+def count_of(number: int, what: str) -> int:
+    """A count, which is a whole number of at least 0."""
+    with checking(what):
+        count = operator.index(number)
+    if count < 0:
+        raise InvalidArgument(f"{what}: expected at least 0, got {count}")
+    return count
 
 
 def array_of(tensor: Any) -> npt.NDArray[Any]:
@@ -63,7 +82,7 @@ class Tokenizer(_native.Object):
         With ``special``, the special tokens that the tokenizer puts around a text are
         included. Without ``parse_special``, special tokens written in the text stay text.
         """
-        data = text.encode()
+        data = _native.bytes_of(text, "text")
         function = "cria_tokenizer_encode"
         if not parse_special:
             function = "cria_tokenizer_encode_text"
@@ -99,7 +118,7 @@ class Tokenizer(_native.Object):
     def find(self, token: str) -> int:
         """The id of a token, spelled as in the file, such as ``"<|im_end|>"``."""
         id = _native.ffi.new("int32_t *")
-        _native.call("cria_tokenizer_find", self._handle, token.encode(), id)
+        _native.call("cria_tokenizer_find", self._handle, _native.string_of(token, "token"), id)
         return int(id[0])
 
     def stream(self, *, special: bool = False) -> TextStream:
@@ -136,7 +155,7 @@ class ChatTemplate(_native.Object):
 
     def __init__(self, folder: Path | None = None, *, source: str = "") -> None:
         if folder is None:
-            data = source.encode()
+            data = _native.bytes_of(source, "source")
             super().__init__("chat", "cria_chat_parse", data, len(data))
         else:
             super().__init__("chat", "cria_chat_open", _native.path_of(folder))
@@ -160,5 +179,6 @@ class ChatTemplate(_native.Object):
 
 
 def _json(messages: Sequence[Message], variables: Mapping[str, Any]) -> bytes:
-    whole = {"add_generation_prompt": True, **variables, "messages": list(messages)}
-    return json.dumps(whole).encode()
+    with checking("the conversation"):
+        whole = {"add_generation_prompt": True, **variables, "messages": list(messages)}
+        return json.dumps(whole, allow_nan=False).encode()

@@ -528,6 +528,62 @@ class Errors(unittest.TestCase):
         self.assertIs(type(caught.exception), kind)
         self.assertIs(caught.exception.status, status)
 
+    def test_wrong_arguments(self):
+        """Of any type, and out of range: never an error of Python, NumPy or cffi."""
+        tokenizer, template = model.tokenizer, cria.ChatTemplate(with_template())
+        sampler, session = cria.Sampler(768), model.session()
+        numbers = [2**70, "x", [], -(2**70)]
+        texts = ["\ud800", 5, b"x", None]
+        paths = ["a\0b", 5, "\ud800"]
+        ids = [[-1], [2**40], [2**70], ["a"], [[1], [1, 2]], 1.5, [1.5]]
+        chats = [5, [{1, 2}], [{"content": {1}}], [{"content": float("nan")}]]
+        most = [-5, -1, 1.5, *numbers]
+        calls = [
+            (lambda v: model.generate(IDS, max_tokens=v), most),
+            (lambda v: list(model.generate(IDS, max_tokens=v, stream=True)), most),
+            (lambda v: session.generate(IDS, max_tokens=v), most),
+            (lambda v: model.generate(IDS, seed=v), [-1, 2**64, 1.5, *numbers]),
+            (lambda v: model.generate(IDS, temperature=v), ["x", [], float("nan"), -1]),
+            (lambda v: model.generate(IDS, top_k=v), [-1, 1.5, *numbers]),
+            (lambda v: model.generate(IDS, surprise=v), [1]),
+            (lambda v: model.generate(v), [*ids, "\ud800"]),
+            (tokenizer.encode, texts),
+            (tokenizer.find, [*texts, "a\0b"]),
+            (tokenizer.token, [-1, *numbers]),
+            (tokenizer.decode, ids),
+            (tokenizer.stream().push, numbers),
+            (template.render, [*chats, [{"content": "\ud800"}]]),
+            (lambda v: template.render([], x=v), [{1}, float("inf")]),
+            (lambda v: cria.ChatTemplate(source=v), texts),
+            (cria.Tokenizer, paths),
+            (cria.Artifact, paths),
+            (cria.inspect, paths),
+            (lambda v: cria.load(path, weights=v), paths),
+            (lambda v: cria.load(path, random_weights=v), [-1, 2**64, "x", 1.5]),
+            (lambda v: cria.load(path, TINY, device=v), [5, "cuda:99999999999", "x"]),
+            (lambda v: cria.load(path, TINY, loras=[cria.Lora("x", v)]), ["x", []]),
+            (lambda v: model.session(threads=v), numbers),
+            (cria.Sampler, [-1, *numbers]),
+            (sampler.accept, numbers),
+            (sampler.set_bias, [{2**40: 1.0}, {"a": 1.0}, {0: "x"}, 5]),
+            (sampler.allow, [["a"], [1.5], [-1], [2**70], 5]),
+            (sampler.sample, ["abc", [["a"]], {}]),
+            (lambda v: cria.log_probabilities(v, [1]), ["abc", [["a"]]]),
+            (session.rewind, [-1, *numbers]),
+            (lambda v: session.drop(v, v), [-1, *numbers]),
+            (session.expect_prompt, numbers),
+            (session.restore, ["text", 5, b"x"]),
+            (session.feed_embeddings, ["abc", [["a"]], [1.0]]),
+            (lambda v: session.embed(IDS, pooling=v), [5, [], "x"]),
+            (lambda v: session.feed(IDS, v), [["a"], [2**70], 5]),
+            (lambda v: cria.compile({"x": v}), [{1}, float("nan")]),
+            (lambda v: cria.compile(TINY / "config.json", x=v), ["a\0b"]),
+        ]
+        for call, values in calls:
+            for value in values:
+                with self.subTest(call=call, value=value):
+                    self.assertRaises(cria.Error, call, value)
+
     def test_have_the_status_of_the_library(self):
         status, nowhere = cria.Status, SCRATCH / "nowhere"
         self.check(
