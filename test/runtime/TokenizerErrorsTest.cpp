@@ -151,8 +151,11 @@ TEST(TokenizerErrors, Expressions) {
               fails(CRIA_INVALID_ARGUMENT, "missing closing parenthesis"));
   EXPECT_THAT(load("/pre_tokenizer", split("\\p{Nonsense}")),
               fails(CRIA_INVALID_ARGUMENT, "is wrong"));
-  for (const char *differs : {"^a", "a$", "\\w+", "\\bx", "[a[b]]", "[a&&b]",
-                              "a{2}+", "a{,2}", "(?m:a)", "(*COMMIT)", "\\K"})
+  std::string deep(20, '[');
+  deep += "a" + std::string(20, ']');
+  for (const char *differs :
+       {"^*a", "a$+", "\\w+", "\\bx", "[a&&]", "[[:alpha:]]", "[]a]",
+        deep.c_str(), "a{2}+", "a{,2}", "(?m:a)", "(*COMMIT)", "\\K"})
     EXPECT_THAT(load("/pre_tokenizer", split(differs)),
                 fails(CRIA_UNIMPLEMENTED, "in the regular expression"))
         << differs;

@@ -296,10 +296,59 @@ def differences(ours, theirs, texts, draw):
                 yield f"decode {ids}: expected {expected!r}, got {found!r}"
 
 
+# Anchors, sets inside sets and intersections, as Oniguruma means them.
+EXPRESSIONS = [
+    r"\s+$",
+    r"^\s*a|b$",
+    r"$",
+    r"^",
+    r"\A\s|\s\z",
+    r"\s\Z|(?<=a)$",
+    r"(?!$)\s|a(?=$)",
+    r"a+$|[^\n]+$",
+    r"[\p{L}&&[^aé]]+",
+    r"[^\p{L}&&[^ab]]+",
+    r"[a-c[é\n]0-9]+|[^a[b ]]",
+    r"[\p{L}\p{N}&&[^\p{Han}]&&[^a]]*\s",
+    r"\p{Han}+|\P{Latin}+|[\p{^Hiragana}&&\p{L}]+",
+    r"[一-龥]+",
+    r"(?:[ab[a ]])*\n",
+]
+
+
+def expression_differences(library, folder):
+    """Yields where the two cut a text differently: short ones, and ones that are
+    longer than what machine code sees at once."""
+    draw, path = random.Random(1), folder / "expression.json"
+    texts = ["".join(draw.choices("ab \n\té0漢、ー字", k=draw.randrange(12))) for _ in range(300)]
+    for tail in ("", "a", "\n", " \n", "\n\n", "é"):
+        for length in (126, 127, 128, 129, 255, 256, 257, 700):
+            texts += [" " * length + tail, "a" * length + tail, "a" * (length - 1) + " " + tail]
+    for expression in EXPRESSIONS:
+        theirs = Tokenizer(models.BPE(vocab={}, merges=[]))
+        theirs.pre_tokenizer = pre.Sequence(
+            [pre.Split(Regex(expression), "isolated"), pre.ByteLevel(False, use_regex=False)]
+        )
+        pieces = {cut for text in texts for cut, _ in theirs.pre_tokenizer.pre_tokenize_str(text)}
+        pieces |= set(pre.ByteLevel.alphabet())
+        vocabulary = {piece: id for id, piece in enumerate(sorted(pieces))}
+        theirs.model = models.BPE(vocab=vocabulary, merges=[], ignore_merges=True)
+        theirs.save(str(path))
+        ours = libcria.Tokenizer(library, path)
+        for text in texts:
+            expected = theirs.encode(text, add_special_tokens=False).ids
+            if (found := ours.encode(text, 0)) != expected:
+                yield f"{expression} {text!r}: expected {expected}, got {found}"
+        ours.close()
+
+
 def main():
     library = Library(sys.argv[1])
     folder = pathlib.Path(sys.argv[2])
     folder.mkdir(parents=True, exist_ok=True)
+    if len(sys.argv) <= 4 and (found := list(expression_differences(library, folder))):
+        print(f"{len(found)} differences of expressions")
+        sys.exit("\n".join(line[:300] for line in found[:5]))
     count = int(sys.argv[3]) if len(sys.argv) > 3 else 1000
     failed = 0
     for name in sys.argv[4:] or FAMILIES:

@@ -128,6 +128,39 @@ static Status unsupported(std::string_view pattern, std::string_view what) {
                     std::string(pattern.substr(0, 200)) + "' is not supported");
 }
 
+/// The compiled expression; nullptr and a message if the syntax is wrong.
+static std::shared_ptr<void>
+compileWith(const std::string &syntax, uint32_t options, std::string &message) {
+  int error = 0;
+  PCRE2_SIZE place = 0;
+  pcre2_code *code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(syntax.data()), syntax.size(),
+                    PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | options,
+                    &error, &place, nullptr);
+  if (error == PCRE2_ERROR_HEAP_FAILED)
+    throw std::bad_alloc();
+  if (!code) {
+    PCRE2_UCHAR text[128] = "";
+    pcre2_get_error_message(error, text, sizeof(text));
+    message = reinterpret_cast<const char *>(text);
+  }
+  return std::shared_ptr<void>(code, [](void *held) {
+    pcre2_code_free(static_cast<pcre2_code *>(held));
+  });
+}
+
+/// PCRE2's spelling of a property: "p{Han}" is a script in Oniguruma. In PCRE2
+/// it would also be the characters that scripts share.
+static std::string translateProperty(std::string_view property) {
+  bool negated = (property[0] == 'P') != (property.substr(2, 1) == "^");
+  std::string name(property.substr(property.substr(2, 1) == "^" ? 3 : 2));
+  std::string script = std::string(negated ? "\\P{sc:" : "\\p{sc:") + name;
+  std::string ignored;
+  if (name.size() > 3 && compileWith(script, 0, ignored))
+    return script;
+  return "\\" + std::string(property);
+}
+
 /// Translates the escape at `at` to PCRE2's spelling and moves `at` to its last
 /// character. Empty if the two disagree. PCRE2's own \s contains U+180E, which
 /// is no longer white space.
@@ -147,7 +180,8 @@ static std::string translateEscape(std::string_view pattern, size_t &at) {
     size_t begin = at - 1;
     at = std::min(pattern.find('}', at), pattern.size());
     bool named = pattern.substr(begin + 2, 1) == "{" && at < pattern.size();
-    return std::string(named ? pattern.substr(begin, at - begin + 1) : "");
+    return named ? translateProperty(pattern.substr(begin + 1, at - begin))
+                 : "";
   }
   case 'n':
   case 'r':
@@ -184,9 +218,95 @@ struct Syntax {
 
 } // namespace
 
+/// The deepest set in a set.
+static constexpr int maxSets = 16;
+
+/// Translates the set that opens at `at` to one that PCRE2 knows, or to an
+/// expression that matches one character in one way: PCRE2 has no sets inside
+/// sets ("[a[bc]]") and no intersections ("[a-z&&[^aeiou]]"). Moves `at` to the
+/// bracket that closes the set. Empty if the set is not supported.
+static std::string translateSet(std::string_view pattern, size_t &at,
+                                int depth = 0) {
+  bool negated = pattern.substr(at + 1, 1) == "^";
+  std::string all;                 // what intersects the last part
+  std::vector<std::string> choice; // the sets inside the current part
+  std::string members;             // the characters of the current part
+  bool plain = true;
+  auto close = [&] {
+    if (!members.empty())
+      choice.push_back("[" + members + "]");
+    std::string part;
+    for (const std::string &one : choice)
+      part += (part.empty() ? "" : "|") + one;
+    part = choice.size() == 1 ? part : "(?>" + part + ")";
+    bool empty = choice.empty();
+    choice.clear();
+    members.clear();
+    return empty ? "" : part;
+  };
+  size_t begin = at;
+  for (at += 1 + negated; at < pattern.size(); ++at) {
+    std::string_view two = pattern.substr(at, 2);
+    if (two == "[:")
+      return "";
+    if (two == "&&") {
+      std::string part = close();
+      if (part.empty())
+        return "";
+      all += "(?=" + part + ")";
+      plain = false;
+      ++at;
+    } else if (pattern[at] == '[') {
+      std::string inner =
+          depth < maxSets ? translateSet(pattern, at, depth + 1) : "";
+      if (inner.empty())
+        return "";
+      choice.push_back(std::move(inner));
+      plain = false;
+    } else if (pattern[at] == '\\') {
+      std::string escape = translateEscape(pattern, at);
+      if (escape.empty())
+        return "";
+      members += escape;
+    } else if (pattern[at] == ']' && at > begin + 1 + negated) {
+      if (plain)
+        return (negated ? "[^" : "[") + members + "]";
+      std::string last = close();
+      if (last.empty())
+        return "";
+      return negated ? "(?:(?!" + all + last + ")(?s:.))"
+                     : "(?:" + all + last + ")";
+    } else {
+      members += pattern[at];
+    }
+  }
+  return ""; // does not close
+}
+
+/// PCRE2's spelling of an anchor at `at`; empty if there is none. Ruby's ^ and
+/// $ are those of lines.
+static std::string translateAnchor(std::string_view pattern, size_t &at) {
+  static constexpr std::pair<std::string_view, const char *> anchors[] = {
+      {"^", "(?m:^)"},
+      {"$", "(?m:$)"},
+      {"\\A", "\\A"},
+      {"\\z", "\\z"},
+      {"\\Z", "\\Z"}};
+  for (const auto &[anchor, spelling] : anchors) {
+    if (pattern.substr(at, anchor.size()) != anchor)
+      continue;
+    size_t next = at + anchor.size();
+    if (next < pattern.size() &&
+        std::string_view("*+?{").find(pattern[next]) != std::string_view::npos)
+      return ""; // repeated
+    at = next - 1;
+    return spelling;
+  }
+  return "";
+}
+
 /// Translates an expression. Refuses what PCRE2 understands otherwise or not at
-/// all: anchors (Ruby's ^ and $ are those of lines), \w, \b, \h and the like,
-/// sets inside sets, `}+`, inline options except (?i:...).
+/// all: \w, \b, \h and the like, `}+`, inline options except (?i:...).
 static Result<Syntax> translate(std::string_view pattern) {
   Syntax result;
   auto append = [&](std::string_view text) {
@@ -198,28 +318,33 @@ static Result<Syntax> translate(std::string_view pattern) {
     bool oneMatch; // lookaround and (?>...) match in one way
   };
   std::vector<Group> groups; // open ones
-  bool inSet = false;
   for (size_t at = 0; at < pattern.size(); ++at) {
     char c = pattern[at];
     std::string_view two = pattern.substr(at, 2);
-    if (c == '\\') {
-      std::string escape = translateEscape(pattern, at);
-      if (escape.empty())
-        return unsupported(pattern, two);
-      append(escape);
+    if (std::string anchor = translateAnchor(pattern, at); !anchor.empty()) {
+      append(anchor);
       continue;
     }
-    bool differs = inSet ? c == '[' || two == "&&"
-                         : c == '^' || c == '$' || two == "}+" || two == "{," ||
-                               (c == '(' && !sameGroup(pattern, at));
+    if (c == '\\' || c == '[') {
+      size_t begin = at;
+      std::string found =
+          c == '[' ? translateSet(pattern, at) : translateEscape(pattern, at);
+      if (found.empty())
+        return unsupported(
+            pattern, c == '[' ? pattern.substr(begin, at + 1 - begin) : two);
+      append(found);
+      continue;
+    }
+    bool differs = c == '^' || c == '$' || two == "}+" || two == "{," ||
+                   (c == '(' && !sameGroup(pattern, at));
     if (differs)
       return unsupported(pattern, two);
-    if (!inSet && c == '(')
+    if (c == '(')
       groups.push_back({result.counted.size(),
                         two == "(?" && pattern.substr(at, 3) != "(?:" &&
                             pattern.substr(at, 3) != "(?i"});
     append(pattern.substr(at, 1));
-    if (!inSet && c == ')' && !groups.empty()) {
+    if (c == ')' && !groups.empty()) {
       // A group that ends the expression is never matched in another way.
       bool last = groups.size() == 1 &&
                   (at + 1 == pattern.size() || pattern[at + 1] == '|');
@@ -229,39 +354,14 @@ static Result<Syntax> translate(std::string_view pattern) {
       }
       groups.pop_back();
     }
-    if (!inSet && c == '{') {
+    if (c == '{') {
       uint64_t count = 0;
       std::from_chars(pattern.data() + at + 1, pattern.data() + pattern.size(),
                       count);
       result.longestRepeat = std::max(result.longestRepeat, count);
     }
-    if (c == '[' && at + 1 < pattern.size() && pattern[at + 1] == '^')
-      append(pattern.substr(++at, 1));
-    if (c == '[' || c == ']')
-      inSet = c == '[';
   }
   return result;
-}
-
-/// The compiled expression; nullptr and a message if the syntax is wrong.
-static std::shared_ptr<void>
-compileWith(const std::string &syntax, uint32_t options, std::string &message) {
-  int error = 0;
-  PCRE2_SIZE place = 0;
-  pcre2_code *code =
-      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(syntax.data()), syntax.size(),
-                    PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | options,
-                    &error, &place, nullptr);
-  if (error == PCRE2_ERROR_HEAP_FAILED)
-    throw std::bad_alloc();
-  if (!code) {
-    PCRE2_UCHAR text[128] = "";
-    pcre2_get_error_message(error, text, sizeof(text));
-    message = reinterpret_cast<const char *>(text);
-  }
-  return std::shared_ptr<void>(code, [](void *held) {
-    pcre2_code_free(static_cast<pcre2_code *>(held));
-  });
 }
 
 Result<Regex> Regex::compile(std::string_view pattern) {
@@ -338,6 +438,10 @@ int Regex::matchFast(std::string_view text, size_t &from,
                              : end; // the last place tried
     if (!scratch.payTime(last - std::min(from, last) + 1))
       return PCRE2_ERROR_CALLOUT;
+    // An empty match at the window's end may be one of "$", which is no end.
+    if (found >= 0 && !whole &&
+        pcre2_get_ovector_pointer(scratch.match)[1] == end)
+      return PCRE2_ERROR_PARTIAL;
     if (found >= 0 || (found == PCRE2_ERROR_NOMATCH && whole))
       return found;
     if (found != PCRE2_ERROR_NOMATCH)
