@@ -59,8 +59,7 @@ TEST(Generation, RefusesWhatItDoesNotDo) {
        {R"({"num_beams":4})", R"({"no_repeat_ngram_size":3})",
         R"({"typical_p":0.9})", R"({"suppress_tokens":[1]})",
         R"({"forced_eos_token_id":2})", R"({"stop_strings":["x"]})",
-        R"({"renormalize_logits":true})", R"({"guidance_scale":1.5})",
-        R"({"surprise":1})"})
+        R"({"num_beams":2})", R"({"guidance_scale":1.5})", R"({"surprise":1})"})
     EXPECT_THAT(errorOf(json::parse(text)),
                 fails(CRIA_UNIMPLEMENTED, "g.json: '"))
         << text;
@@ -89,7 +88,8 @@ TEST(Generation, KnowsEachKeyOnce) {
 
 TEST(Generation, TakesNeutralValues) {
   parsed(R"({"num_beams":1,"typical_p":1.0,"suppress_tokens":[],
-    "forced_eos_token_id":null,"renormalize_logits":false,"top_k":0,
+    "forced_eos_token_id":null,"renormalize_logits":true,"num_beams":1,"low_memory":true,
+    "remove_invalid_values":true,"use_mtp":true,"stop_strings":[],"top_k":0,
     "no_repeat_ngram_size":0,"length_penalty":2.0,"use_cache":true})");
 }
 
