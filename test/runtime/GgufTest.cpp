@@ -117,6 +117,21 @@ std::vector<std::string> tokenizerKeys() {
 
 } // namespace
 
+// 600 tokens of one letter have 180,000 merges, which would take 130 MB.
+TEST_F(GgufTest, BoundsTheMemoryOfMerges) {
+  std::string tokens, scores;
+  for (size_t length = 1; length <= 600; ++length) {
+    tokens += text(std::string(length, 'a'));
+    scores += raw(-static_cast<float>(length));
+  }
+  Status status =
+      tokenizer({string("tokenizer.ggml.model", "llama"),
+                 array("tokenizer.ggml.tokens", ValueType::String, 600, tokens),
+                 array("tokenizer.ggml.scores", ValueType::F32, 600, scores)});
+  EXPECT_THAT(status,
+              fails(CRIA_INVALID_ARGUMENT, "too many for their number"));
+}
+
 TEST_F(GgufTest, ReadsValuesOfAllTypes) {
   std::string path = folder.write(
       "x.gguf",

@@ -10,9 +10,13 @@ namespace cria::gguf {
 
 using nlohmann::json;
 
-// The most bytes that are hashed, and the most merges. Gemma 2's 256,000 tokens
-// take 30 million and 600,000.
-static constexpr uint64_t maxWork = 1 << 29, maxMerges = 4 << 20;
+// The most bytes that are hashed. Gemma 2's 256,000 tokens take 30 million.
+static constexpr uint64_t maxWork = 1 << 29;
+// A merge takes some bytes here and in JSON, besides its texts. All merges may
+// take some memory, and more where there are more tokens: Gemma 2 has 2.3
+// merges a token, and hostile tokens have thousands.
+static constexpr uint64_t bytesOfMerge = 320, leastMemory = 48 << 20,
+                          memoryOfToken = 1280;
 
 namespace {
 
@@ -38,7 +42,7 @@ private:
   const Tokens &tokens;
   std::unordered_map<std::string_view, int64_t> ids;
   std::vector<Merge> merges;
-  uint64_t work = 0;
+  uint64_t work = 0, memory = 0;
 };
 
 } // namespace
@@ -63,19 +67,21 @@ void MergeFinder::split(size_t id) {
   for (size_t i = 1; i < starts.size(); ++i) {
     auto left = ids.find(text.substr(0, starts[i]));
     auto right = ids.find(text.substr(starts[i]));
-    if (left != ids.end() && right != ids.end())
-      merges.push_back({tokens.scores[id], static_cast<uint32_t>(i),
-                        static_cast<uint32_t>(starts.size() - i),
-                        static_cast<uint32_t>(id), left->second,
-                        right->second});
+    if (left == ids.end() || right == ids.end())
+      continue;
+    memory += bytesOfMerge + text.size();
+    if (memory > leastMemory + memoryOfToken * tokens.texts.size())
+      return reader.fail("the tokens have more merges than " +
+                         std::to_string(merges.size()) +
+                         ", too many for their number");
+    merges.push_back({tokens.scores[id], static_cast<uint32_t>(i),
+                      static_cast<uint32_t>(starts.size() - i),
+                      static_cast<uint32_t>(id), left->second, right->second});
   }
   std::sort(merges.begin() + static_cast<std::ptrdiff_t>(first), merges.end(),
             [](const Merge &a, const Merge &b) {
               return std::tie(a.left, a.right) < std::tie(b.left, b.right);
             });
-  if (merges.size() > maxMerges)
-    reader.fail("the tokens have more than " + std::to_string(maxMerges) +
-                " merges");
 }
 
 std::vector<Merge> MergeFinder::find() {
