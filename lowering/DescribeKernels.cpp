@@ -1,4 +1,5 @@
 #include "lowering/Passes.h"
+#include "lowering/Resume.h"
 #include "lowering/artifact/Manifest.h"
 
 namespace cria {
@@ -17,6 +18,10 @@ struct DescribeKernels : cria::impl::DescribeKernelsBase<DescribeKernels> {
     FailureOr<Manifest> manifest = Manifest::of(getOperation());
     if (failed(manifest))
       return signalPassFailure();
+    if (phaseOf(getOperation()) > Phase::Fuse) {
+      getOperation().emitError("expected a program at fuse");
+      return signalPassFailure();
+    }
     manifest->fromFuse(getOperation());
     manifest->store(getOperation());
   }

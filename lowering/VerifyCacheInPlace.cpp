@@ -54,13 +54,20 @@ struct VerifyCacheInPlace
       FailureOr<EntryArguments> arguments = EntryArguments::of(function);
       if (failed(arguments))
         return signalPassFailure();
-      for (unsigned i : arguments->caches())
-        caches.push_back(cast<MemRefType>(function.getArgumentTypes()[i]));
+      for (unsigned i : arguments->caches()) {
+        auto cache = dyn_cast<MemRefType>(function.getArgumentTypes()[i]);
+        if (!cache) {
+          function.emitError("expected caches in memory, got ")
+              << function.getArgumentTypes()[i];
+          return signalPassFailure();
+        }
+        caches.push_back(cache);
+      }
     }
     bool copied = false;
     auto report = [&](Operation *op, MemRefType buffer, StringRef what,
                       bool isScratch) {
-      MemRefType cache = cacheLike(caches, buffer);
+      MemRefType cache = buffer ? cacheLike(caches, buffer) : MemRefType();
       if (!cache || isScratch)
         return;
       op->emitError(
@@ -74,7 +81,7 @@ struct VerifyCacheInPlace
       if (auto alloc = dyn_cast<memref::AllocOp>(op))
         report(op, alloc.getType(), "allocates", alloc.getType().getRank() < 4);
       if (auto copy = dyn_cast<memref::CopyOp>(op))
-        report(op, cast<MemRefType>(copy.getTarget().getType()), "copies",
+        report(op, dyn_cast<MemRefType>(copy.getTarget().getType()), "copies",
                isNoCache(caches, copy.getSource()) &&
                    isNoCache(caches, copy.getTarget()));
     });

@@ -102,18 +102,23 @@ Value AbiLowering::element(ImplicitLocOpBuilder &b, Value table, Value index) {
 void AbiLowering::lowerSlotCalls(func::FuncOp entry, Value slots) {
   entry.walk([&](func::CallOp call) {
     auto callee = symbols.lookup<func::FuncOp>(call.getCallee());
+    if (!callee)
+      return;
     auto what = callee->getAttrOfType<DictionaryAttr>("weight");
     if (!what)
       what = callee->getAttrOfType<DictionaryAttr>("rope");
-    if (!what)
+    auto number = what ? what.getAs<IntegerAttr>("slot") : IntegerAttr();
+    auto type = call.getNumResults() == 1
+                    ? dyn_cast<MemRefType>(call.getResultTypes()[0])
+                    : MemRefType();
+    if (!number || !type)
       return;
     ImplicitLocOpBuilder b(call.getLoc(), call);
-    Value slot = arith::ConstantOp::create(
-        b, b.getI64IntegerAttr(what.getAs<IntegerAttr>("slot").getInt()));
+    Value slot =
+        arith::ConstantOp::create(b, b.getI64IntegerAttr(number.getInt()));
     if (call.getNumOperands())
       slot = arith::AddIOp::create(
           b, slot, arith::IndexCastOp::create(b, i64, call.getOperand(0)));
-    auto type = llvm::cast<MemRefType>(call.getResult(0).getType());
     call.getResult(0).replaceAllUsesWith(
         fromPointer(b, element(b, slots, slot), type));
     call.erase();
@@ -394,6 +399,9 @@ LogicalResult AbiLowering::run() {
     FailureOr<EntryArguments> arguments = EntryArguments::of(function);
     if (failed(arguments))
       return failure();
+    if (llvm::any_of(function.getArgumentTypes(), llvm::IsaPred<TensorType>))
+      return function.emitError("expected an entry on memrefs, got ")
+             << function.getFunctionType();
     if (arguments->drawsId())
       return function.emitError("expected an entry that runs tokens: the "
                                 "runtime draws ids on the CPU itself");

@@ -48,7 +48,10 @@ struct LowerToLoops : cria::impl::LowerToLoopsBase<LowerToLoops> {
   void runOnOperation() override {
     copiesToLinalg(getOperation());
     SmallVector<linalg::LinalgOp> ops;
-    getOperation().walk([&](linalg::LinalgOp op) { ops.push_back(op); });
+    getOperation().walk([&](linalg::LinalgOp op) {
+      if (op.hasPureBufferSemantics())
+        ops.push_back(op);
+    });
     for (linalg::LinalgOp op : ops) {
       IRRewriter b(op);
       if (plain) {

@@ -5,6 +5,8 @@
 using namespace mlir;
 
 LogicalResult cria::takeApart(linalg::SoftmaxOp op) {
+  if (!op.hasPureTensorSemantics())
+    return op.emitOpError("expected a softmax of tensors");
   OpBuilder builder(op);
   auto parts = op.decomposeOperation(builder);
   if (failed(parts))
