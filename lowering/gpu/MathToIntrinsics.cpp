@@ -5,6 +5,16 @@
 /// The second form, for f32, is one instruction. Without ftz it would be four
 /// instructions, which keep results below 2^-126.
 ///
+/// In kernels with products by warpgroups, of f32:
+///
+/// arith.divf %x, %y           =>  llvm.call_intrinsic "llvm.nvvm.div.full"
+/// math.sqrt %x                =>  llvm.call_intrinsic
+/// "llvm.nvvm.sqrt.approx.f"
+///
+/// The exact instructions call functions for rare operands. A compiler that
+/// sees calls may run such products one after the other (C7509 of ptxas). The
+/// results are at most 2 units in the last place away, and then become 16 bits.
+///
 /// Upstream's conversion to NVVM turns functions, also those of arith and of
 /// LLVM's dialect, into calls of NVIDIA's libdevice, which is not available. It
 /// does not change calls of intrinsics.
@@ -14,7 +24,9 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 namespace cria {
@@ -82,6 +94,44 @@ static bool isFunction(Operation *op) {
          isa<arith::MaxNumFOp, arith::MinNumFOp, arith::RemFOp>(op);
 }
 
+/// The instruction of f32 without calls that is nearly exact; else null.
+static const char *nearlyExact(Operation *op) {
+  if (op->getNumResults() != 1 ||
+      !getElementTypeOrSelf(op->getResult(0)).isF32())
+    return nullptr;
+  if (isa<arith::DivFOp>(op))
+    return "llvm.nvvm.div.full";
+  if (isa<math::SqrtOp>(op))
+    return "llvm.nvvm.sqrt.approx.f";
+  return nullptr;
+}
+
+/// Replaces an op by calls of an intrinsic that takes no vectors.
+static void toScalars(Operation *op, const char *name) {
+  OpBuilder b(op);
+  Location loc = op->getLoc();
+  Type type = op->getResult(0).getType();
+  auto call = [&](ValueRange operands) -> Value {
+    return LLVM::CallIntrinsicOp::create(b, loc, b.getF32Type(),
+                                         b.getStringAttr(name), operands)
+        .getResult(0);
+  };
+  Value result;
+  if (auto vector = dyn_cast<VectorType>(type)) {
+    result = LLVM::PoisonOp::create(b, loc, type);
+    for (int64_t i = 0; i < vector.getNumElements(); ++i) {
+      SmallVector<Value> elements;
+      for (Value operand : op->getOperands())
+        elements.push_back(vector::ExtractOp::create(b, loc, operand, i));
+      result = vector::InsertOp::create(b, loc, call(elements), result, i);
+    }
+  } else {
+    result = call(op->getOperands());
+  }
+  op->getResult(0).replaceAllUsesWith(result);
+  op->erase();
+}
+
 static LogicalResult toIntrinsic(Operation *op) {
   std::optional<Intrinsic> intrinsic = intrinsicOf(op);
   if (!intrinsic)
@@ -109,8 +159,16 @@ static LogicalResult toIntrinsic(Operation *op) {
 namespace {
 struct MathToIntrinsics : cria::impl::MathToIntrinsicsBase<MathToIntrinsics> {
   void runOnOperation() override {
-    auto result = getOperation().walk([](Operation *op) {
-      if (isFunction(op) && failed(toIntrinsic(op)))
+    // Products by warpgroups are committed in groups.
+    bool hasWgmma = getOperation()
+                        .walk([](NVVM::WgmmaGroupSyncAlignedOp) {
+                          return WalkResult::interrupt();
+                        })
+                        .wasInterrupted();
+    auto result = getOperation().walk([&](Operation *op) {
+      if (const char *name = hasWgmma ? nearlyExact(op) : nullptr)
+        toScalars(op, name);
+      else if (isFunction(op) && failed(toIntrinsic(op)))
         return WalkResult::interrupt();
       return WalkResult::advance();
     });

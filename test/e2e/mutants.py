@@ -188,7 +188,7 @@ FOUND_WGMMA = [
     ("an arrival at the end left out", GATE, r"barrier\.cluster\.arrive.aligned;", "", -1),
     ("no barrier at the end", GATE, r"(cluster\.wait.aligned;[\s\S]*?)barrier\.cluster\.arrive.aligned;([\s\S]*?)barrier\.cluster\.wait.aligned;", r"\1\2", 0),
     ("two fill a stage", GATE, INIT, r"mbarrier.init.shared.b64 \1, 2;", 0),
-    ("no stage is freed", GATE, r"mbarrier\.arrive\.release\S+\s+[^;]*;", "", -1),
+    ("no stage is freed", GATE, r"mbarrier\.arrive\.shared::cluster\S+\s+[^;]*;", "", -1),
     ("bytes too few", GATE, r"(expect_tx\S+\s+%rd\d+, \[[^\]]*\], )%r\d+", r"\g<1>512", 0),
     ("a copy left out", GATE, r"cp\.async\.bulk[^;]*;", "", 0),
     ("a box aside", GATE, r"(tensor\.5d\S+ \[%rd\d+)\]", r"\1+16]", 0),
@@ -217,7 +217,7 @@ PERSISTENT = CONFIG | {
     "max_position_embeddings": 256,
 }
 FOUND_PERSISTENT = [
-    ("a tile's last stage not freed", GATE, r"mbarrier\.arrive\.release\S+\s+[^;]*;", "", -1),
+    ("a tile's last stage not freed", GATE, r"mbarrier\.arrive\.shared::cluster\S+\s+[^;]*;", "", -1),
 ]
 DIFFERENT_PERSISTENT = [
     ("every second tile left out", GATE, r"(add\.s32\s+(%r\d+), \2, )66;", r"\g<1>132;", -1),

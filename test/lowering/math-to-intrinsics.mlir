@@ -47,6 +47,36 @@ gpu.module @kernels {
 
 // -----
 
+// Beside products of warpgroups no function is called for rare operands.
+// CHECK-LABEL: gpu.func @wgmma
+// CHECK-SAME: %[[V:[a-z0-9]+]]: vector<2xf32>
+// CHECK: llvm.call_intrinsic "llvm.nvvm.div.full"(%{{.*}}, %{{.*}}) : (f32, f32) -> f32
+// CHECK: llvm.call_intrinsic "llvm.nvvm.sqrt.approx.f"(%{{.*}}) : (f32) -> f32
+// CHECK: arith.divf %{{.*}} : f64
+// CHECK: %[[E:.*]] = vector.extract %[[V]][1]
+// CHECK: %[[D:.*]] = llvm.call_intrinsic "llvm.nvvm.div.full"(%[[E]], %{{.*}}) : (f32, f32) -> f32
+// CHECK: vector.insert %[[D]], %{{.*}} [1]
+// CHECK-LABEL: gpu.func @exact
+// CHECK: arith.divf
+// CHECK: llvm.call_intrinsic "llvm.sqrt"
+gpu.module @kernels {
+  gpu.func @wgmma(%x: f32, %y: f64, %v: vector<2xf32>) kernel {
+    nvvm.wgmma.commit.group.sync.aligned
+    %0 = arith.divf %x, %x : f32
+    %1 = math.sqrt %x : f32
+    %2 = arith.divf %y, %y : f64
+    %3 = arith.divf %v, %v : vector<2xf32>
+    gpu.return
+  }
+  gpu.func @exact(%x: f32) kernel {
+    %0 = arith.divf %x, %x : f32
+    %1 = math.sqrt %x : f32
+    gpu.return
+  }
+}
+
+// -----
+
 gpu.module @kernels {
   gpu.func @k(%x: f32) kernel {
     // expected-error @below {{'math.log' op expected a function that has an instruction on a GPU: of the math dialect one that rounds, tests or counts, or absf, absi, copysign, exp2, fma or sqrt, or arith.maxnumf or minnumf}}

@@ -61,11 +61,18 @@ int64_t RingGemv::makeRing(const Shape &wanted, int64_t left) {
 
 RingGemv::Source RingGemv::stage(int64_t rows, int64_t i, Value first,
                                  int64_t turn) {
-  int64_t each = stagesOf(rows);
+  int64_t each = stagesOf(rows), column = shape.lead;
   Value row = b.mul(b.add(b.mul(warp(), rows), i), each);
   Value begin = b.mul(b.add(first, turn), stageLength());
-  return {*stages, b.add(row, turn % each), b.sub(b.i32(shape.lead), begin),
-          Access::Mutable};
+  row = b.add(row, turn % each);
+  if (bulk) {
+    // LLVM knows the range of columns, not of `warp`. So with what stages are
+    // apart in the column, it addresses all stages by one register: of two rows
+    // of Llama-2-70B, ptxas has none to spare.
+    row = b.mul(warp(), rows * each);
+    column += (i * each + turn % each) * (shape.lead + stageLength());
+  }
+  return {*stages, row, b.sub(b.i32(column), begin), Access::Mutable};
 }
 
 SmallVector<RingGemv::Source> RingGemv::stagesAt(int64_t rows, Value first,

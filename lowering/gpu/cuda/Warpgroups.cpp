@@ -46,7 +46,10 @@ Value cuda::PhaseBarriers::pointerTo(Value barrier) {
       pointerType(b, NVVM::NVVMMemorySpace::Shared), address);
 }
 
-/// nvgpu's op can arrive only at barriers of the block itself.
+/// nvgpu's op can arrive only at barriers of the block itself. Who arrives at
+/// another block's barrier has read what copies will overwrite, and has written
+/// nothing for the other block: the release of its own block is enough. One of
+/// the cluster would wait for all writes to global memory.
 void cuda::PhaseBarriers::arrive(Value barrier, Value block) {
   if (!block) {
     b.create<nvgpu::MBarrierArriveOp>(
@@ -57,7 +60,7 @@ void cuda::PhaseBarriers::arrive(Value barrier, Value block) {
       pointerType(b, NVVM::NVVMMemorySpace::SharedCluster), pointerTo(barrier),
       block);
   b.create<NVVM::MBarrierArriveOp>(Type(), there, Value(),
-                                   NVVM::MemScopeKind::CLUSTER,
+                                   NVVM::MemScopeKind::CTA,
                                    /*relaxed=*/false);
 }
 
