@@ -14,17 +14,22 @@ using Schemes = std::vector<PackedScheme>;
 
 static constexpr int64_t mostShared = 1 << 20;
 
-/// Refuses every value of `key` that is not in `supported`. Absent is fine.
+/// Refuses every value of `key` whose JSON is not in `supported`. Absent is
+/// fine.
 static void only(const JsonCursor &object, const char *key,
-                 std::initializer_list<json> supported) {
+                 std::initializer_list<std::string_view> supported) {
   std::optional<JsonCursor> value = object.find(key);
   if (!value)
     return;
+  std::optional<int64_t> whole = wholeNumber(value->raw());
+  std::string found =
+      whole ? std::to_string(*whole) : briefJson(value->raw(), 40);
   std::string texts;
-  for (const json &each : supported) {
-    if (value->raw() == each)
+  for (std::string_view each : supported) {
+    if (found == each)
       return;
-    texts += (texts.empty() ? "" : " or ") + each.dump();
+    texts += texts.empty() ? "" : " or ";
+    texts += each;
   }
   refuse(*value, texts.empty() ? "null" : texts);
 }
@@ -105,9 +110,9 @@ static void checkLayers(const JsonCursor &config, const char *key) {
 }
 
 static Schemes readGptq(const JsonCursor &config) {
-  only(config, "bits", {4});
-  only(config, "pack_dtype", {"int32"});
-  only(config, "is_marlin_format", {false});
+  only(config, "bits", {"4"});
+  only(config, "pack_dtype", {"\"int32\""});
+  only(config, "is_marlin_format", {"false"});
   checkLayers(config, "dynamic");
   PackedScheme scheme = {PackedLayout::Gptq,
                          groupOf(config),
@@ -126,7 +131,7 @@ static Schemes readGptq(const JsonCursor &config) {
 
 /// `sym` says nothing here: transformers 5 writes its default, true.
 static Schemes readAwq(const JsonCursor &config) {
-  only(config, "bits", {4});
+  only(config, "bits", {"4"});
   std::string format = either(config, "version", "format");
   if (!format.empty() && format != "gemm")
     refuse(config[config.find("version") ? "version" : "format"], R"("gemm")");
@@ -139,7 +144,7 @@ static Schemes readAwq(const JsonCursor &config) {
 }
 
 static Schemes readFp8(const JsonCursor &config) {
-  only(config, "fmt", {"e4m3"});
+  only(config, "fmt", {"\"e4m3\""});
   only(config, "kv_cache_scheme", {});
   return {
       {PackedLayout::Fp8, blockOf(config, "weight_block_size"), {}, {}, {}}};
@@ -148,8 +153,8 @@ static Schemes readFp8(const JsonCursor &config) {
 /// The fp8 of AutoRound, where `group_size` is a block, -1 for rows or 0 for
 /// the whole matrix.
 static Schemes readAutoRoundFp8(const JsonCursor &config) {
-  only(config, "bits", {8});
-  only(config, "fmt", {"e4m3"});
+  only(config, "bits", {"8"});
+  only(config, "fmt", {"\"e4m3\""});
   PackedScheme scheme = {PackedLayout::Fp8, {}, {}, {}, {}};
   std::optional<JsonCursor> size = config.find("group_size");
   if (size && size->raw().is_array())
@@ -162,17 +167,17 @@ static Schemes readAutoRoundFp8(const JsonCursor &config) {
 static Schemes readAutoRound(const JsonCursor &config) {
   for (const char *key : {"rotation_config", "super_bits", "static_kv_dtype",
                           "static_attention_dtype"})
-    only(config, key, {json::object()});
+    only(config, key, {"{}"});
   checkLayers(config, "extra_config");
   std::string format = name(config, "packing_format");
   if (format == "auto_round:fp8" || format == "auto_round:fp8_static")
     return readAutoRoundFp8(config);
-  only(config, "data_type", {"int"});
+  only(config, "data_type", {"\"int\""});
   bool less = format.empty() || format == "auto_round:auto_gptq" ||
               format == "auto_round:gptq";
   bool same = format == "auto_round" || format == "auto_round:gptqmodel";
   if (format == "auto_round:auto_awq" || format == "auto_round:awq") {
-    only(config, "bits", {4});
+    only(config, "bits", {"4"});
     return {{PackedLayout::Awq, groupOf(config), flag(config, "sym"), {}, {}}};
   }
   if (!less && !same)
@@ -188,7 +193,7 @@ static Schemes readAutoRound(const JsonCursor &config) {
 
 /// The weights of one config group of compressed-tensors: 4-bit integers.
 static PackedScheme readGroupInt4(const JsonCursor &weights) {
-  only(weights, "num_bits", {4});
+  only(weights, "num_bits", {"4"});
   PackedScheme scheme = {PackedLayout::Rows, groupOf(weights), true, {}, {}};
   if (std::optional<bool> symmetric = flag(weights, "symmetric"))
     scheme.symmetric = symmetric;
@@ -209,9 +214,10 @@ static PackedScheme readGroupInt4(const JsonCursor &weights) {
 
 /// The same, of 8-bit floats.
 static PackedScheme readGroupFp8(const JsonCursor &weights) {
-  only(weights, "num_bits", {8});
-  only(weights, "symmetric", {true});
-  only(weights, "strategy", {"tensor", "channel", "group", "block"});
+  only(weights, "num_bits", {"8"});
+  only(weights, "symmetric", {"true"});
+  only(weights, "strategy",
+       {"\"tensor\"", "\"channel\"", "\"group\"", "\"block\""});
   std::string strategy = name(weights, "strategy");
   PackedScheme scheme = {PackedLayout::Fp8, {}, {}, {}, {}};
   if (strategy == "block")
@@ -225,10 +231,10 @@ static PackedScheme readGroupFp8(const JsonCursor &weights) {
 
 static Schemes readCompressedTensors(const JsonCursor &config) {
   only(config, "kv_cache_scheme", {});
-  only(config, "transform_config", {json::object()});
+  only(config, "transform_config", {"{}"});
   if (auto sparsity = config.find("sparsity_config");
       sparsity && !sparsity->raw().empty())
-    only(*sparsity, "format", {"dense"});
+    only(*sparsity, "format", {"\"dense\""});
   Schemes schemes;
   JsonCursor groups = config["config_groups"];
   if (!groups.ok())
@@ -240,14 +246,14 @@ static Schemes readCompressedTensors(const JsonCursor &config) {
     std::optional<JsonCursor> weights = group.find("weights");
     if (!weights)
       continue;
-    only(*weights, "dynamic", {false});
+    only(*weights, "dynamic", {"false"});
     bool isFloat = name(*weights, "type") == "float";
-    only(*weights, "type", {"int", "float"});
+    only(*weights, "type", {"\"int\"", "\"float\""});
     for (const JsonCursor &place : {config, group})
       only(place, "format",
-           {isFloat ? "float-quantized" : "pack-quantized",
-            isFloat ? "naive-quantized" : "mixed-precision",
-            "mixed-precision"});
+           {isFloat ? "\"float-quantized\"" : "\"pack-quantized\"",
+            isFloat ? "\"naive-quantized\"" : "\"mixed-precision\"",
+            "\"mixed-precision\""});
     schemes.push_back(isFloat ? readGroupFp8(*weights)
                               : readGroupInt4(*weights));
   }
