@@ -147,13 +147,13 @@ class Upstream:
         self.library, self.memory = library, memory
         ctypes.c_void_p.in_dll(library, "slots").value = ctypes.addressof(memory.slots)
 
-    def call(self, entry, ids, position, source):
+    def call(self, entry, ids, position, source, first=0):
         memory = self.memory
         padded = np.zeros(memory.chunk, np.int32)
         padded[: len(ids)] = ids
         hidden = hidden_of(memory, entry)
         first_hidden = [] if hidden is None else [0]
-        numbers = [len(ids), position, 0, *first_hidden, source]
+        numbers = [len(ids), position, first, *first_hidden, source]
         outputs = [memory.logits] if hidden is None else [memory.logits, hidden]
         buffers = [padded, *outputs, *memory.caches]
         memrefs = [ctypes.byref(descriptor(array)) for array in buffers]
@@ -186,7 +186,7 @@ class Artifact:
             *(ctypes.cast(call, ctypes.c_void_p) for call in (self.parallel, self.enter))
         )
 
-    def call(self, entry, ids, position, source):
+    def call(self, entry, ids, position, source, first=0):
         memory = self.memory
         ids = np.array(ids, np.int32)
         caches = (ctypes.c_void_p * len(memory.caches))(
@@ -198,7 +198,7 @@ class Artifact:
         first_hidden = len(ids) if hidden is None else 0
         getattr(self.library, f"cria_{entry}")(
             pointer(ids.ctypes.data),
-            *map(number, [len(ids), position, 0, first_hidden, source]),
+            *map(number, [len(ids), position, first, first_hidden, source]),
             pointer(memory.logits.ctypes.data),
             pointer(None if hidden is None else hidden.ctypes.data),
             caches,

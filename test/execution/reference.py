@@ -51,13 +51,18 @@ def append(cache, rows, layer, position):
     return cache
 
 
-def gqa(query, keys, values, layer, position, scale, causal, window):
+def capped(x, cap):
+    return cap * np.tanh(x / cap) if cap else x
+
+
+def gqa(query, keys, values, layer, position, scale, causal, window, cap=None):
     """query (tokens, heads, D); keys, values (layers, KV heads, positions, D)."""
     tokens, heads, _ = query.shape
     end, group = position + tokens, heads // keys.shape[1]
     keys = keys[layer, :, :end].repeat(group, axis=0)
     values = values[layer, :, :end].repeat(group, axis=0)
     scores = np.einsum("thd,hsd->hts", query, keys) * query.dtype.type(scale)
+    scores = capped(scores, cap)
     p, s = position + np.arange(tokens)[:, None], np.arange(end)[None]
     hidden = np.zeros((tokens, end), bool)
     if causal:
