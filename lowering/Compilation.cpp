@@ -92,8 +92,7 @@ llvm::Error Compilation::select(const CompileOptions &options) {
   pipeline.plain = options.plain;
   pipeline.taps = options.taps;
   pipeline.tapped = options.tapped;
-  if (!options.chips.empty())
-    pipeline.chips = options.chips;
+  pipeline.chips = options.chips.empty() ? options.defaultChips : options.chips;
   others.assign(cpus->begin() + 1, cpus->end());
   if (!others.empty())
     suffix = "." + pipeline.cpu.name;

@@ -45,6 +45,8 @@ struct CompileOptions {
   std::vector<std::string> tapped;
   /// For tests: the schedule for AMX in plain loops, on any CPU.
   bool emulateAmx = false;
+  /// The NVIDIA chips, if neither `chips` nor a text names any.
+  std::vector<std::string> defaultChips = {"sm_80", "sm_90", "sm_90a"};
 };
 
 /// Registers every dialect that a compilation may use, and their interfaces.

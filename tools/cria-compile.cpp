@@ -55,8 +55,9 @@ static cl::list<std::string> chip(
     "chip", cl::CommaSeparated, cl::value_desc("chips"),
     cl::desc("NVIDIA chips to compile for, the oldest first: sm_80, "
              "sm_90, ... Later chips run the code, too, except code for "
-             "sm_90a. If there are several, sm_80,sm_90, the runtime takes "
-             "the latest that the device can run (default: sm_80)"),
+             "sm_90a. If there are several, the runtime takes the latest that "
+             "the device can run (default: sm_80,sm_90,sm_90a; with --emit=ptx "
+             "sm_80)"),
     cl::cat(category));
 static cl::list<std::string>
     cubin("cubin", cl::CommaSeparated, cl::value_desc("chips"),
@@ -249,6 +250,8 @@ static llvm::Error readNumber(const cl::opt<std::string> &option, int64_t least,
 
 /// Sets the chips, from the oldest one on.
 static llvm::Error readChips(CompileOptions &options) {
+  if (emit == "ptx")
+    options.defaultChips = {"sm_80"};
   if (chip.empty())
     return llvm::Error::success();
   if (target == "cpu")

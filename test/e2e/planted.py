@@ -178,7 +178,7 @@ def check_transformers(tools, source):
 def check_emulated(model):
     """The same of a program at tile, for GPUs."""
     command = [model.tools.bin / "cria-compile", model.tools.scratch / "llama-f32-right.mlir"]
-    text = execute([*command, "--taps", "--target=cuda", "--emit=tile"]).ok().text
+    text = execute([*command, "--taps", "--target=cuda", "--chip=sm_80", "--emit=tile"]).ok().text
     begin = text.index("gpu.func @layers_mlp_down_decode(")
     changed = text[:begin] + text[begin:].replace("arith.addf", "arith.subf", 1)
     path = model.tools.scratch / "tile.mlir"

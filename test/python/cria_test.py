@@ -45,7 +45,9 @@ def setUpModule():
     signal.signal(signal.SIGINT, signal.default_int_handler)
     tools = harness.Tools(BIN, SCRATCH / "tools")
     path = tools.scratch / "tiny.cria"
-    cria.compile(TINY / "config.json", target=["cpu", "cuda"], out=path, chunk=8)
+    cria.compile(
+        TINY / "config.json", target=["cpu", "cuda"], chip="sm_80", out=path, chunk=8
+    )
     model = cria.load(path, weights=TINY, device="cpu")
 
 

@@ -8,6 +8,7 @@
 #include "mlir/Dialect/GPU/Transforms/Passes.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/IR/Threading.h"
 #include "mlir/Pass/PassManager.h"
 
 using namespace mlir;
@@ -77,7 +78,7 @@ static void takeKernelsOf(gpu::GPUModuleOp kernels, bool wgmma) {
 }
 
 /// Tensor maps are passed by value and never copied: the hardware reads them
-/// where they are. A tensor map has 128 bytes and is aligned to 64.
+/// where they are. A tensor map has 128 bytes and is aligned to as many.
 static void passTensorMaps(LLVM::LLVMFuncOp kernel) {
   Builder b(kernel.getContext());
   auto bytes = LLVM::LLVMArrayType::get(b.getI8Type(), 128);
@@ -87,14 +88,14 @@ static void passTensorMaps(LLVM::LLVMFuncOp kernel) {
     kernel.setArgAttr(i, LLVM::LLVMDialect::getByValAttrName(),
                       TypeAttr::get(bytes));
     kernel.setArgAttr(i, LLVM::LLVMDialect::getAlignAttrName(),
-                      b.getI64IntegerAttr(64));
+                      b.getI64IntegerAttr(128));
     kernel.setArgAttr(i, NVVM::NVVMDialect::getGridConstantAttrName(),
                       b.getUnitAttr());
   }
 }
 
-static llvm::Expected<CudaBinary> makePtx(ModuleOp module,
-                                          NVVM::NVVMTargetAttr target) {
+static FailureOr<CudaBinary> makePtx(ModuleOp module,
+                                     NVVM::NVVMTargetAttr target) {
   OwningOpRef<ModuleOp> copy(module.clone());
   auto kernels = *copy->getOps<gpu::GPUModuleOp>().begin();
   bool wgmma = simt::hasWgmma(target.getChip());
@@ -112,7 +113,7 @@ static llvm::Expected<CudaBinary> makePtx(ModuleOp module,
   options.compilationTarget = "isa";
   pm.addPass(createGpuModuleToBinaryPass(options));
   if (failed(pm.run(*copy)))
-    return llvm::createStringError("");
+    return failure();
   auto binary = *copy->getOps<gpu::BinaryOp>().begin();
   auto object = cast<gpu::ObjectAttr>(binary.getObjects()[0]);
   // LLVM ends the text with a zero byte.
@@ -128,12 +129,17 @@ llvm::Expected<CudaImage> cria::makeCudaImage(ModuleOp module) {
   image.plan = *toJson(kernels->getAttr("cria.plan")).getAsObject();
   for (auto kernel : kernels.getOps<LLVM::LLVMFuncOp>())
     image.kernels.push_back(kernel.getName().str());
-  for (auto target :
-       kernels.getTargetsAttr().getAsRange<NVVM::NVVMTargetAttr>()) {
-    auto ptx = makePtx(module, target);
-    if (!ptx)
-      return ptx.takeError();
-    image.binaries.push_back(std::move(*ptx));
-  }
+  auto targets = llvm::to_vector(
+      kernels.getTargetsAttr().getAsRange<NVVM::NVVMTargetAttr>());
+  image.binaries.resize(targets.size());
+  auto make = [&](size_t i) -> LogicalResult {
+    FailureOr<CudaBinary> ptx = makePtx(module, targets[i]);
+    if (succeeded(ptx))
+      image.binaries[i] = std::move(*ptx);
+    return ptx;
+  };
+  if (failed(failableParallelForEachN(module.getContext(), 0, targets.size(),
+                                      make)))
+    return llvm::createStringError("");
   return image;
 }
