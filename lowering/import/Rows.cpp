@@ -51,6 +51,7 @@ private:
   LogicalResult expectInCache(Operation *op, Value input, Value position,
                               Value pages);
   LogicalResult verifyLoop(scf::YieldOp yield);
+  LogicalResult verifyLlama(Operation *op);
 
   AffineExpr constant(int64_t value) {
     return getAffineConstantExpr(value, context);
@@ -254,6 +255,37 @@ LogicalResult Rows::verifyLoop(scf::YieldOp yield) {
   return success();
 }
 
+/// Checks the operands of an op of llama.
+LogicalResult Rows::verifyLlama(Operation *op) {
+  return TypeSwitch<Operation *, LogicalResult>(op)
+      .Case<ResidualOp, SwiGLUOp, SquareSumsOp>(
+          [&](auto same) { return expectSame(op, same->getOperands()); })
+      .Case([&](RMSNormOp norm) {
+        return norm.getSquares()
+                   ? expectSame(op, {norm.getInput(), norm.getSquares()})
+                   : success();
+      })
+      .Case([&](RopeOp rope) {
+        return expectInTable(op, rope.getInput(), rope.getPosition(),
+                             rope.getCos());
+      })
+      .Case([&](AddRowsOp add) {
+        return add.getPosition()
+                   ? expectInTable(op, add.getInput(), add.getPosition(),
+                                   add.getTable())
+                   : success();
+      })
+      .Case([&](KVAppendOp append) {
+        return expectInCache(op, append.getRows(), append.getPosition(),
+                             append.getPages());
+      })
+      .Case([&](GQAOp gqa) {
+        return expectInCache(op, gqa.getQuery(), gqa.getPosition(),
+                             gqa.getPages());
+      })
+      .Default(success());
+}
+
 /// Checks an op. The ops that it depends on were checked before.
 LogicalResult Rows::verify(Operation *op) {
   auto copyRows = [&](ValueRange from, ValueRange to) {
@@ -289,31 +321,6 @@ LogicalResult Rows::verify(Operation *op) {
                                 {select.getTrueValue(), select.getFalseValue()})
                    : success();
       })
-      .Case<ResidualOp, SwiGLUOp, SquareSumsOp>(
-          [&](auto same) { return expectSame(op, same->getOperands()); })
-      .Case([&](RMSNormOp norm) {
-        return norm.getSquares()
-                   ? expectSame(op, {norm.getInput(), norm.getSquares()})
-                   : success();
-      })
-      .Case([&](RopeOp rope) {
-        return expectInTable(op, rope.getInput(), rope.getPosition(),
-                             rope.getCos());
-      })
-      .Case([&](AddRowsOp add) {
-        return add.getPosition()
-                   ? expectInTable(op, add.getInput(), add.getPosition(),
-                                   add.getTable())
-                   : success();
-      })
-      .Case([&](KVAppendOp append) {
-        return expectInCache(op, append.getRows(), append.getPosition(),
-                             append.getPages());
-      })
-      .Case([&](GQAOp gqa) {
-        return expectInCache(op, gqa.getQuery(), gqa.getPosition(),
-                             gqa.getPages());
-      })
       .Case([&](func::ReturnOp ret) {
         size_t rest = cacheTypes(function.getFunctionType()).size();
         for (Value value : ret.getOperands().drop_back(rest))
@@ -321,7 +328,7 @@ LogicalResult Rows::verify(Operation *op) {
             return failure();
         return success();
       })
-      .Default(success());
+      .Default([&](Operation *) { return verifyLlama(op); });
 }
 
 LogicalResult cria::verifyRows(func::FuncOp function, int64_t positions) {
