@@ -3,7 +3,9 @@
 /// check and test.
 #include "dialect/Dialect.h"
 
+#include "mlir/IR/Matchers.h"
 #include "mlir/IR/TypeUtilities.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CheckedArithmetic.h"
 #include <cmath>
@@ -45,6 +47,12 @@ static void printPosition(OpAsmPrinter &printer, Operation *, Value position,
     printer << "(" << position << " : " << type << ")";
 }
 
+/// Whether the rows of a tensor are whole blocks, if it is in blocks.
+static bool hasWholeBlocks(RankedTensorType type) {
+  return !isa<BlocksType>(type.getElementType()) ||
+         type.getShape().back() % BlocksType::kNumbers == 0;
+}
+
 #define GET_OP_CLASSES
 #include "dialect/Ops.cpp.inc"
 
@@ -68,18 +76,45 @@ static LogicalResult expectSize(Operation *op, const Twine &what,
          << what << " " << dimension(expected) << ", got " << dimension(found);
 }
 
+/// The number as arithmetic uses it, in f32.
+static float toF32(const APFloat &value) {
+  return static_cast<float>(value.convertToDouble());
+}
+
 static LogicalResult expectPositive(Operation *op, StringRef what,
                                     const APFloat &value) {
-  if (value.isFinite() && !value.isNegative() && !value.isZero())
+  float number = toF32(value);
+  if (std::isfinite(number) && number > 0)
     return success();
-  return op->emitOpError("expected positive and finite ")
-         << what << ", got " << value.convertToDouble();
+  return op->emitOpError("expected ")
+         << what << " to be positive and finite in f32, got "
+         << value.convertToDouble();
 }
 
 static LogicalResult expectFinite(Operation *op, const APFloat &scale) {
-  if (scale.isFinite())
+  if (std::isfinite(toF32(scale)))
     return success();
-  return op->emitOpError("expected a finite scale");
+  return op->emitOpError("expected a scale that is finite in f32, got ")
+         << scale.convertToDouble();
+}
+
+/// Reports an error if `index` is constant and [index, index + count) is not
+/// within [0, size). `what` names the index. Dynamic sizes count as fitting.
+static LogicalResult expectWithin(Operation *op, StringRef what, Value index,
+                                  int64_t count, int64_t size) {
+  llvm::APInt constant;
+  if (!index || ShapedType::isDynamic(size))
+    return success();
+  int64_t most = size - (ShapedType::isDynamic(count) ? 1 : count), first = 0;
+  if (matchPattern(index, m_ConstantInt(&constant)))
+    first = constant.getSExtValue();
+  if (first >= 0 && first <= most)
+    return success();
+  if (most < 0)
+    return op->emitOpError("expected at most ")
+           << size << " tokens, got " << count;
+  return op->emitOpError("expected ")
+         << what << " from 0 to " << most << ", got " << first;
 }
 
 static int64_t dim(Value value, unsigned index) {
@@ -173,7 +208,7 @@ static bool isFloat(Type type) {
 /// Whether a matrix is in blocks, and its rows are whole blocks.
 static bool isInBlocks(RankedTensorType type) {
   return isa<BlocksType>(type.getElementType()) && type.getRank() == 2 &&
-         type.getDimSize(1) % BlocksType::kNumbers == 0;
+         hasWholeBlocks(type);
 }
 
 /// The last four dimensions of a cache: (layers, heads, positions, head size).
@@ -230,11 +265,16 @@ LogicalResult WeightOp::verify() {
   if (getCount() && static_cast<int64_t>(*getCount()) <= 0) // weight_c3
     return emitOpError("expected a positive count, got ")
            << static_cast<int64_t>(*getCount());
-  if (static_cast<int64_t>(getFirst()) < 0) // weight_c3
-    return emitOpError("expected a first layer of at least 0, got ")
-           << static_cast<int64_t>(getFirst());
+  auto firstLayer = static_cast<int64_t>(getFirst());
+  if (firstLayer < 0 ||
+      !llvm::checkedAdd(firstLayer, int64_t(getSlotCount()))) // weight_c3
+    return emitOpError("expected a first layer of at least 0, and layers whose "
+                       "numbers fit 64 bits, got ")
+           << firstLayer;
   if (getSplit() && failed(verifySplit(*this)))
     return failure();
+  if (getFirstRow().has_value() != getSourceRows().has_value()) // weight_c4
+    return emitOpError("expected first_row beside source_rows");
   if (!getFirstRow())
     return verifySlots(*this);
   auto row = static_cast<int64_t>(*getFirstRow()),
@@ -275,7 +315,7 @@ LogicalResult RopeTableOp::verify() {
   size_t count = getInvFreq().size();
   bool grows = getGrowth() || getTheta();
   auto isPositive = [](std::optional<APFloat> x) {
-    return x && x->isFinite() && !x->isNegative() && !x->isZero();
+    return x && std::isfinite(toF32(*x)) && toF32(*x) > 0;
   };
   bool fits = !getOriginal() && !getLongInvFreq() && !grows;
   if (getOriginal() && static_cast<int64_t>(*getOriginal()) > 0)
@@ -288,6 +328,13 @@ LogicalResult RopeTableOp::verify() {
            << " frequencies in 'long_inv_freq', or with 'growth' and 'theta'";
   if (getRecompute() && !getOriginal()) // rope_table_c3
     return emitOpError("expected 'original' beside 'recompute'");
+  auto isFinite = [](float x) { return std::isfinite(x); };
+  if (!llvm::all_of(getInvFreq(), isFinite) ||
+      (getLongInvFreq() &&
+       !llvm::all_of(*getLongInvFreq(), isFinite))) // rope_table_c5
+    return emitOpError("expected finite frequencies");
+  if (failed(expectFinite(*this, getScale()))) // rope_table_c5
+    return failure();
   return verifySlots(*this);
 }
 
@@ -466,6 +513,10 @@ LogicalResult AddRowsOp::verify() {
   if (failed(expectSize(*this, "a table of second dimension", // add_rows_c1
                         dim(getInput(), 1), dim(getTable(), 1))))
     return failure();
+  if (getPosition() &&
+      failed(expectWithin(*this, "a position", getPosition(), // add_rows_c4
+                          dim(getInput(), 0), dim(getTable(), 0))))
+    return failure();
   if (getPosition())
     return expectPositions(*this, getPosition(), // add_rows_c3
                            dim(getInput(), 0));
@@ -493,11 +544,14 @@ LogicalResult ResidualOp::verify() {
 
 LogicalResult RopeOp::verify() {
   int64_t half = dim(getCos(), 1), size = dim(getInput(), 2);
-  if (ShapedType::isDynamic(half) || ShapedType::isDynamic(size) ||
-      2 * half <= size)                                               // rope_c1
-    return expectPositions(*this, getPosition(), dim(getInput(), 0)); // rope_c2
-  return emitOpError("expected a head size of at least ")
-         << 2 * half << ", got " << size;
+  bool isKnown = !ShapedType::isDynamic(half) && !ShapedType::isDynamic(size);
+  if (half == 0 || (isKnown && half > size / 2)) // rope_c1
+    return emitOpError("expected tables of 1 to half of ")
+           << dimension(size) << " columns, got " << half;
+  if (failed(expectWithin(*this, "a position", getPosition(), // rope_c3
+                          dim(getInput(), 0), dim(getCos(), 0))))
+    return failure();
+  return expectPositions(*this, getPosition(), dim(getInput(), 0)); // rope_c2
 }
 
 /// Reports an error if pages do not fit the cache or the positions.
@@ -533,6 +587,11 @@ LogicalResult KVAppendOp::verify() {
     return failure();
   if (failed(expectWholeBlocks(*this, getCache()))) // kv_append_c3
     return failure();
+  if (failed(expectWithin(*this, "a layer", getLayer(), 1, cache[0])) ||
+      (!getPages() &&
+       failed(expectWithin(*this, "a position", getPosition(), // kv_append_c6
+                           dim(getRows(), 0), cache[2]))))
+    return failure();
   if (!isa<BlocksType>(elementType(getCache())) &&
       elementType(getRows()) != elementType(getCache())) // kv_append_c2
     return emitOpError("expected rows of ")
@@ -550,6 +609,9 @@ LogicalResult GQAOp::verify() {
     return failure();
   if (failed(expectPages(*this, getPages(), getKeyCache(), getPosition(),
                          dim(getQuery(), 0))))
+    return failure();
+  if (failed(expectWithin(*this, "a layer", getLayer(), 1, // gqa_c9
+                          cacheShape(getKeyCache())[0])))
     return failure();
   if (getPages() && getOver()) // gqa_c7
     return emitOpError("expected no 'over' with 'pages'");
@@ -590,8 +652,9 @@ LogicalResult KernelOp::verify() {
       llvm::all_of(name, [](char c) { return llvm::isAlnum(c) || c == '_'; });
   if (!identifier) // kernel_c2
     return emitOpError("expected a C identifier, got \"") << name << "\"";
-  if ((*this)->getParentOfType<KernelOp>()) // kernel_c3
-    return emitOpError("expected no kernel around a kernel");
+  if ((*this)->getParentOfType<KernelOp>() ||
+      !(*this)->getParentOfType<FunctionOpInterface>()) // kernel_c3
+    return emitOpError("expected a function, and no kernel, around a kernel");
   return success();
 }
 

@@ -65,8 +65,13 @@ def Llama_Float : AnyTypeOf<[F32, F16, BF16]>;
 class Llama_Tensor<int rank> : TensorRankOf<[F32, F16, BF16], [rank]>;
 def Llama_Vector : Llama_Tensor<1>;
 def Llama_Matrix : Llama_Tensor<2>;
-/// The matrix of a weight, which may be quantized.
-def Llama_WeightMatrix : TensorRankOf<[F32, F16, BF16, Llama_Blocks], [2]>;
+/// The matrix of a weight, which may be quantized. Rows in blocks are whole
+/// blocks.
+def Llama_WeightMatrix : Type<And<[
+    TensorRankOf<[F32, F16, BF16, Llama_Blocks], [2]>.predicate,
+    CPred<"hasWholeBlocks(::llvm::cast<::mlir::RankedTensorType>($_self))">]>,
+    "2D tensor of floats, or of blocks with whole blocks in each row",
+    "::mlir::RankedTensorType">;
 /// (tokens, heads, head size)
 def Llama_Heads : Llama_Tensor<3>;
 /// (tokens, size) or (tokens, heads, head size)
@@ -133,8 +138,10 @@ def Llama_WeightOp : Llama_Op<"weight",
     - (C1) the type is a static tensor of f32, f16 or bf16, or a static matrix of
       blocks whose rows are whole blocks.
     - (C2) a name with a count holds `{}` once, a name without a count never.
-    - (C3) the count is positive, and the first layer is not negative.
-    - (C4) the declared rows of all ranks together lie within the tensor.
+    - (C3) the count is positive, the first layer is not negative, and the
+      number of the last layer fits 64 bits.
+    - (C4) the declared rows of all ranks together lie within the tensor; `first_row`
+      and `source_rows` come together.
     - (C5) `@other` is a `llama.weight` of the same shape; the shape counts the
       shares of all ranks. Neither this weight nor `@other` has a count or rows,
       and `@other` has no `or`. The element types may differ; the tensor is then
@@ -203,6 +210,7 @@ def Llama_RopeTableOp : Llama_Op<"rope_table", [Symbol]> {
       at least two frequencies.
     - (C3) `recompute` requires `original`.
     - (C4) `slot` obeys C6 of `llama.weight`, with one slot for each table.
+    - (C5) frequencies and scale are finite in f32.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$positions,
       DenseF32ArrayAttr:$inv_freq, DefaultValuedAttr<F64Attr, "1.0">:$scale,
@@ -280,7 +288,7 @@ def Llama_EmbedOp : Llama_Op<"embed",
     ```
 
     Constraints:
-    - (C1) the scale is finite.
+    - (C1) the scale is finite in f32.
     - (C2) `as`, the result's element type, is given if and only if the table is
       in blocks.
   }];
@@ -316,7 +324,7 @@ def Llama_RMSNormOp : Llama_Op<"rmsnorm",
 
     Constraints:
     - (C1) the weight's size is x's last dimension.
-    - (C2) `eps` is positive and finite.
+    - (C2) `eps` is positive and finite in f32.
     - (C3) `unit_offset` and `round_once` require a weight.
     - (C4) `squares` and a positive `size` come together, for an x of two
       dimensions. `squares` has a row for each token, and a `column`.
@@ -371,7 +379,7 @@ def Llama_LayerNormOp : Llama_Op<"layernorm",
 
     Constraints:
     - (C1) gamma's and beta's size is x's last dimension.
-    - (C2) `eps` is positive and finite.
+    - (C2) `eps` is positive and finite in f32.
     - (C3) beta requires gamma.
   }];
   let arguments = (ins Llama_Matrix:$input, Optional<Llama_Vector>:$gamma,
@@ -427,7 +435,7 @@ def Llama_HeadOp : Llama_Op<"head",
 
     Constraints:
     - (C1) the weight's second dimension is x's.
-    - (C2) the scale is finite, a soft cap positive and finite.
+    - (C2) the scale is finite and a soft cap positive and finite in f32.
     - (C3) the bias has the weight's first dimension.
   }];
   let arguments = (ins Llama_Matrix:$input, Llama_WeightMatrix:$weight,
@@ -511,6 +519,7 @@ def Llama_AddRowsOp : Llama_Op<"add_rows",
     - (C1) the table's second dimension is x's.
     - (C2) without a position the table has one row.
     - (C3) there are as many positions as tokens.
+    - (C4) tokens at constant positions are within the table.
   }];
   let arguments = (ins Llama_Matrix:$input, Llama_Matrix:$table,
       Optional<Llama_Position>:$position);
@@ -535,7 +544,7 @@ def Llama_ResidualOp : Llama_Op<"residual",
     ```
 
     Constraints:
-    - (C1) the scale is finite.
+    - (C1) the scale is finite in f32.
   }];
   let arguments = (ins Llama_Matrix:$stream, Llama_Matrix:$update,
       DefaultValuedAttr<F64Attr, "1.0">:$scale);
@@ -596,8 +605,10 @@ def Llama_RopeOp : Llama_Op<"rope",
     ```
 
     Constraints:
-    - (C1) the tables' second dimension is at most half the head size.
+    - (C1) the tables' second dimension is at least 1 and at most half the head
+      size.
     - (C2) there are as many positions as tokens.
+    - (C3) tokens at constant positions are within the tables.
   }];
   let arguments = (ins Llama_Heads:$input, Llama_RopeTable:$cos,
       Llama_RopeTable:$sin, Llama_Position:$position);
@@ -641,6 +652,8 @@ def Llama_KVAppendOp : Llama_Op<"kv_append",
     - (C4) the op has `pages` if and only if the cache is paged.
     - (C5) pages of two dimensions require a position for each token and have a
       row for each token.
+    - (C6) a constant layer, and tokens at constant positions, are within the
+      cache.
   }];
   let arguments = (ins Llama_Heads:$rows, Llama_Cache:$cache, Index:$layer,
       Llama_Position:$position, Optional<Llama_Pages>:$pages);
@@ -684,14 +697,15 @@ def Llama_GQAOp : Llama_Op<"gqa",
     Constraints:
     - (C1) the query heads are a multiple of the KV heads.
     - (C2) query and caches have the same head size.
-    - (C3) the scale is finite, and a window is positive.
-    - (C4) a soft cap is positive and finite.
+    - (C3) the scale is finite in f32, and a window is positive.
+    - (C4) a soft cap is positive and finite in f32.
     - (C5) `over` excludes `causal` and a window.
     - (C6) heads of caches in blocks are whole blocks.
     - (C7) the op has `pages` if and only if the caches are paged, and then has
       no `over`.
     - (C8) pages of two dimensions require a position for each token and
       `causal`, and have a row for each token.
+    - (C9) a constant layer is within the caches.
 
     Canonical form: a window that covers the whole cache is dropped, and so is the
     `causal` of a single query token at one position, which sees the same keys
@@ -745,7 +759,7 @@ def Llama_KernelOp : Llama_Op<"kernel",
     Constraints:
     - (C1) the yielded types are the results'.
     - (C2) the name is a C identifier.
-    - (C3) kernels do not nest.
+    - (C3) kernels are in functions and do not nest.
 
     Canonical form: every result is used, made inside and yielded once; a kernel
     without results is removed.
@@ -753,7 +767,7 @@ def Llama_KernelOp : Llama_Op<"kernel",
     The fusion passes create it; the lowering to linalg removes it.
   }];
   let arguments = (ins StrAttr:$kernel_name);
-  let results = (outs Variadic<AnyType>:$results);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
   let regions = (region SizedRegion<1>:$body);
   let hasCanonicalizer = 1;
   let assemblyFormat = [{

@@ -3,7 +3,7 @@
 
 // rope_c1
 func.func @rope(%x: tensor<?x8x8xf32>, %t: tensor<512x5xf32>, %p: index) {
-  // expected-error @below {{expected a head size of at least 10, got 8}}
+  // expected-error @below {{expected tables of 1 to half of 8 columns, got 5}}
   %y = llama.rope %x, %t, %t at %p : tensor<?x8x8xf32>, tensor<512x5xf32>
   return
 }
@@ -147,7 +147,7 @@ func.func @gqa(%q: tensor<?x8x6xf32>, %k: tensor<5x4x512x8xf32>, %i: index) {
 
 // gqa_c3
 func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<5x4x512x8xf32>, %i: index) {
-  // expected-error @below {{expected a finite scale}}
+  // expected-error @below {{expected a scale that is finite in f32, got}}
   %y = llama.gqa %q, %k, %k[%i] at %i {scale = 0x7FF0000000000000 : f64} : tensor<?x8x8xf32>, tensor<5x4x512x8xf32>
   return
 }
@@ -175,35 +175,109 @@ func.func @kernel(%x: tensor<2x4xf32>) {
 // -----
 
 // kernel_c2
-// expected-error @below {{expected a C identifier, got "layers.attn"}}
-llama.kernel "layers.attn" {
-  llama.yield
+func.func @kernel() {
+  // expected-error @below {{expected a C identifier, got "layers.attn"}}
+  llama.kernel "layers.attn" {
+    llama.yield
+  }
+  return
 }
 
 // -----
 
 // kernel_c2
-// expected-error @below {{expected a C identifier, got "0_layers"}}
-llama.kernel "0_layers" {
-  llama.yield
+func.func @kernel() {
+  // expected-error @below {{expected a C identifier, got "0_layers"}}
+  llama.kernel "0_layers" {
+    llama.yield
+  }
+  return
 }
 
 // -----
 
 // kernel_c3
-llama.kernel "outer" {
-  // expected-error @below {{expected no kernel around a kernel}}
-  llama.kernel "inner" {
+func.func @kernel() {
+  llama.kernel "outer" {
+    // expected-error @below {{expected a function, and no kernel, around a kernel}}
+    llama.kernel "inner" {
+      llama.yield
+    }
     llama.yield
   }
+  return
+}
+
+// -----
+
+// kernel_c3
+// expected-error @below {{expected a function, and no kernel, around a kernel}}
+llama.kernel "alone" {
   llama.yield
+}
+
+// -----
+
+// rope_c1
+func.func @rope(%x: tensor<?x8x8xf32>, %t: tensor<512x4611686018427387904xf32>, %p: index) {
+  // expected-error @below {{expected tables of 1 to half of 8 columns, got 4611686018427387904}}
+  %y = llama.rope %x, %t, %t at %p : tensor<?x8x8xf32>, tensor<512x4611686018427387904xf32>
+  return
+}
+
+// -----
+
+// rope_c1
+func.func @rope(%x: tensor<?x8x8xf32>, %t: tensor<512x0xf32>, %p: index) {
+  // expected-error @below {{expected tables of 1 to half of 8 columns, got 0}}
+  %y = llama.rope %x, %t, %t at %p : tensor<?x8x8xf32>, tensor<512x0xf32>
+  return
+}
+
+// -----
+
+// rope_c3
+func.func @rope(%x: tensor<600x8x8xf32>, %t: tensor<512x4xf32>, %p: index) {
+  // expected-error @below {{expected at most 512 tokens, got 600}}
+  %y = llama.rope %x, %t, %t at %p : tensor<600x8x8xf32>, tensor<512x4xf32>
+  return
+}
+
+// -----
+
+// kv_append_c6
+func.func @append(%x: tensor<?x4x8xf32>, %k: tensor<1x4x512x8xf32>, %p: index) {
+  %c9 = arith.constant 9 : index
+  // expected-error @below {{expected a layer from 0 to 0, got 9}}
+  %y = llama.kv_append %x into %k[%c9] at %p : tensor<?x4x8xf32> into tensor<1x4x512x8xf32>
+  return
+}
+
+// -----
+
+// kv_append_c6
+func.func @append(%x: tensor<2x4x8xf32>, %k: tensor<1x4x512x8xf32>, %l: index) {
+  %c900 = arith.constant 900 : index
+  // expected-error @below {{expected a position from 0 to 510, got 900}}
+  %y = llama.kv_append %x into %k[%l] at %c900 : tensor<2x4x8xf32> into tensor<1x4x512x8xf32>
+  return
+}
+
+// -----
+
+// gqa_c9
+func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<5x4x512x8xf32>, %p: index) {
+  %c5 = arith.constant 5 : index
+  // expected-error @below {{expected a layer from 0 to 4, got 5}}
+  %y = llama.gqa %q, %k, %k[%c5] at %p {scale = 1.0} : tensor<?x8x8xf32>, tensor<5x4x512x8xf32>
+  return
 }
 
 // -----
 
 // gqa_c4
 func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<1x4x16x8xf32>, %l: index, %p: index) {
-  // expected-error @below {{expected positive and finite soft cap, got 0}}
+  // expected-error @below {{expected soft cap to be positive and finite in f32, got 0}}
   %y = llama.gqa %q, %k, %k[%l] at %p {scale = 1.0, softcap = 0.0} : tensor<?x8x8xf32>, tensor<1x4x16x8xf32>
   return
 }

@@ -51,7 +51,7 @@ llama.weight @w[-3] : tensor<4xf32> from "layers.{}.w"
 // -----
 
 // weight_c3
-// expected-error @below {{expected a first layer of at least 0, got -1}}
+// expected-error @below {{expected a first layer of at least 0, and layers whose numbers fit 64 bits, got -1}}
 llama.weight @w[2] : tensor<4xf32> from "layers.{}.w" {first = -1 : i64}
 
 // -----
@@ -200,7 +200,7 @@ func.func @square_sums(%x: tensor<3x64xf32>, %y: tensor<2x64xf32>) {
 
 // rmsnorm_c2
 func.func @rmsnorm(%x: tensor<?x64xf32>) {
-  // expected-error @below {{expected positive and finite eps, got 0}}
+  // expected-error @below {{expected eps to be positive and finite in f32, got 0}}
   %y = llama.rmsnorm %x {eps = 0.0} : tensor<?x64xf32>
   return
 }
@@ -218,7 +218,7 @@ func.func @layernorm(%x: tensor<?x64xf32>, %w: tensor<63xf32>) {
 
 // layernorm_c2
 func.func @layernorm(%x: tensor<?x64xf32>) {
-  // expected-error @below {{expected positive and finite eps, got -1}}
+  // expected-error @below {{expected eps to be positive and finite in f32, got -1}}
   %y = llama.layernorm %x {eps = -1.0} : tensor<?x64xf32>
   return
 }
@@ -315,7 +315,7 @@ llama.rope_table @r {positions = 8 : i64, inv_freq = array<f32: 1.0, 0.1>, recom
 
 // embed_c1
 func.func @embed(%ids: tensor<?xi32>, %t: tensor<8x4xf32>) {
-  // expected-error @below {{expected a finite scale}}
+  // expected-error @below {{expected a scale that is finite in f32, got}}
   %y = llama.embed %ids, %t {scale = 0x7FF0000000000000 : f64} : tensor<?xi32>, tensor<8x4xf32>
   return
 }
@@ -351,7 +351,7 @@ func.func @rmsnorm(%x: tensor<?x4xf32>) {
 
 // head_c2
 func.func @head(%x: tensor<?x64xf32>, %w: tensor<512x64xf32>) {
-  // expected-error @below {{expected positive and finite soft cap, got -3.0}}
+  // expected-error @below {{expected soft cap to be positive and finite in f32, got -3.0}}
   %y = llama.head %x, %w {softcap = -3.0} : tensor<?x64xf32>, tensor<512x64xf32>
   return
 }
@@ -360,7 +360,7 @@ func.func @head(%x: tensor<?x64xf32>, %w: tensor<512x64xf32>) {
 
 // residual_c1
 func.func @residual(%x: tensor<?x4xf32>) {
-  // expected-error @below {{expected a finite scale}}
+  // expected-error @below {{expected a scale that is finite in f32, got}}
   %y = llama.residual %x, %x {scale = 0x7FF8000000000000 : f64} : tensor<?x4xf32>
   return
 }
@@ -481,3 +481,56 @@ module attributes {llama.shards = 1 : i64} {}
 
 // expected-error @below {{expected no attribute 'llama.ranks'}}
 module attributes {llama.ranks = 2 : i64} {}
+
+// -----
+
+// weight_c3
+// expected-error @below {{layers whose numbers fit 64 bits, got 9223372036854775807}}
+llama.weight @w[2] : tensor<4xf32> from "w.{}" {first = 9223372036854775807 : i64}
+
+// -----
+
+// weight_c4
+// expected-error @below {{expected first_row beside source_rows}}
+llama.weight @w : tensor<4xf32> from "w" {source_rows = 8 : i64}
+
+// -----
+
+// rope_table_c5
+// expected-error @below {{expected finite frequencies}}
+llama.rope_table @r {positions = 8 : i64, inv_freq = array<f32: 1.0, 0x7FC00000>}
+
+// -----
+
+// rmsnorm_c2
+func.func @rmsnorm(%x: tensor<?x64xf32>) {
+  // expected-error @below {{expected eps to be positive and finite in f32, got 1.0}}
+  %y = llama.rmsnorm %x {eps = 1.0e-300} : tensor<?x64xf32>
+  return
+}
+
+// -----
+
+// residual_c1
+func.func @residual(%x: tensor<?x4xf32>) {
+  // expected-error @below {{expected a scale that is finite in f32, got 1.0}}
+  %y = llama.residual %x, %x {scale = 1.0e300 : f64} : tensor<?x4xf32>
+  return
+}
+
+// -----
+
+func.func @linear(%x: tensor<?x33xf32>, %w: tensor<8x33x!llama.blocks<q8_0>>) {
+  // expected-error @below {{must be 2D tensor of floats, or of blocks with whole blocks in each row, but got 'tensor<8x33x!llama.blocks<q8_0>>'}}
+  %y = llama.linear %x, %w : tensor<?x33xf32>, tensor<8x33x!llama.blocks<q8_0>>
+  return
+}
+
+// -----
+
+// add_rows_c4
+func.func @add_rows(%x: tensor<600x4xf32>, %t: tensor<512x4xf32>, %p: index) {
+  // expected-error @below {{expected at most 512 tokens, got 600}}
+  %y = llama.add_rows %x, %t at %p : tensor<600x4xf32>, tensor<512x4xf32>
+  return
+}
