@@ -109,7 +109,7 @@ def run(tools, program, device, what):
 
 def main():
     tools = Tools(*sys.argv[1:3])
-    for form in ("f32", "q8_0"):
+    for form in ["q8_0"] if sys.argv[3] == "emulated" else ["f32", "q8_0"]:
         run(tools, last_queries(form), sys.argv[3], f"last queries {form}")
     run(tools, head_rows(), sys.argv[3], "head rows")
     run(tools, merged_heads(), sys.argv[3], "merged heads")
