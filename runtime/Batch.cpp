@@ -292,7 +292,7 @@ Status Batch::save(int64_t number, std::byte *state) const {
   Result<SessionHeader> header = headerOf(*shared);
   if (!header.ok())
     return header.status();
-  header->position = sequence.computed;
+  header->position = header->prompt = header->rotated = sequence.computed;
   header->bytes = *size - sizeof(SessionHeader);
   const Manifest &manifest = shared->manifest();
   std::byte *to = state + sizeof(SessionHeader);

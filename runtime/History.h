@@ -2,22 +2,37 @@
 #pragma once
 
 #include "runtime/Backend.h"
+#include "runtime/Manifest.h"
 
 #include <functional>
+#include <vector>
 
 namespace cria {
 
 /// The ids and embeddings at the positions from 0 on.
 class History {
 public:
-  /// Replaces everything from `step`'s position on by the input of `step`.
-  /// `rowBytes` is the size of one embedding.
+  /// Adds the input of `step`. `rowBytes` is the size of one embedding.
   void append(const Step &step, uint64_t rowBytes);
+  /// Forgets all but the first `end` positions.
+  void cut(int64_t end);
+
+  /// How many ids there are behind the last embedding.
+  int64_t lastIds() const;
+  /// The last `count` of them, and then those of `step`.
+  std::vector<int32_t> idsWith(int64_t count, const Step &step) const;
 
   /// Calls `feed` with steps of the first `end` positions, in order, of at most
   /// `chunk` tokens and without logits, until one fails.
   Status replay(int64_t end, int64_t chunk,
                 const std::function<Status(Step)> &feed) const;
+
+  /// The bytes that `read` takes.
+  std::vector<std::byte> write() const;
+  /// INVALID_ARGUMENT unless the `size` bytes are `positions` positions of
+  /// `manifest`.
+  static Result<History> read(const std::byte *bytes, uint64_t size,
+                              int64_t positions, const Manifest &manifest);
 
 private:
   /// Embeddings are of one step, which numbers its ids from 0 on.

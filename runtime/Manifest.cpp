@@ -104,9 +104,9 @@ uint64_t Manifest::embeddingBytes() const {
   return table.bytes() / table.shape[0];
 }
 
-bool Manifest::recomputes() const {
+bool Manifest::hasRopeOfLength() const {
   return std::any_of(ropes.begin(), ropes.end(),
-                     [](const RopeSpec &rope) { return rope.recompute; });
+                     [](const RopeSpec &rope) { return rope.isOfSession(); });
 }
 
 uint64_t Manifest::pageBytes() const {
@@ -256,10 +256,7 @@ void Reader::readBatch(const JsonCursor &at) {
   batch.width = at["width"].integer(1, maxPositions);
   if (batch.width != (manifest.maxSeq + batch.page - 1) / batch.page)
     at["width"].expected("the pages of max_seq positions");
-  bool isPlain = !manifest.bidirectional && !manifest.encoder;
-  for (const RopeSpec &rope : manifest.ropes)
-    isPlain &= !rope.isOfSession();
-  if (!isPlain)
+  if (manifest.bidirectional || manifest.encoder || manifest.hasRopeOfLength())
     at.fail("is for a model whose tokens see those before them alone, with "
             "the rope of every text");
   if (manifest.pageBytes() == 0)

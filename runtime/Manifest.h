@@ -203,8 +203,8 @@ struct Manifest {
   bool sharesLogits() const { return logitColumns != vocabSize; }
   /// Whether there is code for the CPU.
   bool hasCpu() const { return !cpus.empty(); }
-  /// Whether a text may be computed anew; see RopeSpec.
-  bool recomputes() const;
+  /// Whether the rope of a text depends on its length; see RopeSpec.
+  bool hasRopeOfLength() const;
   /// Bytes of all weights; bytes that weights share count once.
   uint64_t weightBytes() const;
   /// The weight that `weight` is tied to, or itself.

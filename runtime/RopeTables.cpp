@@ -32,6 +32,11 @@ static std::vector<float> frequenciesAt(const RopeSpec &rope, uint64_t length) {
   return frequencies;
 }
 
+bool sameFrequencies(const RopeSpec &rope, int64_t one, int64_t other) {
+  return frequenciesAt(rope, static_cast<uint64_t>(one)) ==
+         frequenciesAt(rope, static_cast<uint64_t>(other));
+}
+
 static void fillRow(const RopeSpec &rope, const std::vector<float> &frequencies,
                     uint64_t row, float *&cosines, float *&sines) {
   for (float frequency : frequencies) {

@@ -10,6 +10,9 @@ inline float ropeAngle(uint64_t position, float frequency) {
   return static_cast<float>(position) * frequency;
 }
 
+/// Whether texts of `one` and of `other` tokens have the same frequencies.
+bool sameFrequencies(const RopeSpec &rope, int64_t one, int64_t other);
+
 /// Computes the two tables of `rope`, rope.bytes() each, for a text that is not
 /// longer than rope.original, if that is set.
 void fillRope(const RopeSpec &rope, float *cosines, float *sines);

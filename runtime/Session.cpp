@@ -3,6 +3,7 @@
 #include "runtime/DropPositions.h"
 #include "runtime/Floats.h"
 #include "runtime/Pooling.h"
+#include "runtime/RopeTables.h"
 #include "runtime/Sampler.h"
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <cmath>
 #include <numeric>
 #include <string>
+#include <tuple>
 #include <utility>
 
 namespace cria {
@@ -53,6 +55,15 @@ Status Session::check(const int32_t *ids, int64_t count) const {
   return status.ok() ? checkIds(ids, count) : status;
 }
 
+/// Keeps the first `position` positions. If the prompt ended behind them, the
+/// next feed is its end.
+void Session::forget(int64_t position) {
+  fed = position;
+  if (fed < prompt)
+    prompt = 0;
+  history.cut(fed);
+}
+
 /// INVALID_ARGUMENT unless there are ids and all are in the vocabulary.
 Status Session::checkIds(const int32_t *ids, int64_t count) const {
   int64_t vocab = shared->manifest().vocabSize;
@@ -77,7 +88,7 @@ Status Session::encode(const int32_t *ids, int64_t count) {
   if (!status.ok())
     return status;
   source = 0; // a failed encode leaves no source
-  fed = 0;
+  forget(0);
   status = backend->encode(ids, count);
   if (Status intact = shared->bound().intact(); !intact.ok())
     status = intact;
@@ -86,10 +97,20 @@ Status Session::encode(const int32_t *ids, int64_t count) {
   return status;
 }
 
-/// Does one step of the current text.
-Status Session::perform(Step step, bool last, const StepBody &body) const {
+/// Does one step of the current text, which begins with the last `earlier` ids
+/// of those that were fed.
+Status Session::perform(Step step, int64_t earlier, bool last,
+                        const StepBody &body) const {
   step.prompt = prompt;
   step.source = source;
+  std::vector<int32_t> ids;
+  if (earlier) {
+    ids = history.idsWith(earlier, step);
+    step.ids = ids.data();
+    step.tokens += earlier;
+    step.position -= earlier;
+    step.firstLogit += earlier;
+  }
   Status status = body ? body(step, last) : backend->step(step);
   // If a file of weights is damaged, that error says more than the step's.
   if (Status intact = shared->bound().intact(); !intact.ok())
@@ -97,37 +118,51 @@ Status Session::perform(Step step, bool last, const StepBody &body) const {
   return status;
 }
 
-/// Whether a text of `length` positions makes it necessary to compute the
-/// positions that were fed anew.
-bool Session::outgrows(int64_t length) const {
-  if (fed == 0 || stale)
-    return stale;
+/// The positions of the text's prompt once `count` more are fed.
+int64_t Session::promptWith(int64_t count) const {
+  int64_t end = fed + count, length = expected ? expected : prompt;
+  if (expected || prompt == 0 || count > 1)
+    length = std::max(length, end);
   for (const RopeSpec &rope : shared->manifest().ropes) {
     auto original = static_cast<int64_t>(rope.original);
-    if (rope.recompute && prompt <= original && length > original)
-      return true;
+    if (rope.recompute && length <= original && end > original)
+      length = end;
   }
-  return false;
+  return length;
 }
 
-/// Computes the positions that were fed anew, as the start of a prompt of
-/// `length` positions.
-Status Session::recompute(int64_t length) {
-  shared->log()(
-      CRIA_LOG_INFO,
-      concat({"computes ", fed,
-              " positions anew: the text outgrows those that its rope "
-              "was made for"}));
-  prompt = length;
-  stale = true;
-  Status status =
-      history.replay(fed, shared->manifest().chunk, [&](const Step &step) {
-        if (cancelled.load(std::memory_order_relaxed))
-          return Status(CRIA_CANCELLED, "");
-        return perform(step);
-      });
-  stale = !status.ok();
-  return status;
+/// Whether the positions that were fed have the frequencies that they have in a
+/// text whose prompt is the current one.
+bool Session::isRotatedForPrompt() const {
+  if (fed == 0 || rotated == prompt)
+    return true;
+  const std::vector<RopeSpec> &ropes = shared->manifest().ropes;
+  return rotated > 0 &&
+         std::all_of(ropes.begin(), ropes.end(), [&](const RopeSpec &rope) {
+           return sameFrequencies(rope, rotated, prompt) &&
+                  sameFrequencies(rope, std::max(rotated, fed), prompt);
+         });
+}
+
+/// Computes the positions that were fed anew, in the steps of a text that is
+/// fed at once: if ids follow, these begin in the middle of a step. Returns how
+/// many earlier ids this step has.
+Result<int64_t> Session::recompute(bool idsFollow) {
+  int64_t chunk = shared->manifest().chunk,
+          earlier = idsFollow ? history.lastIds() % chunk : 0;
+  shared->log()(CRIA_LOG_INFO,
+                concat({"computes ", fed,
+                        " positions anew: in the longer or shorter text its "
+                        "rope has other frequencies"}));
+  rotated = 0;
+  Status status = history.replay(fed - earlier, chunk, [&](const Step &step) {
+    if (cancelled.load(std::memory_order_relaxed))
+      return Status(CRIA_CANCELLED, "");
+    return perform(step);
+  });
+  if (!status.ok())
+    return status;
+  return earlier;
 }
 
 /// Feeds `count` positions in steps of at most `chunk`, each done by `body`,
@@ -136,27 +171,30 @@ Status Session::inChunks(int64_t count, int64_t chunk, PhaseTime &phase,
                          const MakeStep &make, const StepBody &body) {
   using Clock = std::chrono::steady_clock;
   Clock::time_point begin = Clock::now();
-  int64_t whole = std::max(count, std::exchange(expected, 0));
-  if (fed == 0) {
-    prompt = whole;
-    stale = false;
-  }
-  Status status;
-  if (outgrows(fed + count))
-    status = recompute(fed + count);
+  const auto before = std::pair(prompt, expected);
+  prompt = promptWith(count);
+  expected = 0;
+  Result<int64_t> earlier = 0;
+  if (!isRotatedForPrompt())
+    earlier = recompute(static_cast<bool>(body));
+  Status status = earlier.status();
   int64_t done = 0;
   while (status.ok() && done < count &&
          !cancelled.load(std::memory_order_relaxed)) {
-    Step step = make(done, std::min(count - done, chunk));
+    Step step = make(done, std::min(count - done, chunk - *earlier));
     step.isOfPrompt = count > 1 || (fed < prompt && prompt > 1);
-    status = perform(step, done + step.tokens == count, body);
+    status = perform(step, *earlier, done + step.tokens == count, body);
     if (!status.ok())
       break;
-    if (shared->manifest().recomputes())
+    if (shared->manifest().hasRopeOfLength())
       history.append(step, shared->manifest().embeddingBytes());
     fed += step.tokens;
     done += step.tokens;
+    rotated = prompt;
+    earlier = 0;
   }
+  if (done == 0) // the text is as it was
+    std::tie(prompt, expected) = before;
   phase.seconds += std::chrono::duration<double>(Clock::now() - begin).count();
   phase.tokens += done;
   bool ended = status.ok() || status.code() == CRIA_CANCELLED;
@@ -348,7 +386,8 @@ Status Session::rewind(int64_t position) {
   if (position < 0 || position > fed)
     return Status(CRIA_OUT_OF_RANGE,
                   {"position ", position, ", expected 0 to ", fed});
-  fed = position;
+  forget(position);
+  expected = 0;
   return Status();
 }
 
@@ -368,30 +407,21 @@ Status Session::drop(int64_t begin, int64_t end) {
   return status;
 }
 
-/// UNIMPLEMENTED if the caches do not hold the whole state.
-Status Session::checkState() const {
-  if (shared->manifest().recomputes())
-    return Status(CRIA_UNIMPLEMENTED,
-                  "the model's rope may have a text computed anew, which a "
-                  "saved state does not hold");
-  return Status();
+/// What a header says of the text.
+void Session::describe(SessionHeader &header) const {
+  header.position = fed;
+  header.prompt = prompt;
+  header.rotated = rotated;
+  header.source = source;
 }
 
-/// The header of the current state.
-Result<SessionHeader> Session::header() const {
-  Result<SessionHeader> header = headerOf(*shared);
-  if (!header.ok())
-    return header;
-  header->position = fed;
-  header->prompt = prompt;
-  header->source = source;
-  header->bytes = stateBytes() - sizeof(SessionHeader);
-  return header;
+/// Bytes of the caches' rows that hold the text.
+uint64_t Session::rowBytes() const {
+  return bytesOf(cacheRanges(shared->manifest(), std::max(fed, source)));
 }
 
 uint64_t Session::stateBytes() const {
-  return sizeof(SessionHeader) +
-         bytesOf(cacheRanges(shared->manifest(), std::max(fed, source)));
+  return sizeof(SessionHeader) + rowBytes() + history.write().size();
 }
 
 Status Session::readRows(std::byte *rows) const {
@@ -405,8 +435,10 @@ Status Session::readRows(std::byte *rows) const {
   return status;
 }
 
-Status Session::writeRows(const std::byte *rows, const SessionHeader &header) {
-  fed = source = 0; // a failed write leaves no text
+Status Session::writeRows(const std::byte *rows, const SessionHeader &header,
+                          History text) {
+  source = 0; // a failed write leaves no text
+  forget(0);
   Status status;
   for (const CacheRange &range : cacheRanges(
            shared->manifest(), std::max(header.position, header.source))) {
@@ -418,54 +450,62 @@ Status Session::writeRows(const std::byte *rows, const SessionHeader &header) {
     return status;
   fed = header.position;
   prompt = header.prompt;
+  rotated = header.rotated;
   source = header.source;
   expected = 0;
+  history = std::move(text);
   return status;
 }
 
 Status Session::save(std::byte *state) const {
-  Status status = checkState();
+  Result<SessionHeader> header = headerOf(*shared);
+  if (!header.ok())
+    return header.status();
+  describe(*header);
+  std::vector<std::byte> text = history.write();
+  header->history = text.size();
+  header->bytes = rowBytes() + text.size();
+  std::byte *rows = state + sizeof(SessionHeader);
+  Status status = readRows(rows);
   if (!status.ok())
     return status;
-  Result<SessionHeader> made = header();
-  if (!made.ok())
-    return made.status();
-  status = readRows(state + sizeof(SessionHeader));
-  if (status.ok())
-    sealState(*made, state);
+  std::copy(text.begin(), text.end(), rows + rowBytes());
+  sealState(*header, state);
   return status;
 }
 
 Status Session::restore(const std::byte *state, uint64_t size) {
-  Status status = checkState();
-  if (!status.ok())
-    return status;
-  Result<SessionHeader> own = header();
+  const Manifest &manifest = shared->manifest();
+  Result<SessionHeader> own = headerOf(*shared);
   if (!own.ok())
     return own.status();
-  Result<SessionHeader> given =
-      openState(state, size, *own, shared->manifest());
+  Result<SessionHeader> given = openState(state, size, *own, manifest);
   if (!given.ok())
     return given.status();
-  return writeRows(state + sizeof(SessionHeader), *given);
+  History text;
+  if (manifest.hasRopeOfLength()) {
+    auto read = History::read(state + size - given->history, given->history,
+                              given->position, manifest);
+    if (!read.ok())
+      return read.status();
+    text = std::move(*read);
+  }
+  return writeRows(state + sizeof(SessionHeader), *given, std::move(text));
 }
 
 Status Session::copy(const Session &other) {
   if (other.shared != shared)
     return Status(CRIA_INVALID_ARGUMENT,
                   "the sessions are of different models");
-  Status status = checkState();
-  if (!status.ok() || &other == this)
-    return status;
-  std::vector<std::byte> rows(other.stateBytes() - sizeof(SessionHeader));
-  status = other.readRows(rows.data());
+  if (&other == this)
+    return Status();
+  std::vector<std::byte> rows(other.rowBytes());
+  Status status = other.readRows(rows.data());
   if (!status.ok())
     return status;
   SessionHeader header;
-  header.position = other.fed;
-  header.prompt = other.prompt;
-  header.source = other.source;
-  return writeRows(rows.data(), header);
+  other.describe(header);
+  return writeRows(rows.data(), header, other.history);
 }
 
 } // namespace cria

@@ -36,8 +36,8 @@ public:
   /// Nothing is fed if an id or the length is out of range, or if hidden states
   /// are wanted and the artifact has none (FAILED_PRECONDITION). A feed that is
   /// cancelled, or whose device fails, ends between two chunks: the position
-  /// counts what was fed. If a text outgrows a rope that recomputes, all of the
-  /// text is computed anew first.
+  /// counts what was fed. If the text that was fed has other frequencies in the
+  /// longer one, it is computed anew first.
   Status feed(const int32_t *ids, int64_t count, const Outputs &outputs);
   Status feed(const int32_t *ids, int64_t count, cria_logits which,
               float *logits) {
@@ -66,8 +66,10 @@ public:
   Status feedEmbeddings(const float *rows, int64_t count, int64_t hidden);
 
   /// Says that the text that begins at position 0 is a prompt of `count`
-  /// positions, fed in several calls. Without this call, the first feed is the
-  /// prompt. It matters for ropes that depend on the prompt's length.
+  /// positions, once the next feeds are done. Without this call, a prompt ends
+  /// with the first feed, with the first one after it was cut, and with each
+  /// feed of several positions. It matters for ropes that depend on the
+  /// prompt's length.
   Status expectPrompt(int64_t count);
 
   /// From now on computes with `loras`, of the same model; null: with the
@@ -92,8 +94,7 @@ public:
 
   /// The bytes that `save` writes now.
   uint64_t stateBytes() const;
-  /// Writes what the session holds to `state`, of `stateBytes()`. UNIMPLEMENTED
-  /// if a rope may have the text computed anew.
+  /// Writes what the session holds to `state`, of `stateBytes()`.
   Status save(std::byte *state) const;
   /// Takes what a session with the same artifact and weights saved. Bad bytes
   /// change nothing; after a device's error the position is 0.
@@ -126,19 +127,24 @@ private:
   uint64_t bytesOfCache(size_t index) const {
     return shared->manifest().cacheBytes(index);
   }
-  /// Does a step, maybe the last of a feed. Empty: only the backend does it.
+  /// Does a step, maybe the last of a feed. Empty for embeddings, of which no
+  /// results are wanted: only the backend does it.
   using StepBody = std::function<Status(const Step &, bool last)>;
   /// The ids, logits and embeddings of a step.
   using MakeStep = std::function<Step(int64_t done, int64_t tokens)>;
-  Status checkState() const;
   Status readRows(std::byte *rows) const;
-  Status writeRows(const std::byte *rows, const SessionHeader &header);
-  Result<SessionHeader> header() const;
+  Status writeRows(const std::byte *rows, const SessionHeader &header,
+                   History text);
+  void describe(SessionHeader &header) const;
+  uint64_t rowBytes() const;
+  void forget(int64_t position);
   Status checkIds(const int32_t *ids, int64_t count) const;
   Status checkLength(int64_t count, const char *what) const;
-  Status perform(Step step, bool last = false, const StepBody &body = {}) const;
-  bool outgrows(int64_t length) const;
-  Status recompute(int64_t length);
+  Status perform(Step step, int64_t earlier = 0, bool last = false,
+                 const StepBody &body = {}) const;
+  int64_t promptWith(int64_t count) const;
+  bool isRotatedForPrompt() const;
+  Result<int64_t> recompute(bool idsFollow);
   Status inChunks(int64_t count, int64_t chunk, PhaseTime &phase,
                   const MakeStep &make, const StepBody &body);
   Status advance(const int32_t *ids, int64_t count, const MakeStep &make,
@@ -151,11 +157,12 @@ private:
   std::unique_ptr<Backend> backend; // destroyed before the model and the
                                     // adapters
   int64_t fed = 0;
-  int64_t prompt = 0;   // positions of the prompt at position 0
-  int64_t expected = 0; // its length to come; 0: the next feed's
+  int64_t prompt = 0;   // its positions; 0: it ends with the next feed
+  int64_t expected = 0; // its length to come; 0: none was announced
+  int64_t rotated = 0;  // the prompt for which the caches' rows were computed;
+                        // 0: some are not there
   int64_t source = 0;   // ids of the text that was encoded
-  History history;      // kept if a rope recomputes
-  bool stale = false;   // the caches hold only some of the positions
+  History history;      // kept if the rope of a text depends on its length
   PhaseTime prefill, decode;
   std::atomic<bool> cancelled{false};
 };

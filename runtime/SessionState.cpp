@@ -70,11 +70,16 @@ Result<SessionHeader> headerOf(const Model &model) {
 
 /// Whether the numbers of a header fit this manifest.
 static bool fits(const SessionHeader &header, const Manifest &manifest) {
-  for (int64_t number : {header.position, header.prompt, header.source})
+  for (int64_t number :
+       {header.position, header.prompt, header.rotated, header.source})
     if (number < 0 || number > manifest.maxSeq)
       return false;
+  if (header.history > header.bytes ||
+      (header.history && !manifest.hasRopeOfLength()))
+    return false;
   int64_t positions = std::max(header.position, header.source);
-  return header.bytes == bytesOf(cacheRanges(manifest, positions));
+  return header.bytes - header.history ==
+         bytesOf(cacheRanges(manifest, positions));
 }
 
 Result<SessionHeader> openState(const std::byte *state, uint64_t size,

@@ -1,5 +1,6 @@
 /// The bytes of a session's state: a header, then the rows of each KV cache for
-/// the positions that the session holds.
+/// the positions that the session holds, and then, if the rope of a text
+/// depends on its length, the text; see History.
 #pragma once
 
 #include "runtime/Model.h"
@@ -14,15 +15,16 @@ namespace cria {
 
 /// What the header holds, all little-endian.
 struct SessionHeader {
-  static constexpr uint64_t magicNumber = 0x0131'5453'4149'5243; // "CRIAST1\1"
+  static constexpr uint64_t magicNumber = 0x0231'5453'4149'5243; // "CRIAST1\2"
 
   uint64_t magic = magicNumber;
   uint64_t artifact; // its checksum
   uint64_t weights;  // Model::fingerprint
   int64_t position = 0;
-  int64_t prompt = 0, source = 0; // see Step
-  uint64_t bytes = 0;             // of the rows after the header
-  uint64_t checksum = 0;          // of all bytes, with 0 in this field
+  int64_t prompt = 0, rotated = 0, source = 0; // see Session
+  uint64_t bytes = 0;    // of all that follows the header,
+  uint64_t history = 0;  // of them of the text
+  uint64_t checksum = 0; // of all bytes, with 0 in this field
 };
 
 /// A stretch of a KV cache.

@@ -25,6 +25,8 @@
  *    used by many threads at once. A session, a batch, a stream and a sampler
  *    belong to one thread at a time; only cria_session_cancel and
  *    cria_session_resume may be called from another, or from a signal handler.
+ *    A call that uses a sampler while another thread does, in a step of a batch
+ *    for example, is CRIA_FAILED_PRECONDITION and does nothing.
  *  - Strings are UTF-8. A returned pointer lives as long as its object, or
  *    until that object's next call if the function says so.
  *  - An artifact is a program: open only artifacts that you trust, as you would
@@ -442,9 +444,10 @@ typedef enum cria_logits {
  * (CRIA_INVALID_ARGUMENT) or position + count is beyond max_seq
  * (CRIA_OUT_OF_RANGE). A feed that fails or is cancelled on its way (see
  * cria_session_cancel) leaves the position after the chunks of ids that were
- * fed. If a feed makes a text outgrow the original positions of Phi 3's rope,
- * it computes all of the text anew. A model whose tokens see later tokens takes
- * a text in one feed from position 0, of at most a chunk. */
+ * fed. If the rope depends on the length of the text, a feed may compute what
+ * the session holds anew; see cria_session_expect_prompt. A model whose tokens
+ * see later tokens takes a text in one feed from position 0, of at most a
+ * chunk. */
 CRIA_API cria_status cria_session_feed(cria_session *session,
                                        const int32_t *ids, size_t count,
                                        int32_t which, float *logits,
@@ -529,10 +532,17 @@ CRIA_API cria_status cria_session_feed_embeddings(cria_session *session,
                                                   size_t count, size_t hidden,
                                                   cria_error *error);
 
-/* Says, before the feed at position 0, that a prompt of `count` positions
- * follows in several feeds. Without this call, that first feed is the prompt.
- * Models whose rope depends on the length of the prompt need to know.
- * CRIA_OUT_OF_RANGE above max_seq; 0 takes it back. */
+/* Says, before a feed, that the text from position 0 on is a prompt of `count`
+ * positions: those that the session holds, and those of the feeds that follow.
+ * Models whose rope depends on the length of the prompt (dynamic, longrope)
+ * need to know. Without this call, a prompt ends with the first feed, with the
+ * first one after a rewind to a place within the prompt, and with each feed of
+ * several ids or embeddings. An id that is fed alone behind a prompt counts as
+ * generated: it has the frequencies of the text up to this id. If positions
+ * that the session holds have other frequencies in the prompt, the feed
+ * computes them anew, so that it gives what a new session gives for the whole
+ * prompt. CRIA_OUT_OF_RANGE above max_seq; 0 takes it back, and so does
+ * cria_session_rewind. */
 CRIA_API cria_status cria_session_expect_prompt(cria_session *session,
                                                 size_t count,
                                                 cria_error *error);
@@ -541,9 +551,10 @@ CRIA_API cria_status cria_session_expect_prompt(cria_session *session,
  * adapters that the model was loaded with, none unless `lora_unmerged`. The
  * session keeps the set alive. The session keeps what it holds: keys and values
  * of earlier positions were computed with the earlier adapters, and later ids
- * attend to them. For a text as if the set had been chosen before, rewind to 0
- * and feed the text again. On a GPU, the next feed of one id takes as long as
- * the first of a session, because it records its launches. */
+ * attend to them, unless a feed computes them anew (see
+ * cria_session_expect_prompt). For a text as if the set had been chosen before,
+ * rewind to 0 and feed the text again. On a GPU, the next feed of one id takes
+ * as long as the first of a session, because it records its launches. */
 CRIA_API cria_status cria_session_set_lora(cria_session *session,
                                            const cria_lora_set *set,
                                            cria_error *error);
@@ -572,9 +583,9 @@ CRIA_API cria_status cria_session_rewind(cria_session *session,
 CRIA_API cria_status cria_session_drop(cria_session *session, int64_t begin,
                                        int64_t end, cria_error *error);
 
-/* A session's state is its position and the KV caches up to there. It has no
- * threads, timings, cancel or LoRA set. CRIA_UNIMPLEMENTED for models whose
- * rope may have a text computed anew (Phi 3's with two lists of factors). */
+/* A session's state is its position and the KV caches up to there; for models
+ * whose rope depends on the length of the text, it has the ids and embeddings,
+ * too. It has no threads, timings, cancel or LoRA set. */
 
 /* The bytes that cria_session_save writes now; the next feed changes them. */
 CRIA_API cria_status cria_session_state_size(const cria_session *session,
@@ -745,7 +756,8 @@ typedef struct cria_sequence_options {
   size_t size;
   cria_sampler *sampler;  /* of this sequence alone; it may be freed any time.
                              The batch accepts its ids. Masks and biases count
-                             for the next draw. NULL: the likeliest id */
+                             for the next draw; set them between two steps, for
+                             a step has the sampler. NULL: the likeliest id */
   const int32_t *end_ids; /* any of them ends the text */
   size_t end_count;
   int32_t logits; /* 1: results have the logits that ids were drawn from */

@@ -488,6 +488,7 @@ class Conversation:
         self._held = ids[:shared]
         rest = ids_array(ids[shared:])
         tokens = self.session._generate(rest, ids[:shared], most, self._sampling)
+        self.session.expect_prompt(len(ids))
         # The next reply is drawn with another seed.
         self._sampling = self._sampling.replace(seed=self._sampling.seed + 1)
         self.messages = messages

@@ -143,13 +143,13 @@ class Session(_native.OneThread):
 
     def _chunks(self, ids: npt.NDArray[np.int32]) -> Iterator[slice]:
         """The parts in which ids are fed, so that signal handlers run in between."""
-        model = self.model.artifact.manifest["model"]
+        model, held = self.model.artifact.manifest["model"], self.position
         chunk = len(ids) if model.get("bidirectional") else int(model["chunk"])
-        if len(ids) > chunk and not self._expected and self.position == 0:
-            self.expect_prompt(len(ids))
-        for at in range(0, len(ids), max(1, chunk)):
-            yield slice(at, at + chunk)
-        self._expected = 0
+        if len(ids) > chunk and self._expected < held + len(ids):
+            self.expect_prompt(held + len(ids))
+        # The parts end where those of a text that is fed at once end.
+        for at in range(-(held % max(1, chunk)), len(ids), max(1, chunk)):
+            yield slice(max(0, at), at + chunk)
 
     def _check_room(self, count: int) -> None:
         held, most = self.position, self.model.artifact.info.max_seq
@@ -345,8 +345,10 @@ class Session(_native.OneThread):
         return int(drawn[0])
 
     def expect_prompt(self, count: int) -> None:
-        """Announces, before the first feed, a prompt of ``count`` positions in several
-        feeds. Models whose RoPE depends on the prompt's length need the number."""
+        """Announces, before a feed, that the text from position 0 on is a prompt of
+        ``count`` positions, what the session holds included. Models whose RoPE depends on
+        the prompt's length need the number if several feeds make a prompt, or if its last
+        id is fed alone."""
         self._call("cria_session_expect_prompt", count)
         self._expected = count
 
@@ -364,6 +366,7 @@ class Session(_native.OneThread):
         does not allow it.
         """
         self._call("cria_session_drop", begin, end)
+        self._expected = 0
 
     def save(self) -> bytes:
         """The session's state: its position and the KV caches up to there."""
@@ -378,6 +381,7 @@ class Session(_native.OneThread):
         """Takes the state that a session of the same artifact and weights saved, in this
         process or another."""
         self._call("cria_session_restore", _native.buffer_of(state, "state"), memoryview(state).nbytes)
+        self._expected = 0
 
     def copy(self) -> Session:
         """A new session with the same state."""

@@ -291,6 +291,21 @@ class Session:
         position = ctypes.c_int64(position)
         self.model.call("session_rewind", self.session, position)
 
+    def save(self):
+        """The bytes of the state."""
+        size = ctypes.c_size_t()
+        self.model.call("session_state_size", self.session, ctypes.byref(size))
+        state = ctypes.create_string_buffer(size.value)
+        self.model.call("session_save", self.session, state, size)
+        return state.raw
+
+    def restore(self, state):
+        size = ctypes.c_size_t(len(state))
+        self.model.call("session_restore", self.session, state, size)
+
+    def copy_to(self, other):
+        self.model.call("session_copy", self.session, other.session)
+
 
 class SequenceOptions(ctypes.Structure):
     _fields_ = [

@@ -1,7 +1,8 @@
 """chat.py BIN SCRATCH: conversations of cria-run --chat with the shipped model.
 
 Each reply is the one of a new run that is fed the ids of the whole conversation. Here
-Jinja and tokenizers make these ids. Only ids that the cache does not hold are fed.
+Jinja and tokenizers make these ids. Only ids that the cache does not hold are fed. So it
+is also where the frequencies of RoPE depend on the length of the conversation.
 """
 
 import json
@@ -13,6 +14,7 @@ import sys
 import time
 
 import jinja2
+import families
 import tokenizers
 from harness import Tools, check
 from run_faults import TINY, slow_model
@@ -158,10 +160,21 @@ def check_interrupt(tools):
 def main():
     tools = Tools(*sys.argv[1:])
     artifact = tools.compile(TINY / "config.json")
+    tiny = json.loads((TINY / "config.json").read_text())
     folder = tools.scratch / "tiny"
     shutil.copytree(TINY, folder)
     (folder / "chat_template.jinja").write_text(TEMPLATE)
     check_replies(tools, artifact, folder)
+    for name, changes in {
+        "dynamic": {"max_position_embeddings": 48},
+        "longrope": {},
+    }.items():
+        path = tools.scratch / f"{name}.json"
+        ropes = {"rope_parameters": families.rope(name) | {"rope_theta": 10000.0}}
+        path.write_text(json.dumps(tiny | ropes | changes))
+        flags = ["--max-seq=256"]
+        of_length = tools.compile(path, *flags, out=f"{name}.cria")
+        check_replies(tools, of_length, folder)
     check_faults(tools, artifact, folder)
     check_interrupt(tools)
 

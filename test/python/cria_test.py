@@ -449,8 +449,10 @@ class Text(unittest.TestCase):
         text = "".join(map(stream.push, ids)) + stream.finish()
         self.assertEqual(text, "né 🦊!")
 
-    def test_a_conversation_is_what_its_ids_are(self):
-        chat = cria.load(path, weights=with_template(), device="cpu")
+    def check_conversation(self, artifact):
+        """Of a system's message and two of the user. Returns the model, the conversation
+        and its messages."""
+        chat = cria.load(artifact, weights=with_template(), device="cpu")
         talk = chat.conversation("Be kind.", temperature=0)
         said = [{"role": "system", "content": "Be kind."}]
         for message in ("Hi", "Why?"):
@@ -464,6 +466,15 @@ class Text(unittest.TestCase):
             )
             said.append({"role": "assistant", "content": reply.text})
             self.assertEqual(talk.messages, said)
+        return chat, talk, said
+
+    def test_a_conversation_is_what_its_ids_are(self):
+        """Also where the frequencies of RoPE depend on its length."""
+        config = json.loads((TINY / "config.json").read_text())
+        rope = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10000.0}
+        lengths = {"max_position_embeddings": 16, "rope_parameters": rope}
+        self.check_conversation(cria.compile(config | lengths, max_seq=256, chunk=8))
+        chat, talk, said = self.check_conversation(path)
         # A reply that nobody reads on counts as far as it went.
         reply = talk.say("And?", stream=True)
         heard = "".join(token.text for token in itertools.islice(reply, 4))

@@ -100,6 +100,17 @@ nlohmann::json fakeManifest() {
   })");
 }
 
+nlohmann::json fakeRotatingManifest() {
+  nlohmann::json manifest = fakeManifest();
+  manifest["rope"][0]["inv_freq"] = {1.0, 0.5};
+  nlohmann::json rotated = manifest["caches"][0];
+  rotated["symbol"] = "rotated";
+  manifest["caches"].push_back(rotated);
+  manifest["cpu"][0]["entries"] = {{"prefill", "fake_rotating"},
+                                   {"decode", "fake_rotating"}};
+  return manifest;
+}
+
 nlohmann::json fakePagedManifest() {
   nlohmann::json manifest = fakeManifest();
   manifest["model"].update({{"max_seq", 40}, {"chunk", 8}});
@@ -250,6 +261,18 @@ void fake_decode(const int32_t *ids, int64_t tokens, int64_t position,
                  void *arena, const void *const *slots, const CriaHost *host) {
   fake_prefill(ids, tokens, position, first, tokens, source, logits, 0, caches,
                arena, slots, host);
+}
+void fake_rotating(const int32_t *ids, int64_t tokens, int64_t position,
+                   int64_t first, int64_t hidden_first, int64_t source,
+                   float *logits, float *hidden, void *const *caches,
+                   void *arena, const void *const *slots,
+                   const CriaHost *host) {
+  const float *cosine = slots[3];
+  const void *own[5] = {slots[0], slots[1], slots[2], caches[1], slots[4]};
+  for (int64_t p = position; p < position + tokens; ++p)
+    ((float *)caches[1])[p] = cosine[p * 2 + 1];
+  fake_prefill(ids, tokens, position, first, tokens, source, logits, 0, caches,
+               arena, own, host);
 }
 void fake_encode(const int32_t *ids, int64_t tokens, int64_t position,
                  int64_t first, int64_t hidden_first, int64_t source,

@@ -61,6 +61,10 @@ std::vector<TestTensor> fakeTensors();
 /// and its hidden state is its first two logits.
 nlohmann::json fakeManifest();
 
+/// The manifest of the fake model with a rope of two frequencies. Its logits
+/// have the cosines of the second one, which a second cache keeps.
+nlohmann::json fakeRotatingManifest();
+
 /// The manifest of the fake model with KV caches in pages of 4 positions, for
 /// at most 3 rows. Its context is 40 and its chunk 8; 50 is added to its logits
 /// for each id so far that the batch entry ran, and an id whose embedding is

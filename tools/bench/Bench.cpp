@@ -148,8 +148,11 @@ Result<Measured> Bench::decode(int64_t depth, int64_t tokens) {
                              ? costs.decodeWeightBytes
                              : model.manifest().weightBytes();
   Samples samples;
-  // The system allocates the memory of a session's caches at its first use.
-  Status warm = feed(1);
+  // The system allocates the memory of a session's caches at its first use, and
+  // a rope may have other frequencies at this depth than at the one before.
+  Status warm = session.rewind(depth);
+  if (warm.ok())
+    warm = feed(1);
   if (!warm.ok())
     return warm;
   double before = readOnce();

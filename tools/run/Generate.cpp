@@ -123,9 +123,9 @@ static Status feedPrompt(Run &run, Sampler &sampler, PromptOutputs &outputs) {
   int64_t chunk = run.manifest().chunk,
           first = run.session->position() - before;
   bool showProgress = isatty(STDERR_FILENO) && count - first > 2 * chunk;
-  for (int64_t at = first; at < count; at += chunk) {
+  for (int64_t at = first, tokens; at < count; at += tokens) {
     const int32_t *ids = &run.prompt[at];
-    int64_t tokens = std::min(chunk, count - at);
+    tokens = std::min(chunk - at % chunk, count - at); // as if all were fed
     bool draws = at + tokens == count && run.limit > 0;
     Status status;
     if (outputs.any())
