@@ -30,24 +30,33 @@ cria_status cria_sampler_create(const cria_sampler_options *options,
 
 void cria_sampler_free(cria_sampler **sampler) { freeHandle(sampler); }
 
+/// Runs `body` with a sampler that nobody else is using meanwhile.
+static cria_status withSampler(cria_sampler *sampler, cria_error *error,
+                               FunctionRef<Status(Sampler &)> body) {
+  return guarded(error, [&] {
+    if (Status status = notNull(sampler, "sampler"); !status.ok())
+      return status;
+    SamplerUse use(sampler->object.get());
+    Status status = use.status();
+    return status.ok() ? body(*sampler->object) : status;
+  });
+}
+
 cria_status cria_sampler_accept(cria_sampler *sampler, int32_t id,
                                 cria_error *error) {
-  return guarded(error, [&] {
-    Status status = notNull(sampler, "sampler");
-    if (status.ok())
-      sampler->object->accept(id);
-    return status;
+  return withSampler(sampler, error, [&](Sampler &object) {
+    object.accept(id);
+    return Status();
   });
 }
 
 cria_status cria_sampler_sample(cria_sampler *sampler, const float *logits,
                                 int32_t *id, cria_error *error) {
-  return guarded(error, [&] {
-    Status status =
-        notNull({{sampler, "sampler"}, {logits, "logits"}, {id, "id"}});
+  return withSampler(sampler, error, [&](Sampler &object) {
+    Status status = notNull({{logits, "logits"}, {id, "id"}});
     if (!status.ok())
       return status;
-    Result<int32_t> drawn = sampler->object->sample(logits);
+    Result<int32_t> drawn = object.sample(logits);
     if (drawn.ok())
       *id = *drawn;
     return drawn.status();
@@ -57,29 +66,26 @@ cria_status cria_sampler_sample(cria_sampler *sampler, const float *logits,
 cria_status cria_sampler_set_bias(cria_sampler *sampler, const int32_t *ids,
                                   const float *biases, size_t count,
                                   cria_error *error) {
-  return guarded(error, [&] {
-    Status status = first({notNull(sampler, "sampler"),
-                           count ? notNull(ids, "ids") : Status(),
+  return withSampler(sampler, error, [&](Sampler &object) {
+    Status status = first({count ? notNull(ids, "ids") : Status(),
                            count ? notNull(biases, "biases") : Status()});
     if (!status.ok())
       return status;
     std::vector<std::pair<int32_t, float>> bias;
     for (size_t i = 0; i < count; ++i)
       bias.emplace_back(ids[i], biases[i]);
-    return sampler->object->setBias(bias);
+    return object.setBias(bias);
   });
 }
 
 cria_status cria_sampler_allow(cria_sampler *sampler, const uint32_t *bits,
                                size_t words, cria_error *error) {
-  return guarded(error, [&] {
-    Status status = first({notNull(sampler, "sampler"),
-                           words ? notNull(bits, "bits") : Status()});
+  return withSampler(sampler, error, [&](Sampler &object) {
+    Status status = words ? notNull(bits, "bits") : Status();
     if (!status.ok())
       return status;
-    return sampler->object->allow(
-        words ? std::vector<uint32_t>(bits, bits + words)
-              : std::vector<uint32_t>());
+    return object.allow(words ? std::vector<uint32_t>(bits, bits + words)
+                              : std::vector<uint32_t>());
   });
 }
 

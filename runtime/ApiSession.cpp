@@ -236,7 +236,9 @@ cria_status cria_session_draw(cria_session *session, const int32_t *ids,
         {{session, "session"}, {ids, "ids"}, {sampler, "sampler"}, {id, "id"}});
     if (!status.ok())
       return status;
-    if (status = checkCount(count, "count"); !status.ok())
+    SamplerUse use(sampler->object.get());
+    if (status = first({checkCount(count, "count"), use.status()});
+        !status.ok())
       return status;
     Result<int32_t> drawn = session->object->draw(
         ids, static_cast<int64_t>(count), *sampler->object);

@@ -69,13 +69,19 @@ Result<std::unique_ptr<Batch>> Batch::create(std::shared_ptr<const Model> model,
   auto backend = model->bound().newPagedBackend(options.threads, options.pages);
   if (!backend.ok())
     return backend.status();
+  return create(std::move(model), options, std::move(*backend));
+}
+
+Result<std::unique_ptr<Batch>>
+Batch::create(std::shared_ptr<const Model> model, const BatchOptions &options,
+              std::unique_ptr<PagedBackend> backend) {
   SamplerOptions likeliest;
   likeliest.temperature = 0;
-  auto greedy = Sampler::create(likeliest, manifest.vocabSize);
+  auto greedy = Sampler::create(likeliest, model->manifest().vocabSize);
   if (!greedy.ok())
     return greedy.status();
   return std::unique_ptr<Batch>(
-      new Batch(std::move(model), std::move(*backend), options, *greedy));
+      new Batch(std::move(model), std::move(backend), options, *greedy));
 }
 
 Result<Sequence *> Batch::find(int64_t number) const {
@@ -106,20 +112,6 @@ Status Batch::checkOptions(const SequenceOptions &options) const {
   return Status();
 }
 
-/// A number for what a text is computed with, from which its pages' chain
-/// begins: 0 for the model alone. A set that is gone keeps its number.
-uint64_t Batch::weightsOf(const std::shared_ptr<const LoraSet> &set) {
-  if (!set)
-    return 0;
-  auto isSet = [&](const std::weak_ptr<const LoraSet> &known) {
-    return !known.owner_before(set) && !set.owner_before(known);
-  };
-  auto at = std::find_if(sets.begin(), sets.end(), isSet);
-  if (at == sets.end())
-    at = sets.insert(at, set);
-  return static_cast<uint64_t>(at - sets.begin()) + 1;
-}
-
 /// Adds a sequence whose ids, if there are any, its sampler has not seen.
 int64_t Batch::add(std::unique_ptr<Sequence> sequence,
                    const SequenceOptions &options) {
@@ -143,7 +135,8 @@ Result<int64_t> Batch::join(const SequenceOptions &options) {
   if (!status.ok())
     return status;
   auto sequence = std::make_unique<Sequence>();
-  sequence->weights = sequence->key = weightsOf(options.loras);
+  sequence->weights = options.loras ? options.loras->number() : 0;
+  sequence->key = sequence->weights;
   return add(std::move(sequence), options);
 }
 
@@ -156,6 +149,9 @@ Result<int64_t> Batch::fork(int64_t number, const SequenceOptions &options) {
   if (options.loras && options.loras != (*from)->loras)
     return Status(CRIA_INVALID_ARGUMENT,
                   "the LoRA set is another than that of the sequence to fork");
+  SamplerUse use(options.sampler.get());
+  if (!use.status().ok())
+    return use.status();
   SequenceOptions chosen = options;
   chosen.loras = (*from)->loras;
   auto copy = std::make_unique<Sequence>(**from);
@@ -168,12 +164,18 @@ Result<int64_t> Batch::fork(int64_t number, const SequenceOptions &options) {
   return made;
 }
 
+/// Gives back the pages that hold no position that was computed.
+void Batch::releaseUnused(Sequence &sequence) {
+  auto needed = static_cast<size_t>(pagesOf(sequence.computed));
+  for (; sequence.pages.size() > needed; sequence.pages.pop_back())
+    pool.release(sequence.pages.back());
+}
+
 /// The last page first: of pages that are kept it is the one to go first, for
 /// the others can be found without it.
 void Batch::releasePages(Sequence &sequence) {
-  for (; !sequence.pages.empty(); sequence.pages.pop_back())
-    pool.release(sequence.pages.back());
   sequence.computed = sequence.entered = 0;
+  releaseUnused(sequence);
   sequence.key = sequence.weights;
 }
 
@@ -236,7 +238,10 @@ Status Batch::feed(int64_t number, const int32_t *ids, int64_t count,
   if (!found.ok())
     return found.status();
   Sequence &sequence = **found;
+  SamplerUse use(sequence.sampler.get());
   Status status = checkFeed(sequence, ids, count, most);
+  if (status.ok())
+    status = use.status();
   if (!status.ok())
     return status;
   int64_t room = shared->manifest().maxSeq - sequence.end() - count + 1;

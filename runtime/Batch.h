@@ -88,6 +88,7 @@ struct Sequence : SequenceOptions {
   int64_t settled = 0;  // positions that were, with what entry runs each
   int64_t left = 0;     // ids to draw
 
+  /// Those of the computed positions; during a step, of what it computes, too.
   std::vector<int32_t> pages;
   int64_t entered = 0;  // of the pages, in the pool's index
   uint64_t key = 0;     // of the last one of these
@@ -106,6 +107,11 @@ class Batch {
 public:
   static Result<std::unique_ptr<Batch>>
   create(std::shared_ptr<const Model> model, const BatchOptions &options);
+  /// The same on `backend`, which has `options.pages` pages; `options` say how
+  /// many, and a chunk.
+  static Result<std::unique_ptr<Batch>>
+  create(std::shared_ptr<const Model> model, const BatchOptions &options,
+         std::unique_ptr<PagedBackend> backend);
 
   /// Adds a sequence without ids, and returns its number. INVALID_ARGUMENT for
   /// a sampler of another vocabulary or sequence.
@@ -164,9 +170,9 @@ private:
                    int64_t most) const;
   Status checkPages(const Sequence &sequence) const;
   Status shortOf(int64_t number, int64_t pages, int64_t held) const;
-  uint64_t weightsOf(const std::shared_ptr<const LoraSet> &set);
   int64_t add(std::unique_ptr<Sequence> sequence,
               const SequenceOptions &options);
+  void releaseUnused(Sequence &sequence);
   void releasePages(Sequence &sequence);
 
   // BatchStep.cpp
@@ -174,12 +180,16 @@ private:
   bool fits(const Sequence &sequence) const;
   void reuse(Sequence &sequence);
   bool provide(Sequence &sequence, int64_t end);
+  Status fill(Sequence &sequence, size_t index, int32_t page);
   int32_t takePage(Sequence &sequence);
   bool makeRoom(Sequence &sequence);
   Sequence *idleVictim(const Sequence &sequence) const;
   void putBack(Sequence &sequence);
   int64_t promptRun(const Sequence &sequence) const;
   void choose();
+  Status compute();
+  Status beginDraws();
+  void endStep();
   Status use(const Sequence &sequence);
   Status runPrompt();
   Status runRows();
@@ -201,7 +211,6 @@ private:
   BatchCounts total;
   uint64_t steps = 0;
   int64_t nextNumber = 1;
-  std::vector<std::weak_ptr<const LoraSet>> sets;   // that sequences had, once
   std::vector<std::unique_ptr<Sequence>> sequences; // by number
   std::vector<Sequence *> running;                  // as they were let in
   std::vector<Sequence *> waiting;                  // the next one first
@@ -225,7 +234,8 @@ private:
     uint64_t bid;           // of this rank's part
   };
   std::vector<Draw> draws;
-  std::vector<Sampler> greedy; // as many as ever drew in a step
+  std::vector<Sampler *> inUse; // by the step, so by no other thread
+  std::vector<Sampler> greedy;  // as many as ever drew in a step
 };
 
 } // namespace cria

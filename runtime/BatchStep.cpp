@@ -88,6 +88,7 @@ void Batch::reuse(Sequence &sequence) {
   int64_t page = spec().page;
   while (sequence.unknown == 0 &&
          sequence.computed == sequence.entered * page &&
+         static_cast<int64_t>(sequence.pages.size()) == sequence.entered &&
          sequence.computed + page < sequence.end()) {
     if (promptRun(sequence) < page && !options.reusesDrawn)
       return;
@@ -120,30 +121,36 @@ void Batch::enterPages(Sequence &sequence) {
   }
 }
 
+/// Makes `page` the sequence's page `index`: a copy of the one that it shares,
+/// or an empty one behind the others.
+Status Batch::fill(Sequence &sequence, size_t index, int32_t page) {
+  if (index == sequence.pages.size()) {
+    sequence.pages.push_back(page);
+    return backend->clearPage(page);
+  }
+  Status status = backend->copyPage(sequence.pages[index], page);
+  if (status.ok())
+    std::swap(sequence.pages[index], page);
+  pool.release(page);
+  return status;
+}
+
 /// Gives the sequence pages of its own for the positions from `computed` to
 /// `end`. False where it does not run any more.
 bool Batch::provide(Sequence &sequence, int64_t end) {
-  auto first = static_cast<size_t>(sequence.computed / spec().page);
-  Status status;
-  if (first < sequence.pages.size() && pool.isShared(sequence.pages[first])) {
+  auto index = static_cast<size_t>(sequence.computed / spec().page);
+  for (; index < static_cast<size_t>(pagesOf(end)); ++index) {
+    if (index < sequence.pages.size() && !pool.isShared(sequence.pages[index]))
+      continue;
     int32_t page = takePage(sequence);
     if (page == PagePool::none)
       return false;
-    status = backend->copyPage(sequence.pages[first], page);
-    pool.release(sequence.pages[first]);
-    sequence.pages[first] = page;
-  }
-  while (status.ok() &&
-         static_cast<int64_t>(sequence.pages.size()) < pagesOf(end)) {
-    int32_t page = takePage(sequence);
-    if (page == PagePool::none)
+    if (Status status = fill(sequence, index, page); !status.ok()) {
+      finish(sequence, -1, Finish::Failed, status);
       return false;
-    status = backend->clearPage(page);
-    sequence.pages.push_back(page);
+    }
   }
-  if (!status.ok())
-    finish(sequence, -1, Finish::Failed, status);
-  return status.ok();
+  return true;
 }
 
 /// A page for the sequence; none where it does not run any more.
@@ -184,9 +191,10 @@ bool Batch::makeRoom(Sequence &sequence) {
       return false;
     }
   }
-  auto held = static_cast<int64_t>(sequence.pages.size());
+  auto needed = static_cast<int64_t>(sequence.pages.size()) + 1;
+  releaseUnused(sequence);
   finish(sequence, -1, Finish::Failed,
-         shortOf(sequence.number, held + 1, held));
+         shortOf(sequence.number, needed, pagesOf(sequence.computed)));
   return false;
 }
 
@@ -251,6 +259,8 @@ Status Batch::runRows(size_t begin, size_t end) {
   tables.resize((end - begin) * width);
   for (size_t i = begin; i < end; ++i) {
     const Sequence &row = *rows[i];
+    if (row.pages.size() > width)
+      return Status(CRIA_INTERNAL, "a sequence has more pages than a context");
     rowIds.push_back(row.ids[static_cast<size_t>(row.computed - row.unknown)]);
     rowPositions.push_back(static_cast<int32_t>(row.computed));
     std::copy(row.pages.begin(), row.pages.end(), &tables[(i - begin) * width]);
@@ -383,6 +393,7 @@ void Batch::finish(Sequence &sequence, int32_t id, Finish why,
   running.erase(std::remove(running.begin(), running.end(), &sequence),
                 running.end());
   sequence.state = State::Idle;
+  releaseUnused(sequence);
 }
 
 static bool isGreedy(const Sequence *sequence) { return !sequence->sampler; }
@@ -404,24 +415,64 @@ void Batch::collectDraws() {
       add(rows[i], rowLogits[i]);
 }
 
+/// Takes the samplers that the step draws with from all other threads.
+Status Batch::beginDraws() {
+  auto begin = [&](const Sequence &sequence, int64_t tokens) {
+    Sampler *sampler = sequence.sampler.get();
+    if (!sampler || !sequence.drawsAt(sequence.computed + tokens))
+      return Status();
+    if (!sampler->enter())
+      return samplerIsInUse();
+    inUse.push_back(sampler);
+    return Status();
+  };
+  Status status = prompt ? begin(*prompt, promptTokens) : Status();
+  for (size_t i = 0; i < rows.size() && status.ok(); ++i)
+    status = begin(*rows[i], 1);
+  return status;
+}
+
+/// Computes what was chosen, and changes no sequence.
+Status Batch::compute() {
+  size_t most = rows.size() + 1;
+  logits.resize(most * static_cast<size_t>(shared->manifest().logitColumns));
+  draws.reserve(most);
+  inUse.reserve(most);
+  rowLogits.assign(rows.size(), nullptr);
+  size_t plain = std::count_if(rows.begin(), rows.end(), isGreedy) +
+                 (prompt && isGreedy(prompt));
+  greedy.resize(std::max(greedy.size(), plain), greedy.front());
+  Status status = beginDraws();
+  if (status.ok() && prompt)
+    status = runPrompt();
+  if (status.ok() && !rows.empty())
+    status = runRows();
+  if (Status intact = shared->bound().intact(); !intact.ok())
+    status = intact;
+  return status;
+}
+
+/// Gives back, however the step ended, samplers, and pages for positions that
+/// were not computed.
+void Batch::endStep() {
+  for (Sampler *sampler : inUse)
+    sampler->leave();
+  inUse.clear();
+  for (Sequence *sequence : running)
+    releaseUnused(*sequence);
+}
+
 Status Batch::step() {
+  struct End {
+    Batch &batch;
+    ~End() { batch.endStep(); }
+  } end = {*this};
   made.clear();
   made.reserve(2 * unfinished()); // one may be refused, and then draw
   ++steps;
   admit();
   choose();
-  size_t most = rows.size() + 1;
-  logits.resize(most * static_cast<size_t>(shared->manifest().logitColumns));
-  draws.reserve(most);
-  rowLogits.assign(rows.size(), nullptr);
-  size_t plain = std::count_if(rows.begin(), rows.end(), isGreedy) +
-                 (prompt && isGreedy(prompt));
-  greedy.resize(std::max(greedy.size(), plain), greedy.front());
-  Status status = prompt ? runPrompt() : Status();
-  if (status.ok() && !rows.empty())
-    status = runRows();
-  if (Status intact = shared->bound().intact(); !intact.ok())
-    status = intact;
+  Status status = compute();
   if (!status.ok())
     return status;
   collectDraws();

@@ -3,6 +3,8 @@
 
 #include "runtime/Model.h"
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -26,12 +28,17 @@ public:
 
   const std::shared_ptr<const Model> &model() const { return owner; }
   const BoundLoras &bound() const { return *loras; }
+  /// No other set of this process has or had this number; it is not 0.
+  uint64_t number() const { return own; }
 
 private:
   LoraSet(std::shared_ptr<const Model> model,
           std::unique_ptr<const BoundLoras> loras)
-      : owner(std::move(model)), loras(std::move(loras)) {}
+      : own(++made), owner(std::move(model)), loras(std::move(loras)) {}
 
+  static inline std::atomic<uint64_t> made{0};
+
+  const uint64_t own;
   std::shared_ptr<const Model> owner;
   std::unique_ptr<const BoundLoras> loras; // destroyed before the model
 };

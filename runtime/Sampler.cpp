@@ -88,6 +88,11 @@ Sampler::Sampler(const SamplerOptions &options, int64_t vocabSize)
       static_cast<int32_t>(std::min<int64_t>(options.topK, INT32_MAX));
 }
 
+Status samplerIsInUse() {
+  return Status(CRIA_FAILED_PRECONDITION,
+                "another thread, or a step of a batch, is using the sampler");
+}
+
 void Sampler::accept(int64_t id) {
   if (id >= 0 && id < vocabSize())
     seen[id / 32] |= 1u << id % 32;

@@ -6,6 +6,7 @@
 #include "runtime/Abi.h"
 #include "runtime/Status.h"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -48,12 +49,17 @@ uint64_t weigh(float score, float best, float scale);
 void logProbabilities(const float *logits, int64_t vocabSize,
                       const int32_t *ids, size_t count, double *out);
 
-/// Draws ids for one text.
+/// Draws ids for one text. Used by one thread at a time: where threads might
+/// meet, each enters before it uses a sampler, and leaves afterwards.
 class Sampler {
 public:
   /// Checks the options; `vocabSize` is the number of logits.
   static Result<Sampler> create(const SamplerOptions &options,
                                 int64_t vocabSize);
+
+  /// False where another thread, or a step of a batch, is using the sampler.
+  bool enter() { return !user.there.exchange(true, std::memory_order_acquire); }
+  void leave() { user.there.store(false, std::memory_order_release); }
 
   int64_t vocabSize() const { return static_cast<int64_t>(scores.size()); }
 
@@ -118,6 +124,15 @@ private:
   }
   Status filter(const float *logits);
 
+  /// Whether somebody is using the sampler. A copy is another sampler.
+  struct User {
+    User() = default;
+    User(const User &) {}
+    User &operator=(const User &) { return *this; }
+    std::atomic<bool> there{false};
+  };
+
+  User user;
   SamplerOptions options;
   CriaSampling parameters; // all but the random number
   Random random;
@@ -126,6 +141,30 @@ private:
   std::vector<std::pair<int32_t, float>> biases;
   std::vector<uint32_t> allowed;     // one bit for each id; none: all
   std::vector<Candidate> candidates; // still in the race, ids ascending
+};
+
+/// FAILED_PRECONDITION, because a sampler could not be entered.
+Status samplerIsInUse();
+
+/// Enters a sampler, unless it is null, and leaves it.
+class SamplerUse {
+public:
+  explicit SamplerUse(Sampler *sampler)
+      : sampler(sampler), entered(sampler && sampler->enter()) {}
+  ~SamplerUse() {
+    if (entered)
+      sampler->leave();
+  }
+  SamplerUse(const SamplerUse &) = delete;
+  SamplerUse &operator=(const SamplerUse &) = delete;
+
+  Status status() const {
+    return entered || !sampler ? Status() : samplerIsInUse();
+  }
+
+private:
+  Sampler *sampler;
+  bool entered;
 };
 
 } // namespace cria

@@ -1,7 +1,8 @@
 """batch.py BIN SCRATCH SECONDS: sequences join, leave, fork and go on at random, in
-pools of random sizes. Each sequence draws the same ids and has the same logits, bit by
-bit, as a session that is fed the same ids alone. Runs for SECONDS or longer, and at least
-one round of each type.
+pools of random sizes, which may refuse pages. Each sequence draws the same ids and has
+the same logits, bit by bit, as a session that is fed the same ids alone. Runs for SECONDS
+or longer, and at least one round of each type. BatchRandomTest does the same on a device
+that fails.
 
 Greedy ids are also those of transformers (examples/tiny/expected.json).
 """
@@ -23,15 +24,17 @@ FINISH_LENGTH, FINISH_FAILED = 2, 4
 
 
 class Text:
-    """The ids that a sequence was fed, and the ids that it drew."""
+    """The ids of a sequence: those that it was fed, and those that it drew."""
 
-    def __init__(self, seed, feeds):
-        self.seed, self.feeds = seed, feeds  # (ids, ids to draw)
-        self.ids, self.logits, self.running = [], [], True
+    def __init__(self, seed, origin=None):
+        self.seed = seed
+        self.events = list(origin.events) if origin else []  # (ids, logits or None)
+        self.begin = len(self.events)  # what is before are a fork's origin's
+        self.running, self.left = False, 0
 
     @property
     def length(self):
-        return sum(len(ids) + most for ids, most in self.feeds)
+        return sum(len(ids) for ids, _ in self.events)
 
 
 def sampler_of(model, seed):
@@ -43,24 +46,27 @@ def sampler_of(model, seed):
     )
 
 
-def alone(model, text):
-    """The ids and logits of a session that is fed the same ids."""
-    session = capi.Session(model, 1)
-    sampler = sampler_of(model, text.seed)
-    ids, logits, fed = [], [], []
-    for prompt, most in text.feeds:
-        for id in prompt:
+def check_alone(model, text):
+    """A session that is fed the same ids has the same logits and draws the same ids, of
+    which it returns the number."""
+    session, sampler = model.session(), sampler_of(model, text.seed)
+    pending, drawn = [], 0
+    for index, (ids, logits) in enumerate(text.events):
+        if logits is not None:
+            row = session.feed(pending, capi.LOGITS_LAST)[0]
+            same = row.tobytes() == logits
+            check(same, f"seed {text.seed}: other logits than alone")
+            if index >= text.begin:
+                same = [capi.sample(model, sampler, row)] == ids
+                check(same, f"seed {text.seed}: other ids than alone")
+                drawn += 1
+            pending = []
+        for id in ids:
             sampler.accept(id)
-        fed += prompt
-        for _ in range(most):
-            row = session.feed(fed, capi.LOGITS_LAST)[0]
-            fed = [capi.sample(model, sampler, row)]
-            sampler.accept(fed[0])
-            ids += fed
-            logits.append(row.tobytes())
+        pending = pending + ids
     session.free()
     sampler.free()
-    return ids, logits
+    return drawn
 
 
 class Round:
@@ -68,9 +74,12 @@ class Round:
 
     def __init__(self, model, seed):
         self.model, self.random = model, random.Random(seed)
-        pages = self.random.randint(CONTEXT // 16, 60)
+        pages = self.random.randint(4, 60)
         chunk = self.random.choice([0, 5, 16, 40])
-        self.batch = capi.Batch(model, threads=2, pages=pages, chunk=chunk)
+        refuse = self.random.randrange(2)
+        self.batch = capi.Batch(
+            model, threads=2, pages=pages, chunk=chunk, refuse=refuse
+        )
         self.texts, self.gone, self.seed = {}, [], seed * 1000
 
     def prompt(self):
@@ -79,14 +88,36 @@ class Round:
         ids = [beginning.randrange(VOCAB) for _ in range(self.random.randint(1, 70))]
         return ids + [self.random.randrange(VOCAB)] * self.random.randrange(3)
 
-    def join(self):
+    def add(self, origin=None):
+        """A new sequence, or a fork of a sequence."""
         self.seed += 1
-        text = Text(self.seed, [(self.prompt(), self.random.randint(1, 30))])
-        sampler = sampler_of(self.model, text.seed)
-        number = self.batch.join(sampler)
+        sampler = sampler_of(self.model, self.seed)
+        if origin is None:
+            number = self.batch.join(sampler)
+        else:
+            number = self.batch.fork(origin, sampler)
         sampler.free()  # the batch has it
-        check(not self.batch.feed(number, *text.feeds[0]), "a feed failed")
-        self.texts[number] = text
+        self.texts[number] = Text(self.seed, self.texts.get(origin))
+        return number
+
+    def feed(self, number, ids, most):
+        text = self.texts[number]
+        problem = self.batch.feed(number, ids, most)
+        if problem:
+            check("needs" in problem and "pages" in problem, problem)
+            return
+        text.running, text.left = True, most
+        if ids:
+            text.events.append((ids, None))
+
+    def join(self):
+        self.feed(self.add(), self.prompt(), self.random.randint(1, 30))
+
+    def fork(self):
+        number = self.random.choice(list(self.texts))
+        if self.texts[number].length + 60 < CONTEXT:
+            fork = self.add(number)
+            self.feed(fork, self.prompt()[:20], self.random.randint(1, 10))
 
     def leave(self):
         number = self.random.choice(list(self.texts))
@@ -94,13 +125,14 @@ class Round:
         self.gone.append(self.texts.pop(number))
 
     def reply(self):
+        """A sequence that was refused goes on, one that finished is fed again."""
         number = self.random.choice(list(self.texts))
         text = self.texts[number]
-        feed = self.prompt()[:20], self.random.randint(1, 10)
-        if not text.running and text.length + 30 < CONTEXT:
-            text.feeds.append(feed)
-            text.running = True
-            check(not self.batch.feed(number, *feed), "a feed failed")
+        if text.running or text.length + 60 > CONTEXT:
+            return
+        if text.left:
+            return self.feed(number, [], text.left)
+        self.feed(number, self.prompt()[:20], self.random.randint(1, 10))
 
     def bad(self):
         """Calls that fail change nothing."""
@@ -113,16 +145,19 @@ class Round:
     def step(self):
         for number, id, finish, message, logits in self.batch.step():
             text = self.texts[number]
-            check(finish != FINISH_FAILED, f"sequence {number}: {message}")
-            text.ids.append(id)
-            text.logits.append(logits)
             text.running = not finish
+            if finish == FINISH_FAILED:
+                check("needs" in message and "pages" in message, message)
+                continue
+            text.left -= 1
+            text.events.append(([id], logits))
 
     def run(self, calls):
-        actions = [self.join, self.leave, self.reply, self.bad]
+        actions = [self.join, self.fork, self.leave, self.reply, self.bad]
         for _ in range(calls):
-            action = self.random.choices(actions + [self.step], [12, 2, 6, 1, 79])[0]
-            if action == self.join and len(self.texts) > 20:
+            weights = [12, 3, 3, 9, 1, 72]
+            action = self.random.choices(actions + [self.step], weights)[0]
+            if action in (self.join, self.fork) and len(self.texts) > 20:
                 action = self.leave
             if self.texts or action in (self.join, self.bad):
                 action()
@@ -134,16 +169,8 @@ class Round:
 
     def verify(self):
         """Compares with sessions. Returns the number of ids."""
-        drawn = 0
-        for text in [*self.texts.values(), *self.gone]:
-            ids, logits = alone(self.model, text)
-            count = len(text.ids)
-            whole = text not in self.gone
-            check(count == len(ids) or not whole, f"{count} ids of {len(ids)}")
-            check(text.ids == ids[:count], f"seed {text.seed}: other ids than alone")
-            same = text.logits == logits[:count]
-            check(same, f"seed {text.seed}: other logits than alone")
-            drawn += count
+        texts = [*self.texts.values(), *self.gone]
+        drawn = sum(check_alone(self.model, text) for text in texts)
         for number in list(self.texts):
             self.batch.leave(number)
         info = self.batch.info
@@ -169,8 +196,8 @@ def check_greedy(model):
 
 
 def main():
-    tools = harness.Tools(sys.argv[1], sys.argv[2])
     end = time.monotonic() + float(sys.argv[3])
+    tools = harness.Tools(sys.argv[1], sys.argv[2])
     models = []
     for type in ("bf16", "f32"):
         flags = "--batch=6", f"--dtype={type}", "--chunk=64"

@@ -5,7 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 using namespace cria::test;
@@ -160,6 +162,39 @@ TEST_F(ApiBatchTest, EveryAllocationMayFail) {
       EXPECT_TRUE(failed[i] || drawn[i] == expected[i]) << nth;
     }
   }
+}
+
+// A step has the samplers that it draws with. Whoever comes second is refused.
+TEST_F(ApiBatchTest, ASamplerBelongsToOneThreadAtATime) {
+  cria::Artifact artifact(folder.path("x.cria"));
+  cria::Model model(artifact, folder.path());
+  cria::Batch batch(model);
+  cria::Sampler sampler(cria::make<cria_sampler_options>(), 5);
+  auto options = cria::make<cria_sequence_options>();
+  options.sampler = sampler.get();
+  int64_t number = batch.join(options);
+  std::atomic<bool> done = false;
+  auto mayFail = [](cria_status status) {
+    EXPECT_TRUE(status == CRIA_OK || status == CRIA_FAILED_PRECONDITION);
+    return status;
+  };
+  std::thread other([&] {
+    const uint32_t some = 0b10110;
+    while (!done) {
+      mayFail(cria_sampler_allow(sampler.get(), &some, 1, nullptr));
+      mayFail(cria_sampler_accept(sampler.get(), 1, nullptr));
+    }
+  });
+  int32_t ids[] = {1, 2};
+  while (mayFail(cria_batch_feed(batch.get(), number, ids, 2, 30, &error)))
+    EXPECT_THAT(error.message, HasSubstr("is using the sampler"));
+  for (size_t unfinished = 1; unfinished > 0;)
+    mayFail(cria_batch_step(batch.get(), nullptr, &unfinished, &error));
+  done = true;
+  other.join();
+  int64_t position = 0;
+  cria::call(cria_batch_position, batch.get(), number, nullptr, &position);
+  EXPECT_EQ(position, 32);
 }
 
 TEST_F(ApiBatchTest, RefusesWhatIsNotThere) {

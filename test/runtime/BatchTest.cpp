@@ -506,54 +506,51 @@ TEST_F(BatchTest, NeedsAnArtifactWithBatches) {
               fails(CRIA_UNIMPLEMENTED, "compile it with --batch=N"));
 }
 
-// Random joins, leaves, forks and replies, in pools of many sizes: what is
-// drawn is what a session draws, to the last bit.
-TEST_F(BatchTest, DrawsTheSameWhateverElseHappens) {
-  std::mt19937 random(11);
-  auto below = [&](uint32_t most) { return random() % most; };
-  for (int round = 0; round < 12; ++round) {
-    struct Text {
-      std::vector<Ids> feeds;
-      uint64_t seed;
-    };
-    std::map<int64_t, Text> texts;
-    drawn.clear();
-    auto some = batchOf(10 + below(12));
-    const int64_t most = 5;
-    for (uint32_t i = 0; i < 400; ++i) {
-      uint32_t choice = below(8);
-      if (choice == 0 && texts.size() < 8) {
-        int64_t number = join(*some, i);
-        Ids prompt = text(below(4), 1 + below(16)); // beginnings are shared
-        texts[number] = {{prompt}, i};
-        ASSERT_TRUE(feed(*some, number, prompt, most).ok());
-      } else if (choice == 1 && !texts.empty() && below(3) == 0) {
-        auto gone = std::next(texts.begin(), below(texts.size()));
-        ASSERT_TRUE(some->leave(gone->first).ok());
-        texts.erase(gone);
-      } else if (choice == 2 && !texts.empty()) {
-        auto &[number, of] = *std::next(texts.begin(), below(texts.size()));
-        Ids more = text(i, 1 + below(3));
-        auto positions = *some->position(number);
-        if (positions.second + 3 + most < 40 &&
-            drawn[number].finish == Finish::Length &&
-            drawn[number].ids.size() == of.feeds.size() * most) {
-          of.feeds.push_back(more);
-          ASSERT_TRUE(feed(*some, number, more, most).ok());
-        }
-      } else {
-        step(*some);
-        EXPECT_LE(some->pages().pages() - some->pages().available(),
-                  some->pages().pages());
-      }
+// A step that has pages for some of a chunk, or that fails, leaves none of
+// them: what is found by its content later follows the computed pages.
+TEST_F(BatchTest, WhatWasNotComputedHoldsNoPages) {
+  auto some = batchOf(8, /*refuses=*/true);
+  int64_t first = join(*some, 1), second = join(*some, 2);
+  Ids one = text(1, 17), other = text(2, 15);
+  ASSERT_TRUE(feed(*some, first, one, 1).ok());
+  ASSERT_TRUE(feed(*some, second, other, 1).ok());
+  finish(*some);
+  EXPECT_THAT(drawn[second].status,
+              fails(CRIA_RESOURCE_EXHAUSTED, "sequence 2 needs 4 pages and has "
+                                             "2: 1 of the batch's 8 are free"));
+  EXPECT_EQ(some->pages().available(), 1);
+  ASSERT_TRUE(some->leave(first).ok());
+  int64_t third = join(*some, 2);
+  ASSERT_TRUE(feed(*some, third, other, 1).ok());
+  finish(*some);
+  for (int64_t number : {third, second}) {
+    if (number == second) {
+      ASSERT_TRUE(feed(*some, second, {}, 1).ok());
     }
     finish(*some);
-    for (const auto &[number, of] : texts)
-      expectSame(number, alone(of.feeds, most, of.seed));
-    for (const auto &each : texts)
-      ASSERT_TRUE(some->leave(each.first).ok());
-    EXPECT_EQ(some->pages().available(), some->pages().pages());
+    expectSame(number, alone({other}, 1, 2));
   }
+}
+
+TEST_F(BatchTest, AStepThatFailsKeepsNothing) {
+  auto some = batch();
+  auto of = sampler(1);
+  int64_t number = *some->join({of, {}, true});
+  ASSERT_TRUE(feed(*some, number, text(1, 7), 3).ok());
+  ASSERT_TRUE(of->enter()); // as another thread does
+  for (int i = 0; i < 2; ++i)
+    EXPECT_THAT(some->step(),
+                fails(CRIA_FAILED_PRECONDITION, "is using the sampler"));
+  EXPECT_THAT(some->fork(number, {of, {}, true}).status(),
+              fails(CRIA_INVALID_ARGUMENT, "is that of sequence"));
+  EXPECT_EQ(some->pages().available(), 30);
+  of->leave();
+  finish(*some);
+  expectSame(number, alone({text(1, 7)}, 3, 1));
+  ASSERT_TRUE(of->enter());
+  EXPECT_THAT(feed(*some, number, {1}, 1),
+              fails(CRIA_FAILED_PRECONDITION, "is using the sampler"));
+  EXPECT_EQ(some->position(number)->second, 10);
 }
 
 TEST_F(BatchTest, RefusesManifestsThatBatchesAreNotFor) {

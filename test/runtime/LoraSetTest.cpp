@@ -107,6 +107,13 @@ TEST_F(LoraSetTest, AModelMayHaveASetOfItsOwn) {
   EXPECT_EQ(feed(*choosing, 0, 3), own);
 }
 
+// Batches tell texts of one set from those of others by it.
+TEST_F(LoraSetTest, HasANumberOfItsOwn) {
+  uint64_t number = set({})->number(); // of a set that is gone
+  EXPECT_GT(number, 0u);
+  EXPECT_GT(set({})->number(), number);
+}
+
 TEST_F(LoraSetTest, RefusesWhatDoesNotFit) {
   EXPECT_THAT(LoraSet::load(model, {{first, 1}, {second, 1}}).status(),
               fails(CRIA_FAILED_PRECONDITION,
