@@ -221,6 +221,53 @@ struct Syntax {
 /// The deepest set in a set.
 static constexpr int maxSets = 16;
 
+namespace {
+
+/// A set on its way to PCRE2, part by part: "&&" intersects parts.
+class SetParts {
+public:
+  std::string members; // the characters of the current part
+
+  void addSet(std::string set) {
+    sets.push_back(std::move(set));
+    isPlain = false;
+  }
+  /// Ends a part at "&&"; false if it is empty.
+  bool endPart() {
+    std::string part = takePart();
+    before += "(?=" + part + ")";
+    isPlain = false;
+    return !part.empty();
+  }
+  /// The whole set; empty if the last part is.
+  std::string take(bool negated) {
+    if (isPlain)
+      return (negated ? "[^" : "[") + members + "]";
+    std::string last = takePart();
+    if (last.empty())
+      return "";
+    return negated ? "(?:(?!" + before + last + ")(?s:.))"
+                   : "(?:" + before + last + ")";
+  }
+
+private:
+  std::string takePart() {
+    if (!members.empty())
+      sets.push_back("[" + std::exchange(members, "") + "]");
+    std::string part;
+    for (const std::string &set : sets)
+      part += (part.empty() ? "" : "|") + set;
+    size_t count = std::exchange(sets, {}).size();
+    return count > 1 ? "(?>" + part + ")" : part;
+  }
+
+  std::string before;            // what the current part intersects
+  std::vector<std::string> sets; // the sets inside the current part
+  bool isPlain = true;
+};
+
+} // namespace
+
 /// Translates the set that opens at `at` to one that PCRE2 knows, or to an
 /// expression that matches one character in one way: PCRE2 has no sets inside
 /// sets ("[a[bc]]") and no intersections ("[a-z&&[^aeiou]]"). Moves `at` to the
@@ -228,56 +275,29 @@ static constexpr int maxSets = 16;
 static std::string translateSet(std::string_view pattern, size_t &at,
                                 int depth = 0) {
   bool negated = pattern.substr(at + 1, 1) == "^";
-  std::string all;                 // what intersects the last part
-  std::vector<std::string> choice; // the sets inside the current part
-  std::string members;             // the characters of the current part
-  bool plain = true;
-  auto close = [&] {
-    if (!members.empty())
-      choice.push_back("[" + members + "]");
-    std::string part;
-    for (const std::string &one : choice)
-      part += (part.empty() ? "" : "|") + one;
-    part = choice.size() == 1 ? part : "(?>" + part + ")";
-    bool empty = choice.empty();
-    choice.clear();
-    members.clear();
-    return empty ? "" : part;
-  };
-  size_t begin = at;
-  for (at += 1 + negated; at < pattern.size(); ++at) {
+  size_t first = at + 1 + negated;
+  SetParts parts;
+  for (at = first; at < pattern.size(); ++at) {
     std::string_view two = pattern.substr(at, 2);
-    if (two == "[:")
+    if (two == "[:" || (two == "&&" && !parts.endPart()))
       return "";
     if (two == "&&") {
-      std::string part = close();
-      if (part.empty())
-        return "";
-      all += "(?=" + part + ")";
-      plain = false;
       ++at;
     } else if (pattern[at] == '[') {
       std::string inner =
           depth < maxSets ? translateSet(pattern, at, depth + 1) : "";
       if (inner.empty())
         return "";
-      choice.push_back(std::move(inner));
-      plain = false;
+      parts.addSet(std::move(inner));
     } else if (pattern[at] == '\\') {
       std::string escape = translateEscape(pattern, at);
       if (escape.empty())
         return "";
-      members += escape;
-    } else if (pattern[at] == ']' && at > begin + 1 + negated) {
-      if (plain)
-        return (negated ? "[^" : "[") + members + "]";
-      std::string last = close();
-      if (last.empty())
-        return "";
-      return negated ? "(?:(?!" + all + last + ")(?s:.))"
-                     : "(?:" + all + last + ")";
+      parts.members += escape;
+    } else if (pattern[at] == ']' && at > first) {
+      return parts.take(negated);
     } else {
-      members += pattern[at];
+      parts.members += pattern[at];
     }
   }
   return ""; // does not close
