@@ -7,6 +7,7 @@
 #include "lowering/Passes.h"
 #include "lowering/cpu/BlockProducts.h"
 #include "lowering/cpu/Contraction.h"
+#include "lowering/kernel/Product.h"
 
 #include "mlir/Dialect/AMX/AMXDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -31,11 +32,12 @@ using namespace cria;
 /// there was.
 static bool takeZeroFill(linalg::LinalgOp op) {
   Value acc = op.getDpsInitOperand(0)->get();
-  auto fill = dyn_cast_or_null<linalg::FillOp>(op->getPrevNode());
-  if (!fill || fill.getOutputs()[0] != acc ||
-      !matchPattern(fill.getInputs()[0], m_AnyZeroFloat()))
+  Operation *fill = op->getPrevNode();
+  Value begin = filledWith(fill);
+  if (!begin || cast<linalg::LinalgOp>(fill).getDpsInits()[0] != acc ||
+      !matchPattern(begin, m_AnyZeroFloat()))
     return false;
-  fill.erase();
+  fill->erase();
   return true;
 }
 

@@ -1,6 +1,7 @@
 /// What kernels of attention share, and the reading of an attention out of a
 /// kernel function.
 #include "lowering/gpu/Attention.h"
+#include "lowering/gpu/Preconditions.h"
 #include "lowering/gpu/Schedules.h"
 
 #include <cfloat>
@@ -208,9 +209,8 @@ bool MemoryReader::readSizes() {
   }
   in.queryElement = query.getElementType();
   in.cacheElement = keys.getElementType();
-  for (int64_t size : {in.kvHeads, in.group, in.size, in.room})
-    if (ShapedType::isDynamic(size))
-      return fail("its heads or its caches have no constant size");
+  if (pages && !hasMemory(pages))
+    return fail(kNoMemory);
   linalg::GenericOp widened = in.attention.widenedKeys;
   in.keyRows = widened ? keys.getDimSize(positions + 1) : 1;
   auto isFloat = llvm::IsaPred<Float32Type, BFloat16Type, Float16Type>;
@@ -244,6 +244,8 @@ bool MemoryReader::readResult() {
     return fail("its result is not stored once");
   const Part &part = parts->front();
   const Store &store = part.stores[0];
+  if (!hasMemory(store.into.tensor))
+    return fail(kNoMemory);
   Element value = elements.origin(store.value, part.box);
   if (value.tensor != in.attention.output())
     return fail("another value than its result is stored");
@@ -283,7 +285,8 @@ bool MemoryReader::readPayloads() {
     Box box = sizesOf(made);
     bool known = true;
     auto check = [&](const Element &leaf) {
-      known &= leaf.tensor == product || elements.isStored(leaf.tensor);
+      known &= leaf.tensor == product ||
+               (elements.isStored(leaf.tensor) && hasMemory(leaf.tensor));
     };
     return elements.leaves(element, box, check) && known &&
            canEvaluate(elements, element, box);

@@ -1,4 +1,5 @@
 #include "lowering/gpu/Evaluator.h"
+#include "lowering/kernel/Product.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -171,10 +172,40 @@ bool simt::canEvaluate(Elements &elements, const Element &element,
          });
 }
 
+/// Whether a payload reads an element at a place that it computes from values
+/// that differ between lanes, for example a code's entry of a table.
+static bool readsAtWide(LinalgOp op, ArrayRef<AffineExpr> at, unsigned last) {
+  llvm::DenseSet<Value> wide;
+  auto isWide = [&](Value value) { return wide.contains(value); };
+  for (OpOperand &operand : op->getOpOperands())
+    if (llvm::any_of(op.getMatchingIndexingMap(&operand).getResults(),
+                     [&](AffineExpr place) {
+                       return place.replaceDims(at).isFunctionOfDim(last);
+                     }))
+      wide.insert(op.getMatchingBlockArgument(&operand));
+  for (Operation &nested : op.getBlock()->without_terminator()) {
+    auto index = dyn_cast<linalg::IndexOp>(nested);
+    if (index ? at[index.getDim()].isFunctionOfDim(last)
+              : llvm::any_of(nested.getOperands(), isWide))
+      wide.insert(nested.getResult(0));
+    auto read = dyn_cast<tensor::ExtractOp>(nested);
+    if (!read || read.getIndices().empty())
+      continue;
+    // payloadWidth looks at the loop that is the last coordinate.
+    bool isLoop = isa_and_present<linalg::IndexOp>(
+        read.getIndices().back().getDefiningOp());
+    if (llvm::any_of(read.getIndices().drop_back(isLoop), isWide))
+      return true;
+  }
+  return false;
+}
+
 /// The greatest width of an op's payload, without its leaves.
 static int64_t payloadWidth(Launch &launch, const Kind &made,
                             ArrayRef<Size> box, int64_t most) {
   LinalgOp op = made.op;
+  if (readsAtWide(op, made.loops, box.size() - 1))
+    return 1;
   auto isWide = [&](linalg::IndexOp index) {
     return index && made.loops[index.getDim()].isFunctionOfDim(box.size() - 1);
   };
@@ -259,8 +290,7 @@ static std::optional<double> neutral(Operation *combiner) {
 
 /// The value that a reduction begins with.
 static Value initial(linalg::GenericOp op) {
-  auto fill = op.getDpsInitOperand(0)->get().getDefiningOp<linalg::FillOp>();
-  return fill ? fill.getInputs()[0] : Value();
+  return filledWith(op.getDpsInits()[0].getDefiningOp());
 }
 
 bool simt::canReduce(Elements &elements, const Reduction &reduction,

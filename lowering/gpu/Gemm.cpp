@@ -1,4 +1,5 @@
 #include "lowering/gpu/GemmTile.h"
+#include "lowering/gpu/Preconditions.h"
 #include "lowering/kernel/BlockProduct.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -536,21 +537,6 @@ static void beginMma(KernelFunction &function, const Twine &suffix,
   begun(false);
 }
 
-/// Whether each row of the operands begins at a multiple of two elements: a
-/// slice's rows may not.
-static bool areOfPairs(Launch &launch, ArrayRef<Work> works) {
-  const Dot &first = works[0].dots[0];
-  auto isOfPairs = [&](const Work &work, const Element &element) {
-    return Operand::of(launch, work, element, first.terms.constant).width > 1;
-  };
-  return isOfPairs(works[0], first.x) &&
-         llvm::all_of(works, [&](const Work &work) {
-           return llvm::all_of(work.dots, [&](const Dot &dot) {
-             return isOfPairs(work, dot.w);
-           });
-         });
-}
-
 /// Begins the kernels for all numbers of rows that the works' input has.
 static SmallVector<GemmKernel> beginKernels(KernelFunction &function,
                                             const Twine &suffix,
@@ -560,16 +546,17 @@ static SmallVector<GemmKernel> beginKernels(KernelFunction &function,
   };
   const Dot &dot = works[0].dots[0];
   SmallVector<GemmKernel> kernels;
-  auto launch = std::make_unique<Launch>(function, suffix, kGemmThreads);
   if (dot.bits ||
       !takesMma(element(dot.x), element(dot.w), dot.terms.constant) ||
-      !areOfPairs(*launch, works)) {
+      !llvm::all_of(works, [&](const Work &work) {
+        return beginAtWords(function.elements, work);
+      })) {
+    auto launch = std::make_unique<Launch>(function, suffix, kGemmThreads);
     auto tile =
         dot.bits ? makeBlockGemm(*launch, works) : makeFmaGemm(*launch, works);
     kernels.push_back({std::move(launch), std::move(tile)});
     return kernels;
   }
-  launch->erase();
   Size size = works[0].rows();
   if (auto most = invariantRows(function.kernel); most && !size.isConstant())
     size = {*most};

@@ -5,8 +5,9 @@
 /// a product, and products that a unit cannot hold, are computed from memory
 /// that other launches have stored. So is the products' input, if it is not in
 /// memory and a block cannot hold it.
-#include "lowering/gpu/Parts.h"
+#include "lowering/gpu/Preconditions.h"
 #include "lowering/gpu/Schedules.h"
+#include "lowering/kernel/Product.h"
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Remarks.h"
@@ -132,8 +133,12 @@ private:
   bool emit(SmallVector<Part> parts, StringRef suffix);
   bool collect(const Part &part, Ingredients &made);
   bool collect(const Element &element, ArrayRef<Size> box, Ingredients &made,
-               bool below);
+               std::optional<unsigned> term);
+  bool addStatistic(const Element &leaf, ArrayRef<Size> box, Ingredients &made);
   std::optional<Work> workOf(const Part &part, ArrayRef<Element> sums);
+  bool setLoops(Work &work);
+  StringRef refusal(const Work &work);
+  StringRef refusal(const Work &work, const Dot &dot);
   bool fitOneGrid(const Work &a, const Work &b);
   std::optional<Work> paired(const Work &work);
   void pairColumns(MutableArrayRef<Work> works);
@@ -146,13 +151,16 @@ private:
   bool reads(ArrayRef<Element> reads, const Part &part,
              llvm::function_ref<bool(const Element &, const Element &)> fits);
   void wrote(const Part &part);
-  bool isInput(const Element &element, ArrayRef<Size> box,
-               std::optional<unsigned> row);
+  bool areRowsInMemory(const Dot &dot, const Element &element,
+                       ArrayRef<Size> box);
+  bool haveSameInput(const Work &a, const Work &b);
   std::string name(StringRef base);
 
   KernelFunction &function;
   Elements &elements;
   StringRef &reason;
+  /// Why the products that were tried last are none of a unit.
+  StringRef misfit;
   llvm::StringMap<unsigned> names;
   llvm::DenseSet<Value> written;
 };
@@ -172,13 +180,34 @@ std::string PartsSchedule::name(StringRef base) {
   return count ? (base + "_" + Twine(count)).str() : base.str();
 }
 
-static bool isMemoryType(Value tensor) {
-  Type type = cast<RankedTensorType>(tensor.getType()).getElementType();
-  return type.isIntOrFloat() && type.getIntOrFloatBitWidth() >= 8;
+/// Adds a reduction, and before it the statistics that it reads.
+bool PartsSchedule::addStatistic(const Element &leaf, ArrayRef<Size> box,
+                                 Ingredients &made) {
+  auto reduction = elements.reduction(leaf, box);
+  if (!reduction)
+    return fail("it reads an op that is neither a product nor a reduction "
+                "of rows");
+  if (!filledWith(reduction->op.getDpsInits()[0].getDefiningOp()))
+    return fail("a reduction begins with other values than one constant");
+  if (!canReduce(elements, *reduction, box))
+    return fail("a reduction may not be computed in any order");
+  Box longer(box);
+  longer.push_back(reduction->terms);
+  for (OpOperand *input : reduction->op.getDpsInputOperands())
+    if (isa<RankedTensorType>(input->get().getType()) &&
+        !collect(
+            elements.operand(reduction->op, *input, reduction->loops, longer),
+            longer, made, /*term=*/box.size()))
+      return false;
+  made.statistics.leaves.push_back(leaf);
+  made.statistics.reductions.push_back(*reduction);
+  return true;
 }
 
+/// Adds what an element is computed from. `term` is the box's last loop if the
+/// element is a term of a statistic.
 bool PartsSchedule::collect(const Element &element, ArrayRef<Size> box,
-                            Ingredients &made, bool below) {
+                            Ingredients &made, std::optional<unsigned> term) {
   if (!canEvaluate(elements, element, box))
     return fail("a result is made by ops that no kernel can compute element "
                 "by element");
@@ -187,46 +216,35 @@ bool PartsSchedule::collect(const Element &element, ArrayRef<Size> box,
                        [&](const Element &leaf) { leaves.push_back(leaf); }))
     return fail("a result has elements of several origins");
   for (const Element &leaf : leaves) {
-    if (!isMemoryType(leaf.tensor))
-      return fail("it has elements of less than a byte, or numbers");
+    if (!hasMemory(leaf.tensor))
+      return fail(kNoMemory);
     if (elements.isStored(leaf.tensor)) {
-      (below ? made.rowReads : made.reads).push_back(leaf);
+      (term ? made.rowReads : made.reads).push_back(leaf);
       continue;
     }
     if (elements.dot(leaf, box)) {
-      auto &sums = below ? made.sumsBelow : made.sums;
+      auto &sums = term ? made.sumsBelow : made.sums;
       if (!llvm::is_contained(sums, leaf))
         sums.push_back(leaf);
       continue;
     }
     if (llvm::is_contained(made.statistics.leaves, leaf))
       continue;
-    auto reduction = elements.reduction(leaf, box);
-    if (!reduction)
-      return fail("it reads an op that is neither a product nor a reduction "
-                  "of rows");
-    if (!canReduce(elements, *reduction, box))
-      return fail("a reduction may not be computed in any order");
-    Box longer(box);
-    longer.push_back(reduction->terms);
-    for (OpOperand *input : reduction->op.getDpsInputOperands())
-      if (isa<RankedTensorType>(input->get().getType()) &&
-          !collect(
-              elements.operand(reduction->op, *input, reduction->loops, longer),
-              longer, made, /*below=*/true))
-        return false;
-    made.statistics.leaves.push_back(leaf);
-    made.statistics.reductions.push_back(*reduction);
+    if (term && !isOfOwnRow(leaf, *term))
+      return fail(kNotOfOwnRow);
+    if (!addStatistic(leaf, term ? box.drop_back() : box, made))
+      return false;
   }
   return true;
 }
 
 bool PartsSchedule::collect(const Part &part, Ingredients &made) {
   for (const Store &store : part.stores)
-    if (!isMemoryType(store.into.tensor) ||
-        !collect(store.value, part.box, made, /*below=*/false))
-      return false;
-  return true;
+    if (!hasMemory(store.into.tensor))
+      return fail(kNoMemory);
+  return llvm::all_of(part.stores, [&](const Store &store) {
+    return collect(store.value, part.box, made, /*term=*/{});
+  });
 }
 
 /// Whether emitGemv may take the work's products.
@@ -245,21 +263,88 @@ static int64_t sharedBytes(const Work &work) {
   return numbers * type.getElementTypeBitWidth() / 8;
 }
 
-/// Whether an element is element (row, k) of rows, in memory or of a tensor.
-bool PartsSchedule::isInput(const Element &element, ArrayRef<Size> box,
-                            std::optional<unsigned> row) {
-  unsigned k = box.size() - 1;
-  if (auto read = inMemory(elements, element, box))
-    return llvm::none_of(
-               ArrayRef(read->at).drop_back(),
-               [&](AffineExpr at) { return at.isFunctionOfDim(k); }) &&
-           isMemoryType(read->tensor);
-  return element.at.size() == 2 && element.at[1] == elements.dim(k) &&
-         (row ? element.at[0] == elements.dim(*row)
-              : isa<AffineConstantExpr>(element.at[0]));
+/// Whether an operand's rows lie in memory as kernels of products read them.
+bool PartsSchedule::areRowsInMemory(const Dot &dot, const Element &element,
+                                    ArrayRef<Size> box) {
+  return dot.bits ? areBlockRows(elements, element, box)
+                  : rowInMemory(elements, element, box).has_value();
 }
 
-/// The part with its products, if a unit can hold them.
+/// Sets the loop over rows and the loops of units. False if they are not one
+/// loop over rows and constant loops of units.
+bool PartsSchedule::setLoops(Work &work) {
+  for (auto [loop, size] : llvm::enumerate(work.part.box)) {
+    if (llvm::any_of(work.dots[0].x.at,
+                     [&](AffineExpr at) { return at.isFunctionOfDim(loop); })) {
+      if (work.row)
+        return false;
+      work.row = loop;
+    } else if (!size.isConstant()) {
+      return false;
+    } else {
+      work.unitLoops.push_back(loop);
+      work.units *= size.constant;
+    }
+  }
+  return true;
+}
+
+/// Why no kernel takes the operands of one of a work's products; empty if one
+/// does.
+StringRef PartsSchedule::refusal(const Work &work, const Dot &dot) {
+  Box box = work.longBox();
+  auto isFloat = [](const Element &element) {
+    return isa<Float32Type, BFloat16Type, Float16Type>(
+        getElementTypeOrSelf(element.tensor.getType()));
+  };
+  if (!dot.bits && (!isFloat(dot.x) || !isFloat(dot.w)))
+    return "a product is not of f32, bf16 or f16";
+  if (dot.bits) {
+    Element first{dot.x.tensor, {dot.x.at[0], elements.dim(box.size() - 1)}};
+    if (!isOwnRow(elements, first, box, work.row))
+      return kNoOwnRow;
+    if (!areBlockRows(elements, dot.w, box))
+      return kNoBlockRows;
+  } else {
+    if (!rowInMemory(elements, dot.x, box) &&
+        !isOwnRow(elements, dot.x, box, work.row))
+      return dot.x.at.size() == 2 && dot.x.at[1] == elements.dim(box.size() - 1)
+                 ? kNoOwnRow
+                 : kNoRow;
+    if (!rowInMemory(elements, dot.w, box))
+      return kNoRow;
+  }
+  for (const Element &element : {dot.x, dot.w})
+    if (Element read = elements.origin(element, box);
+        elements.isStored(read.tensor) && !hasMemory(read.tensor))
+      return kNoMemory;
+  return {};
+}
+
+/// Why a unit cannot hold the products; empty if it can.
+StringRef PartsSchedule::refusal(const Work &work) {
+  const Dot &first = work.dots[0];
+  StringRef cannotHold = "a unit cannot hold the products that it is made of";
+  if (work.dots.size() > (hasFewRows(work) ? kGemvSums : kSums) ||
+      !first.terms.isConstant())
+    return cannotHold;
+  for (const Dot &dot : work.dots) {
+    bool isOfRow = llvm::any_of(dot.w.at, [&](AffineExpr at) {
+      return work.row && at.isFunctionOfDim(*work.row);
+    });
+    if (isOfRow || !(dot.x == first.x) || !(dot.terms == first.terms) ||
+        dot.bits != first.bits || !(dot.scale == first.scale))
+      return cannotHold;
+    if (StringRef why = refusal(work, dot); !why.empty())
+      return why;
+    if (!areOfOneForm(elements, work, first, work, dot))
+      return kNotOneForm;
+  }
+  return {};
+}
+
+/// The part with its products, if a unit can hold them; otherwise sets
+/// `misfit`.
 std::optional<Work> PartsSchedule::workOf(const Part &part,
                                           ArrayRef<Element> sums) {
   Work work;
@@ -267,47 +352,10 @@ std::optional<Work> PartsSchedule::workOf(const Part &part,
   llvm::append_range(work.sums, sums);
   for (const Element &sum : sums)
     work.dots.push_back(*elements.dot(sum, part.box));
-  const Dot &first = work.dots[0];
-  for (unsigned loop = 0; loop < part.box.size(); ++loop) {
-    if (llvm::any_of(first.x.at,
-                     [&](AffineExpr at) { return at.isFunctionOfDim(loop); })) {
-      if (work.row)
-        return std::nullopt;
-      work.row = loop;
-    } else if (!part.box[loop].isConstant()) {
-      return std::nullopt;
-    } else {
-      work.unitLoops.push_back(loop);
-      work.units *= part.box[loop].constant;
-    }
-  }
-  bool few = hasFewRows(work);
-  SmallVector<Size> box = work.longBox();
-  auto type = [](const Element &element) {
-    return cast<RankedTensorType>(element.tensor.getType());
-  };
-  auto isFloat = [&](const Element &element) {
-    Type float_ = type(element).getElementType();
-    return isa<FloatType>(float_) && float_.getIntOrFloatBitWidth() <= 32;
-  };
-  bool fits =
-      sums.size() <= (few ? kGemvSums : kSums) && first.terms.isConstant();
-  if (!first.bits)
-    fits &=
-        isFloat(first.x) && isFloat(first.w) && isInput(first.x, box, work.row);
-  for (const Dot &dot : work.dots)
-    fits &= dot.x == first.x && dot.terms == first.terms &&
-            dot.bits == first.bits && dot.scale == first.scale &&
-            type(dot.w) == type(first.w) &&
-            llvm::none_of(dot.w.at, [&](AffineExpr at) {
-              return work.row && at.isFunctionOfDim(*work.row);
-            });
-  if (!fits)
-    return std::nullopt;
-  for (const Dot &dot : work.dots)
-    if (!inMemory(elements, dot.w, box) || !isInput(dot.w, box, {}))
-      return std::nullopt;
-  return work;
+  misfit = setLoops(work) ? refusal(work)
+                          : "a product has several loops over rows, or more "
+                            "than one size that is not constant";
+  return misfit.empty() ? std::optional(work) : std::nullopt;
 }
 
 /// A part that stores all of a tensor, into its own memory.
@@ -368,8 +416,8 @@ bool PartsSchedule::store(const Part &part) {
   if (left.stores.empty())
     return true;
   for (const Store &store : left.stores) {
-    if (!isMemoryType(store.into.tensor))
-      return fail("it has elements of less than a byte, or numbers");
+    if (!hasMemory(store.into.tensor))
+      return fail(kNoMemory);
     function.allocate(store.into.tensor);
   }
   if (!emit({left}, "_input"))
@@ -379,17 +427,25 @@ bool PartsSchedule::store(const Part &part) {
   return true;
 }
 
-/// Stores weights that a payload computes, such as dequantized ones.
+/// Stores weights that a payload computes, such as dequantized ones, and slices
+/// of weights whose rows do not lie side by side.
 bool PartsSchedule::storeWeights(ArrayRef<Element> sums, ArrayRef<Size> box) {
   for (const Element &sum : sums) {
     Dot dot = *elements.dot(sum, box);
     Box longer(box);
     longer.push_back(dot.terms);
     auto made = elements.define(elements.origin(dot.w, longer), longer);
-    if (made.kind != Elements::Definition::Payload)
+    if (made.kind == Elements::Definition::Payload) {
+      remarkFurther("its products' weights are computed");
+      if (!store(partOf(made.op->getResult(made.result))))
+        return false;
+    }
+    bool hasRows = !elements.isStored(dot.w.tensor) &&
+                   (dot.bits || dot.w.at.back() == elements.dim(box.size()));
+    if (!hasRows || areRowsInMemory(dot, dot.w, longer))
       continue;
-    remarkFurther("its products' weights are computed");
-    if (!store(partOf(made.op->getResult(made.result))))
+    remarkFurther(dot.bits ? kNoBlockRows : kNoRow);
+    if (!store(partOf(dot.w.tensor)))
       return false;
   }
   return true;
@@ -411,31 +467,19 @@ grouped(ArrayRef<Work> works,
   return groups;
 }
 
-static bool haveSameInput(const Work &a, const Work &b) {
+bool PartsSchedule::haveSameInput(const Work &a, const Work &b) {
   const Dot &first = a.dots[0], &second = b.dots[0];
   return first.x.tensor == second.x.tensor && first.terms == second.terms &&
-         first.bits == second.bits && a.rows() == b.rows();
+         first.bits == second.bits && a.rows() == b.rows() &&
+         areOfOneForm(elements, a, first, b, second, /*ofType=*/true);
 }
 
 /// Whether tiles of both works may be in one grid: their units have equally
 /// many products, which read the same rows of the input, and their weights have
 /// rows of the same form.
 bool PartsSchedule::fitOneGrid(const Work &a, const Work &b) {
-  auto firstRead = [&](const Work &work) {
-    Box box = work.longBox();
-    SmallVector<AffineExpr> zeros(box.size(), elements.constant(0));
-    Element read = work.dots[0].x;
-    for (AffineExpr &at : read.at)
-      at = elements.simplify(at.replaceDims(zeros), box);
-    return read;
-  };
-  auto weights = [&](const Work &work) {
-    Element read = *inMemory(elements, work.dots[0].w, work.longBox());
-    auto type = cast<RankedTensorType>(read.tensor.getType());
-    return std::pair(type.getElementType(), type.getShape().back());
-  };
-  return firstRead(a) == firstRead(b) && a.sums.size() == b.sums.size() &&
-         weights(a) == weights(b);
+  return readSameRows(elements, a, b) && a.sums.size() == b.sums.size() &&
+         areOfOneForm(elements, a, a.dots[0], b, b.dots[0]);
 }
 
 /// The work with two of its columns in each unit, if a unit can hold them.
@@ -497,9 +541,11 @@ bool PartsSchedule::emitProducts(ArrayRef<Work> works, StringRef suffix) {
   Part input;
   Ingredients made;
   bool inBlock = false;
+  bool isRead = areRowsInMemory(dot, dot.x, box) &&
+                (!dot.bits || areRowsInMemory(dot, dot.scale, box));
   // The input of products with blocks is laid out again by each block of
   // threads.
-  if ((few && dot.bits) || !inMemory(elements, dot.x, box)) {
+  if ((few && dot.bits) || !isRead) {
     input = inputOf(dot);
     bool fits = few && sharedBytes(first) <= kGemvShared;
     if (!collect(input, made))
@@ -577,6 +623,8 @@ bool PartsSchedule::emitRest(const Part &part, StringRef suffix) {
   };
   if (!reads(made.rowReads, part, isRow))
     return false;
+  if (!fitsGrid(part, count))
+    return fail(kNoGrid);
   bool emitted = made.statistics.leaves.empty()
                      ? emitPointwise(function, name(suffix), part)
                      : emitRows(function, name(suffix), part, made.statistics);
@@ -608,13 +656,14 @@ bool PartsSchedule::emit(SmallVector<Part> parts, StringRef suffix) {
       continue;
     }
     // Its products go to memory first, unless the part itself only stores them.
-    remarkFurther(made.statistics.leaves.empty()
-                      ? "a unit cannot hold the products that it is made of"
-                      : "rows of its products have statistics");
+    StringRef why = made.statistics.leaves.empty()
+                        ? misfit
+                        : "rows of its products have statistics";
+    remarkFurther(why);
     for (const Element &sum :
          llvm::concat<Element>(made.sums, made.sumsBelow)) {
       if (sum == part.stores[0].value)
-        return fail("a product is not of rows with rows, of floats");
+        return fail(why);
       if (llvm::is_contained(stored, sum.tensor))
         continue;
       function.allocate(sum.tensor);
@@ -622,14 +671,15 @@ bool PartsSchedule::emit(SmallVector<Part> parts, StringRef suffix) {
       Part product = partOf(sum.tensor);
       auto work = workOf(product, product.stores[0].value);
       if (!work)
-        return fail("a product is not of rows with rows, of floats");
+        return fail(misfit);
       works.push_back(*work);
     }
     rest.push_back(part);
   }
   pairColumns(works);
   // Products of one input are one launch.
-  for (ArrayRef<Work> together : grouped(works, haveSameInput))
+  auto fits = [&](const Work &a, const Work &b) { return haveSameInput(a, b); };
+  for (ArrayRef<Work> together : grouped(works, fits))
     if (!emitProducts(together, suffix))
       return false;
   for (Value tensor : stored)
@@ -681,7 +731,11 @@ bool PartsSchedule::run() {
   if (!parts || parts->empty() ||
       llvm::any_of(*parts, [](const Part &part) { return part.box.empty(); }))
     return fail("a result is not put together from elements");
-  return emit(merged(elements, *parts), "");
+  if (areApart(elements, *parts))
+    return emit(merged(elements, *parts), "");
+  remarkFurther("its parts store in the same places, one after the other");
+  return llvm::all_of(*parts,
+                      [&](const Part &part) { return emit({part}, ""); });
 }
 
 bool simt::emitParts(KernelFunction &function, StringRef &reason) {

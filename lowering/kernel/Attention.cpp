@@ -25,10 +25,8 @@ static LinalgOp productFromZero(Operation *op) {
   auto product = dyn_cast_or_null<LinalgOp>(op);
   if (!product || !isProduct(product) || !mayReorder(product))
     return nullptr;
-  auto fill =
-      product.getDpsInitOperand(0)->get().getDefiningOp<linalg::FillOp>();
-  bool zero = fill && matchPattern(fill.getInputs()[0], m_AnyZeroFloat());
-  return zero ? product : nullptr;
+  Value begin = filledWith(product.getDpsInits()[0].getDefiningOp());
+  return begin && matchPattern(begin, m_AnyZeroFloat()) ? product : nullptr;
 }
 
 /// The operand of an elementwise op that another linalg op makes and that is
@@ -39,6 +37,12 @@ static Value innerOperand(GenericOp generic) {
         isa_and_present<LinalgOp>(input->get().getDefiningOp()))
       return input->get();
   return {};
+}
+
+/// Whether an elementwise op reads its first operand where it writes, not, for
+/// example, with two dimensions exchanged.
+static bool readsInPlace(GenericOp generic) {
+  return generic.getMatchingIndexingMap(&generic->getOpOperand(0)).isIdentity();
 }
 
 /// The product that scores come from, through elementwise ops; null if there is
@@ -124,6 +128,9 @@ bool Reader::readScores() {
       (!ofTokens && loops(maps[1]) != Loops{h, s, d}))
     return fail("queries are not (T, KVH, G, D) or keys not (KVH, S, D)");
   a.query = a.scores->getOperand(0);
+  auto query = cast<RankedTensorType>(a.query.getType());
+  if (ShapedType::isDynamicShape(query.getShape().drop_front()))
+    return fail("its heads have no constant size");
   if (!isF32(a.scores->getResult(0)) || !isF32(a.softmaxInput))
     return fail("it is not computed in f32");
   return true;
@@ -138,7 +145,7 @@ bool Reader::readProduct() {
     hides = elementwise(*p.user_begin());
   if (hides) {
     zeroing = yielded(hides).getDefiningOp<arith::SelectOp>();
-    if (!zeroing ||
+    if (!zeroing || hides->getOperand(0) != p || !readsInPlace(hides) ||
         zeroing.getTrueValue() != hides.getBlock()->getArgument(0) ||
         !matchPattern(zeroing.getFalseValue(), m_AnyZeroFloat()))
       return fail("its result is changed before the second product");
@@ -161,7 +168,8 @@ bool Reader::readProduct() {
     return fail("it is not computed in f32");
   if (made.hasOneUse())
     if (GenericOp result = elementwise(*made.user_begin());
-        result && result.getNumDpsInputs() == 1 && !result.hasIndexSemantics())
+        result && result.getNumDpsInputs() == 1 &&
+        !result.hasIndexSemantics() && readsInPlace(result))
       a.result = result;
   return true;
 }
@@ -172,6 +180,10 @@ bool Reader::readCaches() {
   if (!keys.cache || !values.cache || !(keys == values) ||
       bool(keys.positions) != ofTokens)
     return fail("keys and values are not the same part of two caches");
+  auto cache = cast<RankedTensorType>(keys.cache.getType());
+  if (ShapedType::isDynamicShape(
+          cache.getShape().drop_front(keys.pages ? 2 : 1)))
+    return fail("its caches have no constant size");
   a.keys = keys.cache;
   a.values = values.cache;
   a.pages = keys.pages;

@@ -361,8 +361,8 @@ static bool addsToZeros(LinalgOp op) {
   if (op.getNumDpsInits() != 1)
     return false;
   Value init = op.getDpsInitOperand(0)->get();
-  auto fill = init.getDefiningOp<linalg::FillOp>();
-  return fill && matchPattern(fill.getInputs()[0], m_AnyZeroFloat()) &&
+  Value begin = filledWith(init.getDefiningOp());
+  return begin && matchPattern(begin, m_AnyZeroFloat()) &&
          cast<ShapedType>(init.getType()).getElementType().isF32();
 }
 
@@ -440,6 +440,29 @@ std::optional<Reduction> Elements::reduction(const Element &leaf,
 // Stores
 //===----------------------------------------------------------------------===//
 
+bool Elements::areApart(const Element &a, ArrayRef<Size> boxOfA,
+                        const Element &b, ArrayRef<Size> boxOfB) const {
+  if (a.tensor != b.tensor)
+    return true;
+  Box both(boxOfA);
+  llvm::append_range(both, boxOfB);
+  auto isOutside = [&](AffineExpr at) {
+    for (auto [i, value] : llvm::enumerate(symbols))
+      if (at.isFunctionOfSymbol(i) && !isOfFunction(value))
+        return false;
+    return true;
+  };
+  return llvm::any_of(llvm::zip(a.at, b.at), [&](auto places) {
+    auto [x, y] = places;
+    if (!isOutside(x) || !isOutside(y))
+      return false; // each turn has its own number
+    AffineExpr apart =
+        simplify(y.shiftDims(boxOfB.size(), boxOfA.size()) - x, both);
+    Range range = rangeOf(apart, both);
+    return (range.least && *range.least > 0) || (range.most && *range.most < 0);
+  });
+}
+
 /// The argument's element that has the same memory as an element of a tensor.
 std::optional<Element> Elements::memory(const Element &element,
                                         ArrayRef<Size> box) {
@@ -508,11 +531,17 @@ bool Elements::addStore(Value value, const Element &into, Box box,
   return cut({box, {store}}, parts);
 }
 
+/// Whether a number is the same in all turns of loops.
+bool Elements::isOfFunction(Value number) const {
+  Operation *op = number.getDefiningOp();
+  return !counter(number) && (!op || isa<func::FuncOp>(op->getParentOp()));
+}
+
 /// Whether a number is a number of a turn: it is computed from the loop's
 /// counter, from elements of arguments, and from numbers outside of the loop.
 bool Elements::isOfTurn(Value number) const {
   Operation *op = number.getDefiningOp();
-  if (counter(number) || !op || isa<func::FuncOp>(op->getParentOp()))
+  if (counter(number) || isOfFunction(number))
     return true;
   if (auto read = dyn_cast<tensor::ExtractOp>(op))
     return isa<BlockArgument>(read.getTensor()) &&

@@ -131,6 +131,11 @@ public:
   std::optional<Reduction> reduction(const Element &leaf,
                                      llvm::ArrayRef<Size> box);
 
+  /// Whether no place of one box gives an element that a place of the other
+  /// gives, too. True only if that is sure.
+  bool areApart(const Element &a, llvm::ArrayRef<Size> boxOfA, const Element &b,
+                llvm::ArrayRef<Size> boxOfB) const;
+
   /// From this call on the tensor is in memory, and its elements are leaves.
   void setStored(mlir::Value tensor) { inMemory.insert(tensor); }
   bool isStored(mlir::Value tensor) const {
@@ -174,6 +179,7 @@ private:
   bool collectTurns(mlir::scf::ForOp loop, llvm::SmallVectorImpl<Part> &parts);
   bool addRow(mlir::tensor::InsertSliceOp insert, mlir::scf::ForOp loop,
               llvm::SmallVectorImpl<Part> &parts);
+  bool isOfFunction(mlir::Value number) const;
   bool isOfTurn(mlir::Value number) const;
   bool addStore(mlir::Value value, const Element &into, Box box,
                 llvm::SmallVectorImpl<Part> &parts);

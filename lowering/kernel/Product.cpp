@@ -2,6 +2,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
+#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 
@@ -21,8 +22,27 @@ SmallVector<unsigned> cria::loops(AffineMap map) {
 }
 
 bool cria::isProduct(linalg::LinalgOp op) {
-  return linalg::isaContractionOpInterface(op) &&
-         llvm::all_of(op.getBlock()->without_terminator(), [](Operation &op) {
-           return isa<arith::MulFOp, arith::AddFOp, arith::ExtFOp>(op);
-         });
+  if (!linalg::isaContractionOpInterface(op))
+    return false;
+  Type sum = getElementTypeOrSelf(op.getDpsInits()[0].getType());
+  return llvm::all_of(op.getBlock()->without_terminator(), [&](Operation &op) {
+    return isa<arith::MulFOp, arith::AddFOp, arith::ExtFOp>(op) &&
+           op.getResult(0).getType() == sum;
+  });
+}
+
+Value cria::filledWith(Operation *op) {
+  if (auto fill = dyn_cast_or_null<linalg::FillOp>(op))
+    return fill.getInputs()[0];
+  auto generic = dyn_cast_or_null<linalg::GenericOp>(op);
+  if (!generic || generic.getNumDpsInits() != 1)
+    return {};
+  Value made = generic.getBlock()->getTerminator()->getOperand(0);
+  auto argument = dyn_cast<BlockArgument>(made);
+  if (argument && argument.getOwner() == generic.getBlock())
+    made = generic->getOperand(argument.getArgNumber());
+  bool isScalar = !isa<ShapedType>(made.getType()) &&
+                  (made.getParentBlock() != generic.getBlock() ||
+                   matchPattern(made, m_Constant()));
+  return isScalar ? made : Value();
 }

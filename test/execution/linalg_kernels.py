@@ -128,6 +128,16 @@ def block_product(x, scales, w, n):
     return rows @ (0.0965576171875 * w).reshape(len(w), -1).T
 
 
+def unusual_operands(x, w, u, h, codes, entries, n):
+    left, rows = x[:, :20], np.zeros((len(x), 37))
+    rows[0] = (np.abs(left) @ w.T)[2]
+    strided = x[:, 1:61:3] @ w.T + left @ u[:, ::2].T
+    squares = np.square(x - x.mean(1, keepdims=True)).sum(1, keepdims=True)
+    read = entries[codes.astype(np.int8).view(np.uint8)]
+    parts = [strided, (left @ w.T) * (left @ h.T), x[:, :32] / squares, read, rows]
+    return np.concatenate(parts, 1)
+
+
 def argmax(x, n):
     rows = x[np.resize(ids_of(n), len(x))]
     return np.stack([rows.argmax(1), rows.max(1) > 0], 1)
@@ -234,6 +244,10 @@ KERNELS = {
     ),
     "block_product": Kernel(block_product),
     "argmax": Kernel(argmax, bar=0),
+    "unusual_operands": Kernel(
+        unusual_operands,
+        2 * [no_vectors("the elements of a row are not adjacent in memory")],
+    ),
     "max_pool": Kernel(
         lambda x, n: np.maximum(np.maximum(x[:, :-2:2], x[:, 1:-1:2]), x[:, 2::2]),
         bar=0,

@@ -336,24 +336,6 @@ func.func private @ordered(%x: tensor<2x24xf32>, %out: tensor<2xf32>) -> tensor<
 // -----
 
 #xk = affine_map<(t, n, k) -> (t, k)>
-#tn = affine_map<(t, n, k) -> (t, n)>
-
-// Columns of weights are no rows.
-// REMARK: no-schedule {{.*}}Function=columns {{.*}}Reason="a product is not of rows with rows, of floats"
-// CHECK-NOT: @columns.launch
-#kn = affine_map<(t, n, k) -> (k, n)>
-func.func private @columns(%x: tensor<1x32xf32>, %w: tensor<32x24xf32>, %out: tensor<1x24xf32>) -> tensor<1x24xf32> {
-  %zero = arith.constant 0.0 : f32
-  %pe = tensor.empty() : tensor<1x24xf32>
-  %pz = linalg.fill ins(%zero : f32) outs(%pe : tensor<1x24xf32>) -> tensor<1x24xf32>
-  %p = linalg.contract indexing_maps = [#xk, #kn, #tn] ins(%x, %w : tensor<1x32xf32>, tensor<32x24xf32>) outs(%pz : tensor<1x24xf32>) -> tensor<1x24xf32>
-  %made = bufferization.materialize_in_destination %p in %out : (tensor<1x24xf32>, tensor<1x24xf32>) -> tensor<1x24xf32>
-  return %made : tensor<1x24xf32>
-}
-
-// -----
-
-#xk = affine_map<(t, n, k) -> (t, k)>
 #wk = affine_map<(t, n, k) -> (n, k)>
 #tn = affine_map<(t, n, k) -> (t, n)>
 

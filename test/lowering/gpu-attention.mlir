@@ -222,19 +222,19 @@ func.func private @causal(%q: tensor<?x2x3x16xbf16>, %keys: tensor<4x2x256x16xbf
 // CHECK-LABEL: gpu.func @bias
 // CHECK: nvvm.mma.sync
 // CHECK: scf.if
-// CHECK: memref.load %{{.*}} : memref<?xf32>
+// CHECK: memref.load %{{.*}} : memref<512xf32>
 // CHECK-NEXT: arith.addf
 // CHECK-NOT: arith.select
 // CHECK: else
 // CHECK: %[[BEFORE:.*]] = arith.cmpi slt
 // CHECK-NEXT: arith.minsi
-// CHECK: %[[BIAS:.*]] = memref.load %{{.*}} : memref<?xf32>
+// CHECK: %[[BIAS:.*]] = memref.load %{{.*}} : memref<512xf32>
 // CHECK-NEXT: %[[SUM:.*]] = arith.addf %{{.*}}, %[[BIAS]] : f32
 // CHECK-NEXT: arith.select %[[BEFORE]], %[[SUM]]
 // CHECK-NOT: arith.cmpi sle
 // CHECK: %[[POWER:.*]] = math.fma
 // CHECK-NEXT: math.exp2 %[[POWER]]
-func.func private @bias(%q: tensor<?x2x3x16xbf16>, %keys: tensor<4x2x256x16xbf16>, %values: tensor<4x2x256x16xbf16>, %layer: index, %pos: index, %len: index, %bias: tensor<2x?xf32>, %out: tensor<?x2x3x16xbf16>) -> tensor<?x2x3x16xbf16> {
+func.func private @bias(%q: tensor<?x2x3x16xbf16>, %keys: tensor<4x2x256x16xbf16>, %values: tensor<4x2x256x16xbf16>, %layer: index, %pos: index, %len: index, %bias: tensor<2x256xf32>, %out: tensor<?x2x3x16xbf16>) -> tensor<?x2x3x16xbf16> {
   %zero = arith.constant 0.0 : f32
   %lowest = arith.constant -3.40282347E+38 : f32
   %scale = arith.constant 0.25 : f32
@@ -244,9 +244,10 @@ func.func private @bias(%q: tensor<?x2x3x16xbf16>, %keys: tensor<4x2x256x16xbf16
   %e = tensor.empty(%n, %len) : tensor<2x3x?x?xf32>
   %z = linalg.fill ins(%zero : f32) outs(%e : tensor<2x3x?x?xf32>) -> tensor<2x3x?x?xf32>
   %scores = linalg.contract indexing_maps = [#q, #k, #s] ins(%q, %k : tensor<?x2x3x16xbf16>, tensor<2x?x16xbf16>) outs(%z : tensor<2x3x?x?xf32>) -> tensor<2x3x?x?xf32>
-  %in = linalg.generic {indexing_maps = [#same, #bias, #same], iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%scores, %bias : tensor<2x3x?x?xf32>, tensor<2x?xf32>) outs(%e : tensor<2x3x?x?xf32>) {
-  ^bb0(%x: f32, %b: f32, %o: f32):
-    %shown = arith.addf %x, %b : f32
+  %b = tensor.extract_slice %bias[0, 0] [2, %len] [1, 1] : tensor<2x256xf32> to tensor<2x?xf32>
+  %in = linalg.generic {indexing_maps = [#same, #bias, #same], iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%scores, %b : tensor<2x3x?x?xf32>, tensor<2x?xf32>) outs(%e : tensor<2x3x?x?xf32>) {
+  ^bb0(%x: f32, %bk: f32, %o: f32):
+    %shown = arith.addf %x, %bk : f32
     %t = linalg.index 2 : index
     %s = linalg.index 3 : index
     %at = arith.addi %pos, %t : index

@@ -82,7 +82,7 @@ private:
   bool takesInput();
   std::optional<int64_t> unitsOfBox(const Work &work, const Operand &weight,
                                     int64_t group);
-  Boxes boxesOf(const Work &work, const Operand &weight);
+  Boxes boxesOf(const Operand &weight, int64_t units);
 
   /// A copy of weights, but for the step's terms.
   struct Copy {
@@ -137,9 +137,8 @@ WgmmaGemm::unitsOfBox(const Work &work, const Operand &weight, int64_t group) {
   return work.unitLoops.size() == 1 ? most : std::min(most, length & -length);
 }
 
-WgmmaGemm::Boxes WgmmaGemm::boxesOf(const Work &work, const Operand &weight) {
-  int64_t stride = weight.rows.stride,
-          units = *unitsOfBox(work, weight, group());
+WgmmaGemm::Boxes WgmmaGemm::boxesOf(const Operand &weight, int64_t units) {
+  int64_t stride = weight.rows.stride;
   auto type = cast<MemRefType>(weight.rows.base.getType());
   int64_t groups = type.getNumElements() / (group() * stride);
   SmallVector<int64_t> box = {kTileK, 2, 4, together / 2, units / group()};
@@ -165,13 +164,22 @@ bool WgmmaGemm::addMaps() {
     together /= 2;
   if (together == 1)
     return false;
+  // Works that read the same weights share boxes: those that fit all of them.
+  llvm::MapVector<Value, int64_t> units;
+  for (auto [work, own] : llvm::zip(works, weights))
+    for (const Operand &weight : own) {
+      int64_t &least = units[weight.rows.base],
+              mine = *unitsOfBox(work, weight, group());
+      least = least ? std::min(least, mine) : mine;
+    }
   llvm::MapVector<Value, Boxes> known;
-  for (auto [work, own] : llvm::zip(works, weights)) {
+  for (ArrayRef<Operand> own : weights) {
     SmallVector<Boxes> &all = boxes.emplace_back();
     for (const Operand &weight : own) {
-      auto found = known.find(weight.rows.base);
+      Value base = weight.rows.base;
+      auto found = known.find(base);
       if (found == known.end())
-        found = known.insert({weight.rows.base, boxesOf(work, weight)}).first;
+        found = known.insert({base, boxesOf(weight, units[base])}).first;
       all.push_back(found->second);
     }
   }
