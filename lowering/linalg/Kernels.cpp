@@ -161,6 +161,8 @@ func::FuncOp FunctionLowering::lowerKernel(KernelOp op,
       op.getLoc(), (op.getKernelName() + "_" + entry).str(),
       b.getFunctionType(TypeRange(ValueRange(operands)), {}));
   kernel.setPrivate();
+  // A kernel is compiled as a whole; inlined, it would be many.
+  kernel.setNoInline(true);
   // The caller chooses how many logits of a prompt are computed, so a kernel
   // that writes a prompt's logits is not invariant.
   if (Attribute invariant = function->getAttr("invariant");

@@ -12,7 +12,7 @@ llama.rope_table @rope {positions = 4 : i64, inv_freq = array<f32: 1.0, 0.1>}
 
 // A kernel is a function of its name and the entry's. What it makes goes into a
 // tensor that it is given; the head writes into the logits.
-// CHECK: func private @embed_prefill(%[[IDS:.*]]: tensor<?xi32>, %[[TABLE:.*]]: tensor<16x8xf32>, %[[INTO:.*]]: tensor<?x8xf32>) -> tensor<?x8xf32> attributes {chunk = 64 : index}
+// CHECK: func private @embed_prefill(%[[IDS:.*]]: tensor<?xi32>, %[[TABLE:.*]]: tensor<16x8xf32>, %[[INTO:.*]]: tensor<?x8xf32>) -> tensor<?x8xf32> attributes {chunk = 64 : index, no_inline}
 // CHECK: %[[ROWS:.*]] = linalg.generic {{.*}} ins(%[[IDS]] : tensor<?xi32>)
 // CHECK: tensor.extract %[[TABLE]]
 // CHECK: %[[X:.*]] = bufferization.materialize_in_destination %[[ROWS]] in %[[INTO]]
@@ -55,7 +55,7 @@ func.func @prefill(%ids: tensor<?xi32>, %position: index, %first: index, %k: ten
 
 // Inside a kernel f32 is kept: the product is not rounded before the addition,
 // which starts from the stream's buffer and rounds once.
-// CHECK: func private @out_decode(%[[X:.*]]: tensor<1x8xbf16>, %{{.*}}: tensor<8x8xbf16>) -> tensor<1x8xbf16> attributes {chunk = 1 : index}
+// CHECK: func private @out_decode(%[[X:.*]]: tensor<1x8xbf16>, %{{.*}}: tensor<8x8xbf16>) -> tensor<1x8xbf16> attributes {chunk = 1 : index, no_inline}
 // CHECK: %[[Y:.*]] = linalg.generic {{.*}}"reduction"]} ins(%[[X]]
 // CHECK-NOT: arith.truncf
 // CHECK: %[[Z:.*]] = linalg.generic {{.*}} ins(%[[Y]] : tensor<1x8xf32>) outs(%[[X]] : tensor<1x8xbf16>)
