@@ -67,15 +67,44 @@ std::optional<int64_t> Bounds::most(BlockArgument argument) const {
   return tokens ? std::optional(chunk) : std::nullopt;
 }
 
+/// The bound of a dimension of the buffers that a loop carries: of the first
+/// one, and of those that turns yield.
+std::optional<int64_t> Bounds::mostCarried(scf::ForOp loop,
+                                           BlockArgument argument,
+                                           int64_t dim) const {
+  // A turn may yield what it was given, or as much: that adds no bound.
+  if (llvm::is_contained(carried, argument))
+    return 0;
+  auto first = most(loop.getTiedLoopInit(argument)->get(), dim);
+  carried.push_back(argument);
+  auto later = most(loop.getTiedLoopYieldedValue(argument)->get(), dim);
+  carried.pop_back();
+  return first && later ? std::optional(std::max(*first, *later))
+                        : std::nullopt;
+}
+
 /// The bound of a dimension of a buffer.
 std::optional<int64_t> Bounds::most(Value buffer, int64_t dim) const {
   auto type = cast<MemRefType>(buffer.getType());
   if (!type.isDynamicDim(dim))
     return type.getDimSize(dim);
-  if (auto argument = dyn_cast<BlockArgument>(buffer))
-    return mostPassed(argument,
-                      [&](Value passed) { return most(passed, dim); });
+  if (auto argument = dyn_cast<BlockArgument>(buffer)) {
+    auto loop = dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp());
+    return loop ? mostCarried(loop, argument, dim)
+                : mostPassed(argument,
+                             [&](Value passed) { return most(passed, dim); });
+  }
   Operation *op = buffer.getDefiningOp();
+  if (auto select = dyn_cast<arith::SelectOp>(op)) {
+    auto a = most(select.getTrueValue(), dim);
+    auto b = most(select.getFalseValue(), dim);
+    return a && b ? std::optional(std::max(*a, *b)) : std::nullopt;
+  }
+  if (auto loop = dyn_cast<scf::ForOp>(op))
+    return mostCarried(
+        loop, loop.getTiedLoopRegionIterArg(cast<OpResult>(buffer)), dim);
+  if (auto view = dyn_cast<memref::CastOp>(op))
+    return most(view.getSource(), dim);
   if (auto alloc = dyn_cast<memref::AllocOp>(op))
     return most(alloc.getDynamicSizes()[type.getDynamicDimIndex(dim)]);
   if (auto expand = dyn_cast<memref::ExpandShapeOp>(op))
@@ -127,11 +156,15 @@ std::optional<int64_t> Bounds::most(Value size) const {
   if (isa<arith::SubIOp, arith::DivUIOp, arith::DivSIOp, arith::CeilDivUIOp,
           arith::CeilDivSIOp, arith::FloorDivSIOp>(op))
     return most(op->getOperand(0));
+  // A turn may not yield more than it was given.
+  bool mayGrow = isa<affine::AffineApplyOp, arith::AddIOp, arith::MulIOp>(op);
+  if (mayGrow && !carried.empty())
+    return std::nullopt;
   if (auto apply = dyn_cast<affine::AffineApplyOp>(op))
     return most(apply.getAffineMap(), apply.getOperands());
   if (auto min = dyn_cast<affine::AffineMinOp>(op))
     return most(min.getAffineMap(), min.getOperands());
-  if (!isa<arith::AddIOp, arith::MulIOp>(op))
+  if (!mayGrow)
     return std::nullopt;
   auto a = most(op->getOperand(0)), b = most(op->getOperand(1));
   if (!a || !b)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 
 namespace cria {
 
@@ -17,6 +18,9 @@ public:
 private:
   std::optional<int64_t> most(mlir::BlockArgument argument) const;
   std::optional<int64_t> most(mlir::Value buffer, int64_t dim) const;
+  std::optional<int64_t> mostCarried(mlir::scf::ForOp loop,
+                                     mlir::BlockArgument argument,
+                                     int64_t dim) const;
   std::optional<int64_t> mostPassed(
       mlir::BlockArgument argument,
       llvm::function_ref<std::optional<int64_t>(mlir::Value)> bound) const;
@@ -26,6 +30,8 @@ private:
   int64_t chunk;
   /// The calls through which an argument is followed at the moment.
   mutable int calls = 0;
+  /// What loops carry and is followed at the moment.
+  mutable llvm::SmallVector<mlir::BlockArgument> carried;
 };
 
 } // namespace cria

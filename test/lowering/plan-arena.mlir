@@ -163,6 +163,28 @@ func.func @entry(%ids: memref<8xi32>, %n: index, %p: index, %f: index, %s: index
 
 // -----
 
+// A buffer that is chosen, or that a loop carries, is as large as the largest that
+// it may be, even where the loop exchanges what it carries.
+// CHECK-LABEL: func private @chosen
+// CHECK-SAME: memref<192xi8>)
+func.func private @chosen(%n: index, %c: i1, %a: memref<?xi8>, %b: memref<?xi8>) attributes {chunk = 130 : index} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %view = memref.cast %b : memref<?xi8> to memref<?xi8>
+  %one = arith.select %c, %a, %view : memref<?xi8>
+  %first:2 = scf.for %i = %c0 to %c3 step %c1 iter_args(%x = %one, %y = %a) -> (memref<?xi8>, memref<?xi8>) {
+    %size = memref.dim %x, %c0 : memref<?xi8>
+    %new = memref.alloc(%size) : memref<?xi8>
+    scf.yield %y, %x : memref<?xi8>, memref<?xi8>
+  }
+  %size = memref.dim %first#1, %c0 : memref<?xi8>
+  %last = memref.alloc(%size) : memref<?xi8>
+  return
+}
+
+// -----
+
 // A size that a constant bounds is that large at most, wherever it comes from;
 // fewer than the tokens are at most the chunk.
 // CHECK-LABEL: func private @bounded
