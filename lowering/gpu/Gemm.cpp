@@ -207,13 +207,17 @@ GemmTile::Source GemmTile::elementW(const Corner &corner, Value row,
   unit = orZero(exists, unit);
   if (!wholeSteps)
     column = orZero(exists, column);
-  // A type for memory of all sizes.
   Rows weight = weights[0][0].rows;
+  // A type for memory of all sizes: weights may be rows of larger ones.
   auto anySize = MemRefType::get({ShapedType::kDynamic}, weight.element);
+  Type size = weight.base.getType();
+  bool isOneSize =
+      works.size() == 1 && llvm::all_of(weights[0], [&](const Operand &own) {
+        return own.rows.base.getType() == size;
+      });
   auto baseOf = [&](const Operand &operand) -> Value {
-    return works.size() == 1
-               ? operand.rows.base
-               : b.create<memref::CastOp>(anySize, operand.rows.base);
+    return isOneSize ? operand.rows.base
+                     : b.create<memref::CastOp>(anySize, operand.rows.base);
   };
   weight.base = baseOf(weights[0][0]);
   Value weightRow, first;

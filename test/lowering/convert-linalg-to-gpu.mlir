@@ -360,6 +360,33 @@ func.func private @odd(%x: tensor<?x31xbf16>, %w: tensor<24x12xbf16>, %out: tens
 
 // -----
 
+#xk = affine_map<(t, n, k) -> (t, k)>
+#wk = affine_map<(t, n, k) -> (n, k)>
+#tn = affine_map<(t, n, k) -> (t, n)>
+#id = affine_map<(t, n) -> (t, n)>
+
+// A tile reads a weight, and rows of a larger one: memory of two sizes.
+// CHECK-LABEL: gpu.func @two_sizes(
+// CHECK: arith.select {{.*}} : memref<?xf32>
+func.func private @two_sizes(%x: tensor<?x8xf32>, %w: tensor<24x8xf32>, %larger: tensor<40x8xf32>, %out: tensor<?x24xf32>) -> tensor<?x24xf32> {
+  %zero = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %x, %c0 : tensor<?x8xf32>
+  %rows = tensor.extract_slice %larger[3, 0] [24, 8] [1, 1] : tensor<40x8xf32> to tensor<24x8xf32>
+  %e = tensor.empty(%n) : tensor<?x24xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<?x24xf32>) -> tensor<?x24xf32>
+  %p = linalg.contract indexing_maps = [#xk, #wk, #tn] ins(%x, %w : tensor<?x8xf32>, tensor<24x8xf32>) outs(%z : tensor<?x24xf32>) -> tensor<?x24xf32>
+  %q = linalg.contract indexing_maps = [#xk, #wk, #tn] ins(%x, %rows : tensor<?x8xf32>, tensor<24x8xf32>) outs(%z : tensor<?x24xf32>) -> tensor<?x24xf32>
+  %y = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]} ins(%p, %q : tensor<?x24xf32>, tensor<?x24xf32>) outs(%out : tensor<?x24xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %m = arith.mulf %a, %b : f32
+    linalg.yield %m : f32
+  } -> tensor<?x24xf32>
+  return %y : tensor<?x24xf32>
+}
+
+// -----
+
 // What writes memory and returns nothing has no elements to read.
 // REMARK: no-schedule {{.*}}Function=in_memory {{.*}}Reason="a result is not put together from elements"
 // CHECK-LABEL: func.func private @in_memory(
