@@ -153,8 +153,8 @@ def fed(session, wanted):
 
 
 class Runner:
-    def __init__(self, tools, seed, graph):
-        self.tools, self.seed, self.graph = tools, seed, graph
+    def __init__(self, tools, seed, graph, chip):
+        self.tools, self.seed, self.graph, self.chip = tools, seed, graph, chip
         self.folder = tools.scratch / "graph"
         self.program = graph.write(self.folder)
         self.ways = [Wanted(graph, pieces) for pieces in graph.pieces()]
@@ -166,8 +166,7 @@ class Runner:
     def compiled(self, program, what, cuda):
         """The path of an artifact for the CPU, maybe also for CUDA, and its manifest."""
         path = self.folder / f"{what}{self.seed}.cria"
-        chip = os.environ["CRIA_EMULATOR_DEVICE"]
-        flags = ["--target=cpu,cuda", f"--chip={chip}"] if cuda else []
+        flags = ["--target=cpu,cuda", f"--chip={self.chip}"] if cuda else []
         flags += ["--plain"] if what == "plain" else []
         self.compiler(program, *flags, "-o", path).ok()
         inspect = [self.tools.bin / "cria-inspect", path, "--json"]
@@ -235,7 +234,7 @@ def work(options):
     seed, end = options.first, time.monotonic() + options.seconds
     while seed < options.first + options.count and time.monotonic() < end:
         (tools.scratch / "seed").write_text(str(seed))
-        Runner(tools, seed, made(options, seed)).run()
+        Runner(tools, seed, made(options, seed), options.chip).run()
         seed += 1
     (tools.scratch / "seed").write_text(str(seed))
 
@@ -256,7 +255,7 @@ def supervise(options):
     while seed < last and (left := end - time.monotonic()) > 0:
         command = [sys.executable, __file__, options.bin, options.scratch, f"{left}"]
         command += ["--worker", f"--first={seed}", f"--count={last - seed}"]
-        command += [f"--without={options.without}"]
+        command += [f"--without={options.without}", f"--chip={options.chip}"]
         command += [f"--ops={options.ops}"] if options.ops else []
         worker = subprocess.run(command, stderr=subprocess.PIPE, text=True)
         seed = int(state.read_text())
@@ -301,7 +300,8 @@ def main():
     pathlib.Path(options.scratch).mkdir(parents=True, exist_ok=True)
     os.environ.pop("CRIA_EMULATOR_CACHE", None)  # no kernel comes again
     os.environ["CRIA_EMULATOR_OPTIMIZATION"] = "0"
-    os.environ["CRIA_EMULATOR_DEVICE"] = options.chip
+    # A device of compute capability 9.0 runs code for sm_90a.
+    os.environ["CRIA_EMULATOR_DEVICE"] = options.chip.removesuffix("a")
     ran, failed = supervise(options)
     print(f"{ran} graphs from seed {options.first} on, {failed} wrong")
     sys.exit(failed > 0)
