@@ -184,6 +184,16 @@ TEST(Errors, RefuseAKernelAndNotTheModule) {
       (Refusals{{"bad", "line 7: unknown name 't': mov.u64"}, {"good", ""}}));
 }
 
+TEST(Errors, AScopeHasOneVariableOfAName) {
+  auto load = [](const std::string &body) {
+    return TestDevice().load(".version 8.0\n.target sm_80\n.entry k()\n{\n" +
+                             body + "\nret;\n}\n");
+  };
+  EXPECT_EQ(load(".local .b32 v;\n.shared .b32 v;"),
+            "line 6: variable 'v' is defined twice");
+  EXPECT_EQ(load(".local .b32 v;\n{ .param .b32 v; }"), "");
+}
+
 /// Blanks between the parts of a directive are a matter of taste.
 TEST(Errors, DirectivesNeedNoBlanks) {
   TestDevice device;

@@ -57,13 +57,24 @@ const char kAfter[] = R"(
   ret;
 )";
 
-/// A function that cases may call.
-const char kCallee[] = R"(.func (.param .b32 result) twice(.param .b32 argument)
+/// Functions that cases may call.
+const char kCallees[] =
+    R"(.func (.param .b32 result) twice(.param .b32 argument)
 {
   .reg .b32 %v;
   ld.param.b32 %v, [argument];
   add.u32 %v, %v, %v;
   st.param.b32 [result], %v;
+  ret;
+}
+.func (.param .align 8 .b8 result[16]) swap(.param .align 8 .b8 argument[16])
+{
+  .reg .b32 %v<2>;
+  .reg .b64 %w;
+  ld.param.v2.b32 {%v0, %v1}, [argument];
+  ld.param.b64 %w, [argument+8];
+  st.param.b64 [result], %w;
+  st.param.v2.b32 [result+8], {%v1, %v0};
   ret;
 }
 )";
@@ -85,7 +96,7 @@ std::string ptxOf(const OpcodeCase &one) {
       ".param .u64 in, .param .u64 out, .param .u64 scratch", body, target);
   size_t at = text.find(".visible");
   text.replace(text.find("8.0"), 3, "8.3");
-  return text.insert(at, kCallee);
+  return text.insert(at, kCallees);
 }
 
 const std::vector<OpcodeCase> &allCases() {

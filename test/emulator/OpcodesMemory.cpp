@@ -118,6 +118,27 @@ void addControl(Cases &c) {
                     "call.uni (result), twice, (argument); "
                     "ld.param.b32 %r0, [result]; }",
                     [](const Inputs &i, Results &o) { o.r[0] = 2 * i.a(0); }));
+  // Each call has its own variables, as clang writes them.
+  c.push_back(alone(
+      "{ .param .align 8 .b8 param0[16]; .param .align 8 .b8 retval0[16]; "
+      "st.param.v2.b32 [param0], {%a0, %a1}; st.param.b64 [param0+8], %x2; "
+      "call.uni (retval0), swap, (param0); ld.param.b64 %y, [retval0]; "
+      "ld.param.v2.b32 {%r0, %r1}, [retval0+8]; } "
+      "{ .param .b32 param0; .param .b32 retval0; st.param.b32 [param0], %r1; "
+      "call.uni (retval0), twice, (param0); ld.param.b32 %r1, [retval0]; }",
+      [](const Inputs &i, Results &o) {
+        o.y = i.x[2];
+        o.r[0] = i.a(1);
+        o.r[1] = 2 * i.a(0);
+      }));
+  c.push_back(alone(".local .b32 v; st.local.u32 [v], %a0; "
+                    "{ .local .b64 v; st.local.u64 [v], %x1; } "
+                    "ld.local.u32 %r0, [v];",
+                    [](const Inputs &i, Results &o) { o.r[0] = i.a(0); }));
+  c.push_back(alone(".shared .b64 v; mov.u32 %r0, v; "
+                    "{ .shared .b64 v; mov.u32 %r1, v; } "
+                    "sub.u32 %r0, %r1, %r0; mov.u32 %r1, 0;",
+                    [](const Inputs &, Results &o) { o.r[0] = 8; }));
   c.push_back(
       alone("@%p0 mov.b32 %r0, 1; @!%p0 mov.b32 %r0, 2; "
             "bra never; trap; never:",

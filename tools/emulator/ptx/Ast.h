@@ -92,7 +92,7 @@ struct Parameter {
   uint64_t align = 1, size = 0, offset = 0; ///< in the parameter buffer
 };
 
-/// A pair of braces in a body. It has its own registers and labels.
+/// A pair of braces in a body. It has its own registers, variables and labels.
 struct Scope {
   /// Registers %r0 ... %r(count - 1), or one register.
   struct Registers {
@@ -103,6 +103,7 @@ struct Scope {
   int parent = -1;
   std::map<std::string, Registers, std::less<>> registers; ///< one by one
   std::map<std::string, Registers, std::less<>> ranges;    ///< `%r<count>`
+  std::map<std::string, size_t, std::less<>> variables; ///< in the function's
   std::map<std::string, int, std::less<>> labels;
   std::map<std::string, std::vector<std::string>, std::less<>> targets;
 };

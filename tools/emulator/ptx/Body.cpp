@@ -177,6 +177,10 @@ private:
       Variable variable = parseVariable(cursor, space);
       if (!variable.isKnown)
         return refuse(name);
+      if (!scope()
+               .variables.emplace(variable.name, function.variables.size())
+               .second)
+        cursor.fail("variable '" + variable.name + "' is defined twice");
       function.variables.push_back(std::move(variable));
       cursor.expect(';');
     } else {

@@ -4,9 +4,21 @@
 
 namespace cria::emulator {
 
+/// The variable called `name` in the scopes around the instruction, or null.
+/// Calls are in scopes of their own, whose variables have the same names.
+const Variable *Emitter::findVariable(llvm::StringRef name) const {
+  for (int s = instruction->scope; s >= 0; s = source.scopes[s].parent) {
+    auto found = source.scopes[s].variables.find(name);
+    if (found != source.scopes[s].variables.end())
+      return &source.variables[found->second];
+  }
+  return nullptr;
+}
+
 llvm::Value *Emitter::local(llvm::StringRef name) {
-  auto found = locals.find(name);
-  return found == locals.end() ? nullptr : found->second;
+  if (const Variable *variable = findVariable(name))
+    return locals.lookup(variable);
+  return parameters.lookup(name);
 }
 
 /// The address of a variable: in the window of shared memory for shared
@@ -14,10 +26,10 @@ llvm::Value *Emitter::local(llvm::StringRef name) {
 llvm::Value *Emitter::symbol(llvm::StringRef name) {
   if (llvm::Value *pointer = local(name))
     return builder.CreatePtrToInt(pointer, builder.getInt64Ty());
-  auto shared = kernel.shared.find((source.name + "." + name).str());
-  if (shared == kernel.shared.end())
-    shared = kernel.shared.find(name.str());
-  if (shared != kernel.shared.end())
+  if (const Variable *variable = findVariable(name))
+    return builder.getInt64(kSharedBase + kernel.layout.shared.at(variable));
+  auto shared = kernel.layout.moduleShared.find(name.str());
+  if (shared != kernel.layout.moduleShared.end())
     return builder.getInt64(kSharedBase + shared->second);
   auto global = kernel.globals.find(name.str());
   if (global != kernel.globals.end())

@@ -38,18 +38,17 @@ void Emitter::declare() {
   unsigned argument = 1;
   if (source.isEntry) {
     for (const Parameter &parameter : source.parameters)
-      locals[parameter.name] =
+      parameters[parameter.name] =
           builder.CreateConstGEP1_64(byte, target->getArg(1), parameter.offset);
   } else {
     for (auto *list : {&source.results, &source.parameters})
       for (const Parameter &parameter : *list)
-        locals[parameter.name] = target->getArg(argument++);
+        parameters[parameter.name] = target->getArg(argument++);
   }
   for (const Variable &variable : source.variables)
     if (variable.space == "local" || variable.space == "param")
-      locals[variable.name] =
-          slot(llvm::ArrayType::get(byte, variable.size),
-               unsigned(std::max<uint64_t>(variable.align, 8)));
+      locals[&variable] = slot(llvm::ArrayType::get(byte, variable.size),
+                               unsigned(std::max<uint64_t>(variable.align, 8)));
   for (int i = 0; i < source.labelCount; ++i)
     labels.push_back(newBlock());
 }

@@ -15,7 +15,9 @@
 #include "tools/emulator/run/Check.h"
 #include "tools/emulator/run/Counts.h"
 #include "tools/emulator/translate/Form.h"
+#include "tools/emulator/translate/Layout.h"
 
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/Module.h"
@@ -30,8 +32,7 @@ struct KernelContext {
   const PtxModule &ptx;
   const std::map<std::string, uint64_t> &globals; ///< device addresses
   llvm::Module &module;
-  std::map<std::string, uint64_t> shared; ///< offsets; `function.name` inside
-                                          ///< a function
+  const Layout &layout;
   unsigned capability = 80;
   bool checks = false;              ///< check each access to memory
   bool global = false;              ///< look for races in global memory
@@ -164,7 +165,9 @@ public:
   const PtxModule &ptx() const { return kernel.ptx; }
   llvm::Module &module() { return kernel.module; }
   llvm::Value *thread() { return target->getArg(0); }
-  llvm::Value *local(llvm::StringRef name); ///< null if there is none
+  /// The memory of a parameter or of a variable in .local or .param; null if
+  /// there is none.
+  llvm::Value *local(llvm::StringRef name);
   /// The carry flag: the carry of the last .cc instruction. After a
   /// subtraction, it is 1 if nothing was borrowed.
   llvm::Value *carry();
@@ -204,6 +207,7 @@ private:
   void closeBlocks();
   llvm::AllocaInst *slot(llvm::Type *type, unsigned align);
   Register *findRegister(llvm::StringRef name);
+  const Variable *findVariable(llvm::StringRef name) const;
   llvm::Value *readName(const Operand &operand, unsigned bits, bool isSigned);
   llvm::Value *readVector(const Operand &operand, unsigned bits);
   llvm::Value *special(llvm::StringRef name);
@@ -235,7 +239,8 @@ private:
   std::vector<llvm::BasicBlock *> labels;
   std::set<llvm::BasicBlock *> passed; ///< labels that have been reached
   std::map<std::pair<int, std::string>, Register> registers;
-  llvm::StringMap<llvm::Value *> locals; ///< pointers to .local, .param
+  llvm::StringMap<llvm::Value *> parameters; ///< pointers
+  llvm::DenseMap<const Variable *, llvm::Value *> locals;
   llvm::AllocaInst *carrySlot = nullptr, *roundSlot = nullptr;
   Sums accumulators;
   std::map<const Register *, unsigned> places; ///< in accumulators

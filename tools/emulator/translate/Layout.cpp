@@ -20,7 +20,7 @@ public:
     placeShared();
     for (const Function *function : layout.functions)
       for (const Variable &variable : function->variables)
-        layout.localBytes += variable.size;
+        layout.localBytes += alignTo(variable.size, variable.align);
     return std::move(layout);
   }
 
@@ -51,10 +51,10 @@ private:
       note(part, false);
   }
 
-  void place(const Variable &variable, const std::string &name) {
+  uint64_t place(const Variable &variable) {
     uint64_t offset = alignTo(layout.sharedBytes, variable.align);
-    layout.shared[name] = offset;
     layout.sharedBytes = offset + variable.size;
+    return offset;
   }
 
   void placeShared() {
@@ -70,18 +70,18 @@ private:
       if (isDynamic(variable))
         dynamic.push_back(&variable);
       else
-        place(variable, variable.name);
+        layout.moduleShared[variable.name] = place(variable);
     }
     for (const Function *function : layout.functions)
       for (const Variable &variable : function->variables)
         if (variable.space == "shared")
-          place(variable, function->name + "." + variable.name);
+          layout.shared[&variable] = place(variable);
     for (const Variable *variable : dynamic)
       dynamicAlign = std::max(dynamicAlign, variable->align);
     if (!dynamic.empty())
       layout.sharedBytes = alignTo(layout.sharedBytes, dynamicAlign);
     for (const Variable *variable : dynamic)
-      layout.shared[variable->name] = layout.sharedBytes;
+      layout.moduleShared[variable->name] = layout.sharedBytes;
   }
 
   const PtxModule &module;

@@ -12,10 +12,11 @@ namespace cria::emulator {
 /// The memory of one kernel besides its parameters.
 struct Layout {
   std::vector<const Function *> functions; ///< the kernel and all it calls
-  std::map<std::string, uint64_t> shared;  ///< offset of each shared variable;
-                                           ///< `function.name` inside one
-  uint64_t sharedBytes = 0;                ///< of static shared memory
-  uint64_t localBytes = 0;                 ///< of a thread
+  /// The offset of each shared variable of the functions, and of the module.
+  std::map<const Variable *, uint64_t> shared;
+  std::map<std::string, uint64_t> moduleShared;
+  uint64_t sharedBytes = 0; ///< of static shared memory
+  uint64_t localBytes = 0;  ///< of a thread
 };
 
 /// The layout of `entry`. Variables get exactly their declared alignment;

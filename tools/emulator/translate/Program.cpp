@@ -164,7 +164,7 @@ std::variant<Kernel, Error> Program::translate(const Function &entry) {
   auto context = std::make_unique<llvm::LLVMContext>();
   auto module = std::make_unique<llvm::Module>(entry.name, *context);
   prepareForHost(*module);
-  KernelContext kernel{ptx, globals, *module, layout.shared};
+  KernelContext kernel{ptx, globals, *module, layout};
   kernel.capability = options.capability;
   kernel.checks = options.checks;
   kernel.global = options.checks && options.global;
