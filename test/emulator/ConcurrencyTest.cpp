@@ -158,6 +158,45 @@ TEST_P(Concurrent, WordsAreWholeAndInOrder) {
   }
 }
 
+/// The first thread of a warp waits for the second, but not for long: whatever
+/// it polls with, the other runs meanwhile.
+TEST_P(Concurrent, PollingLetsOthersRun) {
+  for (const char *poll :
+       {"ld.volatile.global.u32 %r0, [%flag];", "ld.cg.u32 %r0, [%flag];",
+        "ld.global.cv.u32 %r0, [%flag];",
+        "ld.relaxed.gpu.global.u32 %r0, [%flag];",
+        "atom.global.exch.b32 %r0, [%flag], 0;",
+        "atom.global.cas.b32 %r0, [%flag], 0, 0;"}) {
+    ASSERT_EQ(device.load(
+                  kernelPtx(".param .u64 flag, .param .u64 out", std::string(R"(
+  .reg .b32 %r0, %rounds;
+  .reg .b64 %flag, %out;
+  .reg .pred %q;
+  ld.param.u64 %flag, [flag];
+  ld.param.u64 %out, [out];
+  mov.u32 %rounds, 0;
+  mov.u32 %r0, %tid.x;
+  setp.eq.u32 %q, %r0, 0;
+  @%q bra wait;
+  st.volatile.global.u32 [%flag], 1;
+  ret;
+wait:
+  add.u32 %rounds, %rounds, 1;
+  )") + poll + R"(
+  setp.eq.u32 %q, %r0, 0;
+  setp.lt.and.u32 %q, %rounds, 1000, %q;
+  @%q bra wait;
+  st.global.u32 [%out], %r0;
+  ret;
+)")),
+              "");
+    auto flag = device.upload(std::vector<uint32_t>(1));
+    auto out = device.allocate(4);
+    device.run("k", {1}, {2}, 0, flag, out);
+    EXPECT_EQ(device.download<uint32_t>(out, 1)[0], 1u) << poll;
+  }
+}
+
 /// The workspace of the grid, by which cooperative groups meet, is memory that
 /// a cooperative launch finds empty and no other launch has.
 TEST(GridWorkspace, IsOfCooperativeLaunches) {

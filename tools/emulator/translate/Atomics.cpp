@@ -60,8 +60,16 @@ void finish(Emitter &e, const Atomic &a, Value *old) {
     e.write(e.operand(0), old, a.type.isSigned());
 }
 
+/// Loops around an exchange wait for other threads.
+void poll(Emitter &e, const Atomic &a) {
+  e.callBlocking("emulatorSpin", e.builder.getVoidTy(),
+                 {e.address(e.operand(a.at), a.space), e.line()});
+}
+
 void emitAtomic(Emitter &e) {
   Atomic a = atomic(e);
+  if (a.name == "exch")
+    poll(e, a);
   Value *pointer = target(e, a);
   Value *value = e.read(a.at + 1, a.type);
   if (a.type.isFloat())
@@ -85,12 +93,10 @@ void emitAtomicNarrow(Emitter &e) {
   finish(e, a, e.fit(old, a.type.width()));
 }
 
-/// Compare and swap. Loops around it wait for other threads.
 void emitCompareAndSwap(Emitter &e) {
   auto &b = e.builder;
   Atomic a = atomic(e);
-  e.callBlocking("emulatorSpin", b.getVoidTy(),
-                 {e.address(e.operand(a.at), a.space), e.line()});
+  poll(e, a);
   Value *pointer = target(e, a);
   Value *result = b.CreateAtomicCmpXchg(
       pointer, e.read(a.at + 1, a.type), e.read(a.at + 2, a.type),

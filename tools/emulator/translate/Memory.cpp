@@ -47,10 +47,13 @@ struct Transfer {
 Transfer transfer(Emitter &e) {
   Transfer t;
   llvm::StringRef how = e.oneOf("weak|volatile|relaxed|acquire|release");
-  t.ordering = how == "acquire"               ? AtomicOrdering::Acquire
-               : how == "release"             ? AtomicOrdering::Release
-               : how.empty() || how == "weak" ? AtomicOrdering::Unordered
-                                              : AtomicOrdering::Monotonic;
+  // Accesses that bypass the L1 cache are meant to be seen by other blocks.
+  bool isCached = e.oneOf("cg|cv|wt").empty();
+  bool isWeak = isCached && (how.empty() || how == "weak");
+  t.ordering = how == "acquire"   ? AtomicOrdering::Acquire
+               : how == "release" ? AtomicOrdering::Release
+               : isWeak           ? AtomicOrdering::Unordered
+                                  : AtomicOrdering::Monotonic;
   t.flags.inBlock = e.scopeIsBlock();
   t.space = e.space();
   e.has("nc");
@@ -59,8 +62,7 @@ Transfer transfer(Emitter &e) {
   t.type = e.type();
   t.flags.bytes = t.count * t.type.bytes();
   t.flags.isStore = e.opcode() == "st";
-  // Accesses that bypass the L1 cache are meant to be seen by other blocks.
-  t.flags.isStrong = t.isStrong() || !e.oneOf("cg|cv|wt").empty();
+  t.flags.isStrong = t.isStrong();
   t.flags.isVolatile = how == "volatile";
   t.flags.acquires = how == "acquire";
   t.flags.releases = how == "release";
