@@ -166,6 +166,7 @@ TEST_P(Concurrent, PollingLetsOthersRun) {
         "ld.global.cv.u32 %r0, [%flag];",
         "ld.relaxed.gpu.global.u32 %r0, [%flag];",
         "atom.global.exch.b32 %r0, [%flag], 0;",
+        "atom.global.add.u32 %r0, [%flag], 0;", "atom.or.b32 %r0, [%flag], 0;",
         "atom.global.cas.b32 %r0, [%flag], 0, 0;"}) {
     ASSERT_EQ(device.load(
                   kernelPtx(".param .u64 flag, .param .u64 out", std::string(R"(

@@ -60,7 +60,14 @@ void finish(Emitter &e, const Atomic &a, Value *old) {
     e.write(e.operand(0), old, a.type.isSigned());
 }
 
-/// Loops around an exchange wait for other threads.
+/// Whether a loop around the operation may wait for other threads: an exchange
+/// takes a lock, and adding 0 is a way to read.
+bool mayPoll(Emitter &e, const Atomic &a) {
+  const Operand &operand = e.operand(a.at + 1);
+  return a.name == "exch" ||
+         (operand.kind == Operand::Integer && operand.value == 0);
+}
+
 void poll(Emitter &e, const Atomic &a) {
   e.callBlocking("emulatorSpin", e.builder.getVoidTy(),
                  {e.address(e.operand(a.at), a.space), e.line()});
@@ -68,7 +75,7 @@ void poll(Emitter &e, const Atomic &a) {
 
 void emitAtomic(Emitter &e) {
   Atomic a = atomic(e);
-  if (a.name == "exch")
+  if (mayPoll(e, a))
     poll(e, a);
   Value *pointer = target(e, a);
   Value *value = e.read(a.at + 1, a.type);
