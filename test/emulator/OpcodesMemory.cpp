@@ -98,21 +98,7 @@ void addWidths(Cases &c) {
                     [](const Inputs &, Results &o) { o.q[0] = o.q[1] = 1; }));
 }
 
-void addControl(Cases &c) {
-  c.push_back(alone("mov.u32 %t0, %a0; and.b32 %t0, %t0, 15; again: "
-                    "setp.eq.u32 %q0, %t0, 0; @%q0 bra over; "
-                    "add.u32 %r0, %r0, %t0; sub.u32 %t0, %t0, 1; "
-                    "bra.uni again; over:",
-                    [](const Inputs &i, Results &o) {
-                      uint32_t n = i.a(0) & 15;
-                      o.r[0] = n * (n + 1) / 2;
-                      o.q[0] = 1;
-                    }));
-  c.push_back(
-      alone("and.b32 %t0, %a0, 1; ways: .branchtargets one, two; "
-            "brx.idx %t0, ways; one: mov.b32 %r0, 11; bra over; two: "
-            "mov.b32 %r0, 22; over:",
-            [](const Inputs &i, Results &o) { o.r[0] = i.p(0) ? 22 : 11; }));
+void addCalls(Cases &c) {
   c.push_back(alone("{ .param .b32 result; .param .b32 argument; "
                     "st.param.b32 [argument], %a0; "
                     "call.uni (result), twice, (argument); "
@@ -139,6 +125,23 @@ void addControl(Cases &c) {
                     "{ .shared .b64 v; mov.u32 %r1, v; } "
                     "sub.u32 %r0, %r1, %r0; mov.u32 %r1, 0;",
                     [](const Inputs &, Results &o) { o.r[0] = 8; }));
+}
+
+void addControl(Cases &c) {
+  c.push_back(alone("mov.u32 %t0, %a0; and.b32 %t0, %t0, 15; again: "
+                    "setp.eq.u32 %q0, %t0, 0; @%q0 bra over; "
+                    "add.u32 %r0, %r0, %t0; sub.u32 %t0, %t0, 1; "
+                    "bra.uni again; over:",
+                    [](const Inputs &i, Results &o) {
+                      uint32_t n = i.a(0) & 15;
+                      o.r[0] = n * (n + 1) / 2;
+                      o.q[0] = 1;
+                    }));
+  c.push_back(
+      alone("and.b32 %t0, %a0, 1; ways: .branchtargets one, two; "
+            "brx.idx %t0, ways; one: mov.b32 %r0, 11; bra over; two: "
+            "mov.b32 %r0, 22; over:",
+            [](const Inputs &i, Results &o) { o.r[0] = i.p(0) ? 22 : 11; }));
   c.push_back(
       alone("@%p0 mov.b32 %r0, 1; @!%p0 mov.b32 %r0, 2; "
             "bra never; trap; never:",
@@ -154,6 +157,7 @@ void addMemoryCases(Cases &cases) {
   addHints(cases);
   addWidths(cases);
   addControl(cases);
+  addCalls(cases);
 }
 
 namespace {
