@@ -74,7 +74,8 @@
  *  - The environment is read, never changed: CRIA_CUDA_DRIVER, CRIA_NCCL,
  *    CRIA_CUDA_TIMEOUT, CRIA_CUDA_IMAGE, CRIA_CUDA_WITHOUT and
  *    CUDA_VISIBLE_DEVICES, when a model is made; CRIA_MPI, CRIA_MPI_TIMEOUT and
- *    what mpirun sets, when ranks are joined. No thread may change it meanwhile.
+ *    what mpirun sets, when ranks are joined. No thread may change it
+ * meanwhile.
  *  - fork() copies no threads. The child may use the objects of its parent,
  *    except sessions and models on a GPU; it may make sessions of its own.
  */
