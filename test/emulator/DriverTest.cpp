@@ -67,6 +67,7 @@ struct Api {
   USE(cuModuleLoadDataEx);
   USE(cuModuleGetFunction);
   USE(cuFuncSetAttribute);
+  USE(cuFuncGetAttribute);
   USE(cuLaunchKernel);
   USE(cuLaunchKernelEx);
   USE(cuGetProcAddress_v2);
@@ -107,6 +108,7 @@ struct Api {
     FIND(cuMemcpyHtoD_v2), FIND(cuMemcpyDtoH_v2);
     FIND(cuModuleLoadData), FIND(cuModuleLoadDataEx);
     FIND(cuModuleGetFunction), FIND(cuFuncSetAttribute);
+    FIND(cuFuncGetAttribute);
     FIND(cuLaunchKernel), FIND(cuLaunchKernelEx), FIND(cuGetProcAddress_v2);
     FIND(cuStreamCreate), FIND(cuStreamSynchronize);
     FIND(cuStreamBeginCapture_v2), FIND(cuStreamEndCapture);
@@ -467,6 +469,39 @@ TEST_F(Driver, RefusesWhatTheDeviceCannotDo) {
   EXPECT_EQ(api().cuFuncSetAttribute(add, limit, 164 << 10),
             CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(api().cuCtxSynchronize(), CUDA_SUCCESS);
+}
+
+TEST_F(Driver, TellsTheMemoryOfAKernel) {
+  open();
+  CUmodule module;
+  CUfunction kernel;
+  ASSERT_EQ(api().cuModuleLoadData(&module, R"(
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry memory()
+{
+  .shared .b8 tile[64];
+  .local .b8 array[16];
+  .reg .b32 %r;
+  .reg .b64 %rd;
+  mov.u32 %r, tile;
+  st.shared.u32 [%r], %r;
+  mov.u64 %rd, array;
+  st.local.u32 [%rd], %r;
+  ret;
+})"),
+            CUDA_SUCCESS);
+  ASSERT_EQ(api().cuModuleGetFunction(&kernel, module, "memory"), CUDA_SUCCESS);
+  int shared = 0, local = 0;
+  EXPECT_EQ(api().cuFuncGetAttribute(
+                &shared, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, kernel),
+            CUDA_SUCCESS);
+  EXPECT_EQ(api().cuFuncGetAttribute(&local, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
+                                     kernel),
+            CUDA_SUCCESS);
+  EXPECT_EQ(shared, 64);
+  EXPECT_EQ(local, 16);
 }
 
 TEST_F(Driver, RefusesClusters) {

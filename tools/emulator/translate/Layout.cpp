@@ -20,7 +20,8 @@ public:
     placeShared();
     for (const Function *function : layout.functions)
       for (const Variable &variable : function->variables)
-        layout.localBytes += alignTo(variable.size, variable.align);
+        if (variable.space != "shared")
+          layout.localBytes += alignTo(variable.size, variable.align);
     return std::move(layout);
   }
 
