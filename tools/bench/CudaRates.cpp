@@ -103,6 +103,21 @@ static std::string sumsFrom(int first, int count) {
   return "{" + names + "}";
 }
 
+/// Fills `%x` with two numbers between 0.5 and 1 of random signs, which differ
+/// from thread to thread: matrix units multiply zeros faster than numbers.
+static std::string randomPair(const std::string &type) {
+  bool isHalf = type == "f16";
+  return std::string("  mov.u32 %x, %tid.x;\n"
+                     "  mad.lo.u32 %x, %x, 0x9E3779B1, 0x7F4A7C15;\n"
+                     "  shr.u32 %n, %x, 15;\n"
+                     "  xor.b32 %x, %x, %n;\n"
+                     "  mul.lo.u32 %x, %x, 0x85EBCA77;\n") +
+         (isHalf ? "  and.b32 %x, %x, 0x83FF83FF;\n"
+                   "  or.b32 %x, %x, 0x38003800;\n"
+                 : "  and.b32 %x, %x, 0x807F807F;\n"
+                   "  or.b32 %x, %x, 0x3F003F00;\n");
+}
+
 static Loop floatLoop() {
   std::string round;
   for (int i = 0; i < 16; ++i)
@@ -121,21 +136,22 @@ static Loop warpLoop(const std::string &type) {
   }
   return {"mma.sync " + type,
           kAmpere,
-          "  .reg .b32 %x;\n  mov.u32 %x, 0;\n",
+          "  .reg .b32 %x;\n" + randomPair(type),
           round,
           32,
           8 * 2.0 * 16 * 8 * 16 / 32,
           fullBlocks};
 }
 
-/// Tiles of 64 x 16 and 256 x 16 zeros in shared memory, as matrices of 8 x 8.
+/// Tiles of 64 x 16 and 256 x 16 in shared memory, as matrices of 8 x 8.
 /// The next matrix along k is 128 bytes away, the next rows are 256 bytes away.
 static Loop warpgroupLoop(const std::string &type) {
-  static constexpr char begin[] = R"(
+  std::string begin = R"(
   .reg .b32 %x, %to;
   .reg .b64 %rows, %columns;
   .shared .align 128 .b8 tiles[12288];
-  mov.u32 %x, 0;
+)" + randomPair(type) +
+                      R"(
   mov.u32 %to, %tid.x;
   shl.b32 %to, %to, 4;
   mov.u32 %n, tiles;
