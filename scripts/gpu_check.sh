@@ -6,19 +6,24 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 usage() {
   cat <<'TEXT'
-usage: scripts/gpu_check.sh pack [FOLDER] [--build=DIR] [--rehearse]
+usage: scripts/gpu_check.sh pack [FOLDER] [--build=DIR]
 Packs the built tools, their two small libraries, artifacts compiled here and
-Python programs into FOLDER (default: build/gpu-check), at most 60 MiB. Move the
-folder to a machine with a GPU, of the same kind of processor, and there:
+Python programs into two files of FOLDER (default: build/gpu-check), run and
+check.tar.gz, at most 45 MiB. Move the folder to a machine with a GPU, of the same
+kind of processor, and there:
 
-  FOLDER/run [--device=cuda|emulated] [--parts=1,2,...] [--out=DIR] [--seconds=N]
+  FOLDER/run [--device=cuda|emulated] [--driver=FILE] [--parts=NAME,...]
+             [--out=DIR] [--seconds=N]
 
-(1) checks logits and ids against the CPU's and transformers', (2) measures what
-memory and cuBLAS reach, (3) times decode and prefill beside their floors, kernel
-by kernel too, (4) times PyTorch, eager and compiled, and (5) runs a small model
-under compute-sanitizer. Each row is printed and added to DIR/rows.jsonl when it
-is measured; DIR/table.md has all of them at the end. --rehearse packs small
-models alone, for the emulated device.
+The parts run in this order: environment, variants (every image of an artifact, with
+and without graphs and overlap: the first that is right is used from there on), speed,
+kernels (by Nsight Compute, where it is), batches, goldens, pytorch, rates, sanitizer,
+transformers, sampling. Each row is printed and added to DIR/rows.jsonl when it is
+measured; DIR/table.md has all of them at the end. All parts together take at most
+N seconds (570), and each task has a limit of its own.
+
+--device=emulated rehearses with small models, in the emulated driver, which is not
+packed: --driver=build/lib/libcria-emulator.so.
 TEXT
 }
 

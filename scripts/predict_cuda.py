@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""predict_cuda.py BIN SCRATCH CONFIG.json [--prompt=N] [--draw] [FLAG...]: how long
-each kernel of a model should take on GPUs, by arithmetic.
+"""predict_cuda.py BIN SCRATCH CONFIG.json [--prompt=N] [--draw] [--save=FILE --name=MODEL]
+[FLAG...]: how long each kernel of a model should take on GPUs, by arithmetic.
 
 BIN is build/bin; the tests' tools are needed (scripts/setup.sh cria-test-depends).
 FLAGs go to cria-compile. One layer of the model, with random weights, runs a prompt of
@@ -28,6 +28,9 @@ all. Then DEPENDENT replaces LAUNCH and, where weights or keys are copied before
 INPUT replaces LATENCY. Memory serves these copies from the end of the kernel before on,
 while this one waits and while its input comes: what it delivers in DEPENDENT and INPUT, of
 what is in flight at once, counts neither in `memory` nor in L2.
+
+--save adds the times to a FILE of JSON: {GPU: {MODEL: {call: {kernel: us of its launches}}}},
+which scripts/gpu_check.sh packs.
 """
 
 import argparse
@@ -240,9 +243,10 @@ def parts_of(launches, bounds):
     return result
 
 
-def table(title, launches, bounds, figures):
+def table(title, launches, bounds, figures, saved):
     """Lines of Markdown: a kernel's time and what bounds it, on each GPU. `launches`
-    has those of each chip; NAME_wgmma and NAME_bulk are what NAME is on others."""
+    has those of each chip; NAME_wgmma and NAME_bulk are what NAME is on others. Adds the
+    times of all launches to `saved`: {GPU: {kernel: us}}."""
     heads = [f"{gpu.name}, us" for gpu in GPUS]
     yield "| " + " | ".join([title, "times", *heads, "bound"]) + " |"
     yield "|---" * (len(GPUS) + 3) + "|"
@@ -261,17 +265,31 @@ def table(title, launches, bounds, figures):
             each.append((gpu, counts, size, figures[name, gpu.chip]))
         found = [predict(*one, overlaps=row != f"embed_{title}") for one in each]
         sums = [old + runs * us for old, (us, _) in zip(sums, found)]
+        for gpu, (us, _) in zip(GPUS, found):
+            saved.setdefault(gpu.name, {})[row] = round(runs * us, 1)
         alone = [predict(*one, overlaps=False) for one in each]
         apart = [old + runs * us for old, (us, _) in zip(apart, alone)]
         bound = " / ".join(dict.fromkeys(bound for _, bound in found))
         cells = [f"`{row}`", str(runs), *(f"{us:.1f}" for us, _ in found), bound]
         yield "| " + " | ".join(cells) + " |"
+    for gpu, us in zip(GPUS, sums):
+        saved[gpu.name]["all"] = round(us, 1)
     least = [
         sum(runs * us[i] for runs, _, us in bounds.values()) for i in range(len(GPUS))
     ]
     for what, all in (("", sums), (" one after the other", apart)):
         cells = [f"{us:.0f}, {floor / us:.0%}" for us, floor in zip(all, least)]
         yield "| " + " | ".join([f"all{what}, and its floor's part", "", *cells, ""]) + " |"
+
+
+def save(options, call, saved):
+    """Adds the times of a call to the file of --save."""
+    if not options.save:
+        return
+    known = json.loads(options.save.read_text()) if options.save.exists() else {}
+    for gpu, times in saved.items():
+        known.setdefault(gpu, {}).setdefault(options.name, {})[call] = times
+    options.save.write_text(json.dumps(known, indent=1) + "\n")
 
 
 def main():
@@ -281,6 +299,8 @@ def main():
     parser.add_argument("config", type=pathlib.Path)
     parser.add_argument("--prompt", type=int, default=512)
     parser.add_argument("--draw", action="store_true")
+    parser.add_argument("--save", type=pathlib.Path)
+    parser.add_argument("--name", help="of the model in FILE")
     options, flags = parser.parse_known_args()
     tools = Tools(options.bin, options.scratch)
     places = [str(tools.bin.parent / "cuda-tools"), os.environ["PATH"]]
@@ -296,6 +316,7 @@ def main():
         for chip in {gpu.chip: None for gpu in GPUS}
     }
     figures = figures_of(tools, config, flags, ptx)
+    calls = {"prefill": f"prefill of {options.prompt}", "decode": f"decode at {options.prompt}"}
     for entry, depth in (("prefill", 0), ("decode", options.prompt)):
         bounds = floors(tools, options.config, [*flags, f"--depth={depth}"])
         bounds = {name: row for name, row in bounds.items() if name.endswith(entry)}
@@ -309,7 +330,9 @@ def main():
             }
             for chip, each in launches.items()
         }
-        print("\n".join(table(entry, found, bounds, figures)), end="\n\n")
+        saved = {}
+        print("\n".join(table(entry, found, bounds, figures, saved)), end="\n\n")
+        save(options, calls[entry], saved)
 
 
 if __name__ == "__main__":

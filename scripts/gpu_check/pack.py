@@ -1,32 +1,40 @@
-"""pack.py ROOT [FOLDER] [--build=DIR] [--rehearse]: fills the folder that
-scripts/gpu_check.sh describes."""
+"""pack.py ROOT [FOLDER] [--build=DIR]: fills the folder that scripts/gpu_check.sh
+describes."""
 
 import argparse
 import json
+import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
+import tempfile
 
-MOST_BYTES = 60 << 20
+MOST_BYTES = 45 << 20
 TOOLS = ("cria-run", "cria-bench", "cria-inspect")
 CARRIED = ("libpcre2-8.so", "libutf8proc.so")  # a bare machine may lack them
 EXPECTED = ("libc.so", "libm.so", "libstdc++.so", "libgcc_s.so", "ld-linux", "linux-vdso")
 PYTHON = ("capi.py", "cases.py", "emulated.py", "families.py", "harness.py")
+CHECKS = ("check.py", "tasks.py", "torch_tasks.py", "ncu.py", "predicted.json")
 # Code for any x86-64 of the last ten years.
 BOTH = ("--target=cpu,cuda", "--chip=sm_80,sm_90,sm_90a", "--cpu=x86-64-v3")
-# A 1B model is checked in each format, and timed before larger ones.
+# One golden for each schedule and type that can be wrong on its own.
+GOLDENS = (
+    "bf16-gemma2", "bf16-qwen3", "bf16-multi-head", "f16-grouped", "f32-phi3-longrope",
+    "f32-wide-heads", "f32-odd", "bf16-odd",
+)
+# The models to time. `short` has two layers, for tools that slow kernels down.
 MODELS = {
     "llama-3.2-1b bf16": ("llama-3.2-1b", "--dtype=bf16"),
-    "llama-3.2-1b q8_0": ("llama-3.2-1b", "--dtype=bf16", "--quantize=q8_0"),
-    "llama-3.2-1b q4_0": ("llama-3.2-1b", "--dtype=bf16", "--quantize=q4_0"),
-    "llama-2-7b bf16": ("llama-2-7b", "--dtype=bf16"),
     "llama-3.1-8b bf16": ("llama-3.1-8b", "--dtype=bf16"),
+    "llama-3.2-1b q8_0": ("llama-3.2-1b", "--dtype=bf16", "--quantize=q8_0"),
+    "llama-3.2-1b batch": ("llama-3.2-1b", "--dtype=bf16", "--batch=64"),
+    "llama-3.2-1b short": ("llama-3.2-1b", "--dtype=bf16"),
 }
-PLAN = {"depths": [0, 512, 4096], "lengths": [16, 128, 512, 2048], "gen_len": 64}
-SMALL = {"depths": [0, 8], "lengths": [16], "gen_len": 1}
-SMALL_GOLDENS = ("f32-odd", "bf16-odd")
+# A rehearsal times this golden.
+SMALL = "bf16-odd"
 
 
 def parse():
@@ -34,7 +42,6 @@ def parse():
     parser.add_argument("root", type=pathlib.Path)
     parser.add_argument("folder", nargs="?", type=pathlib.Path)
     parser.add_argument("--build", type=pathlib.Path)
-    parser.add_argument("--rehearse", action="store_true")
     args = parser.parse_args()
     args.build = args.build or args.root / "build"
     args.folder = args.folder or args.build / "gpu-check"
@@ -48,8 +55,7 @@ def libraries(binary):
     return {pathlib.Path(name).name: path or name for name, path in lines}
 
 
-def copy_binaries(args):
-    lib = args.folder / "lib"
+def copy_binaries(args, to):
     binaries = [args.build / "bin" / tool for tool in TOOLS]
     binaries.append(args.build / "lib" / "libcria.so")
     for binary in binaries:
@@ -57,89 +63,116 @@ def copy_binaries(args):
             sys.exit(f"gpu_check.sh: error: {binary} is missing; run scripts/setup.sh")
         for name, path in libraries(binary).items():
             if name.startswith(CARRIED):
-                shutil.copy(path, lib / name)
+                shutil.copy(path, to / "lib" / name)
             elif not name.startswith(EXPECTED):
                 sys.exit(f"gpu_check.sh: error: {binary} needs {name}, which is not carried")
-        shutil.copy(binary, args.folder / ("lib" if binary.suffix else "bin"))
+        shutil.copy(binary, to / ("lib" if binary.suffix else "bin"))
 
 
-def compile_to(args, config, out, *flags):
-    subprocess.run(
-        [args.build / "bin" / "cria-compile", config, "-o", args.folder / out, *flags],
-        check=True,
-    )
+class Compiler:
+    """Compiles into a folder. Adds machine code for sm_90a where ptxas is found."""
+
+    def __init__(self, args, to):
+        self.tool, self.to = args.build / "bin" / "cria-compile", to
+        places = [str(args.build / "cuda-tools"), os.environ["PATH"], "/usr/local/cuda/bin"]
+        path = os.pathsep.join(places)
+        self.environment = os.environ | {"PATH": path}
+        self.cubin = ["--cubin=sm_90a"] if shutil.which("ptxas", path=path) else []
+
+    def __call__(self, config, out, *flags):
+        command = [self.tool, config, "-o", self.to / out, *BOTH, *self.cubin, *flags]
+        subprocess.run(command, check=True, env=self.environment)
+
+    def figures(self, config, *flags):
+        """{chip: {kernel: [registers, bytes of local memory]}} as ptxas says."""
+        command = [self.tool, config, *BOTH, *flags, "--report=plan", "--json"]
+        done = subprocess.run(command, check=True, env=self.environment, stdout=subprocess.PIPE)
+        found = {}
+        for chip in json.loads(done.stdout).get("machine_code") or []:
+            found[chip["chip"]] = {
+                kernel["kernel"]: [kernel["registers"], kernel["local"]]
+                for kernel in chip["kernels"]
+            }
+        return found
 
 
-def copy_goldens(args):
-    """Names of the goldens, compiled."""
-    source = args.root / "test" / "e2e"
-    names = sorted(path.parent.name for path in source.glob("goldens/*/golden.npz"))
-    known = re.findall(r'^    "([\w-]+)": ', (source / "cases.py").read_text(), re.M)
-    names = [name for name in names if name in known]
-    names = [n for n in names if n in SMALL_GOLDENS] if args.rehearse else names
+def copy_goldens(source, to, compile_to):
     for name in PYTHON:
-        shutil.copy(source / name, args.folder / "python")
-    for name in names:
-        folder = args.folder / "python" / "goldens" / name
+        shutil.copy(source / name, to / "python")
+    for name in GOLDENS:
+        folder = to / "python" / "goldens" / name
         shutil.copytree(source / "goldens" / name, folder)
-        out = f"artifacts/{name}.cria"
-        compile_to(args, folder / "config.json", out, "--max-seq=512", *BOTH)
-    return names
+        compile_to(folder / "config.json", f"artifacts/{name}.cria", "--max-seq=512")
 
 
-def copy_tiny(args):
-    tiny = args.folder / "tiny"
-    tiny.mkdir()
-    for path in (args.root / "examples" / "tiny").glob("*.*"):
+def copy_tiny(tiny, to, compile_to):
+    (to / "tiny").mkdir()
+    for path in tiny.glob("*.*"):
         if path.suffix in (".json", ".safetensors"):
-            shutil.copy(path, tiny)
-    compile_to(args, tiny / "config.json", "artifacts/tiny.cria", *BOTH)
+            shutil.copy(path, to / "tiny")
+    compile_to(tiny / "config.json", "artifacts/tiny.cria")
 
 
-def compile_models(args):
-    """The models to time: name, artifact, folder of its config.json."""
-    if args.rehearse:
-        config = f"python/goldens/{SMALL_GOLDENS[-1]}"
-        flags = ("--max-seq=512", "--chunk=8", *BOTH)
-        compile_to(args, args.folder / config / "config.json", "artifacts/small.cria", *flags)
-        return [{"name": "small", "artifact": "small.cria", "config": config}]
-    models = []
+def compile_models(source, to, compile_to):
+    """The models to time: {name: {artifact, config: folder of its config.json}}."""
+    flags = ("--max-seq=512", "--chunk=8")
+    config = f"python/goldens/{SMALL}"
+    compile_to(to / config / "config.json", "artifacts/small.cria", *flags)
+    compile_to(to / config / "config.json", "artifacts/small-batch.cria", *flags, "--batch=4")
+    models = {
+        "small": {"artifact": "small.cria", "config": config},
+        "small batch": {"artifact": "small-batch.cria", "config": config},
+    }
     for name, (config, *flags) in MODELS.items():
-        folder = args.folder / "configs" / config
+        keys = json.loads((source / f"Inputs/{config}.json").read_text())
+        if name.endswith("short"):
+            keys["num_hidden_layers"] = 2
+            config += "-short"
+        folder = to / "configs" / config
         folder.mkdir(parents=True, exist_ok=True)
-        shutil.copy(args.root / f"test/e2e/Inputs/{config}.json", folder / "config.json")
+        (folder / "config.json").write_text(json.dumps(keys))
         out = name.replace(" ", "-") + ".cria"
-        flags = ("--max-seq=4608", *BOTH, *flags)
-        compile_to(args, folder / "config.json", f"artifacts/{out}", *flags)
-        models.append({"name": name, "artifact": out, "config": f"configs/{config}"})
+        compile_to(folder / "config.json", f"artifacts/{out}", "--max-seq=4608", *flags)
+        models[name] = {"artifact": out, "config": f"configs/{config}"}
     return models
+
+
+def fill(args, to):
+    for name in ("bin", "lib", "python", "artifacts"):
+        (to / name).mkdir()
+    copy_binaries(args, to)
+    for name in CHECKS:
+        shutil.copy(args.root / "scripts" / "gpu_check" / name, to / "python")
+    source, compile_to = args.root / "test" / "e2e", Compiler(args, to)
+    copy_tiny(args.root / "examples" / "tiny", to, compile_to)
+    copy_goldens(source, to, compile_to)
+    commit = subprocess.run(
+        ["git", "-C", args.root, "describe", "--always", "--dirty"], capture_output=True, text=True
+    )
+    plan = {"commit": f"commit {commit.stdout.strip()}", "goldens": GOLDENS}
+    plan["models"] = compile_models(source, to, compile_to)
+    config = source / "goldens" / GOLDENS[0] / "config.json"
+    plan["ptxas"] = compile_to.figures(config, "--max-seq=512")
+    (to / "plan.json").write_text(json.dumps(plan, indent=1))
 
 
 def main():
     args = parse()
-    if args.folder.exists() and any(args.folder.iterdir()):
-        if not (args.folder / "plan.json").exists():
-            sys.exit(f"gpu_check.sh: error: {args.folder} holds something else")
-        shutil.rmtree(args.folder)
-    for name in ("bin", "lib", "python", "artifacts"):
-        (args.folder / name).mkdir(parents=True)
-    (args.folder / "plan.json").write_text("{}")
-    copy_binaries(args)
-    for name in ("check.py", "tasks.py", "torch_tasks.py"):
-        shutil.copy(args.root / "scripts" / "gpu_check" / name, args.folder / "python")
+    args.folder.mkdir(parents=True, exist_ok=True)
+    if {path.name for path in args.folder.iterdir()} - {"run", "check.tar.gz"}:
+        sys.exit(f"gpu_check.sh: error: {args.folder} holds something else")
+    packed = args.folder / "check.tar.gz"
+    with tempfile.TemporaryDirectory() as scratch:
+        to = pathlib.Path(scratch)
+        fill(args, to)
+        with tarfile.open(packed, "w:gz") as archive:
+            for path in sorted(to.iterdir()):
+                archive.add(path, path.name)
     shutil.copy(args.root / "scripts" / "gpu_check" / "run", args.folder)
-    copy_tiny(args)
-    commit = subprocess.run(
-        ["git", "-C", args.root, "describe", "--always", "--dirty"], capture_output=True, text=True
-    )
-    plan = dict(SMALL if args.rehearse else PLAN, commit=f"commit {commit.stdout.strip()}")
-    plan["goldens"] = copy_goldens(args)
-    plan["models"] = compile_models(args)
-    (args.folder / "plan.json").write_text(json.dumps(plan, indent=1))
-    size = sum(path.stat().st_size for path in args.folder.rglob("*") if path.is_file())
+    size = packed.stat().st_size
     if size > MOST_BYTES:
-        sys.exit(f"gpu_check.sh: error: {args.folder} has {size >> 20} MiB, expected at most 60")
-    print(f"{args.folder}: {size / (1 << 20):.1f} MiB")
+        sys.exit(f"gpu_check.sh: error: {packed} has {size >> 20} MiB, expected at most 45")
+    print(f"{packed}: {size / (1 << 20):.1f} MiB")
 
 
 main()

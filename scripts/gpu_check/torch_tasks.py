@@ -11,9 +11,11 @@ import time
 import torch
 import transformers
 
-from tasks import BARS, DEVICE, FOLDER, ids_and_logits, model_named, nmse, plan, prompt, row
+from tasks import (
+    BARS, DEPTHS, DEVICE, FOLDER, GPU, LENGTHS, artifact_of, ids_and_logits, model_named, nmse,
+    prompt, row,
+)
 
-GPU = DEVICE == "cuda"
 WHERE = "cuda" if GPU else "cpu"
 STEPS = 32 if GPU else 2
 
@@ -94,9 +96,6 @@ def ids_of(model, length):
     return torch.tensor([prompt(model.config.vocab_size, length)], device=WHERE)
 
 
-# Part 1.
-
-
 def check(name):
     """Makes a checkpoint, and compares Cria's logits and ids with those of transformers
     in float32. Also measures how far transformers' own in bfloat16 are from float32."""
@@ -115,14 +114,11 @@ def check(name):
             wanted_ids.append(int(model(given).logits[0, -1].argmax()))
             given = torch.cat([given, given.new_tensor([wanted_ids[-1:]])], 1)
         got_ids, got = ids_and_logits(
-            model_named(name)["artifact"], DEVICE, ids, count, f"--weights={folder}"
+            artifact_of(name), DEVICE, ids, count, f"--weights={folder}"
         )
     error, peer = nmse(wanted, got), nmse(wanted, own)
     row("beside transformers", error <= BARS["bf16"], model=name, NMSE=error, at_most=BARS["bf16"],
         PyTorch_bf16=peer, equal_ids=f"{sum(map(int.__eq__, got_ids, wanted_ids))} of {count}")
-
-
-# Part 2.
 
 
 def copy_rate():
@@ -151,13 +147,13 @@ def products(config):
 
 def cublas(name):
     """Each product on random numbers, from weights that no cache holds."""
-    if name == plan()["models"][0]["name"]:
+    if not name.startswith("llama-3.1"):  # once
         copy_rate()
     for what, (outputs, inputs) in products(config_of(name)).items():
         copies = max(1, (256 << 20) // (2 * outputs * inputs)) if GPU else 1
         shape = (copies, outputs, inputs)
         weights = torch.randn(shape, device=WHERE, dtype=torch.bfloat16).unbind()
-        for tokens in [1, *plan()["lengths"]]:
+        for tokens in [1, *LENGTHS]:
             if what == "head" and tokens > 1:
                 continue
             x = torch.randn(tokens, inputs, device=WHERE, dtype=torch.bfloat16)
@@ -167,9 +163,6 @@ def cublas(name):
             row("cuBLAS", model=name, product=what, tokens=tokens, us=seconds * 1e6,
                 TFLOPs=2e-12 * tokens * outputs * inputs / seconds,
                 TBs=2e-12 * outputs * inputs / seconds)
-
-
-# Part 4.
 
 
 def speed_row(name, call, system, tokens, seconds, device):
@@ -271,30 +264,33 @@ def prefill(model, name, tokens, compiled):
     speed_row(name, f"prefill of {tokens}", system, tokens, seconds, device)
 
 
-def speed(name, compiled):
-    """What matters most comes first: compilation takes long."""
-    model, sizes = build(name), plan()
-    calls = [((compiled_decode if compiled else eager_decode), (model, name, depth))
-             for depth in sorted(sizes["depths"], key=lambda depth: depth == 0)]
-    lengths = sorted(sizes["lengths"], key=lambda length: (length != 512, -length))
-    calls += [(prefill, (model, name, length, compiled)) for length in lengths]
-    for call, arguments in calls:
+def run(name, calls):
+    """Each of `calls` for a model; one that fails becomes a row."""
+    model = build(name)
+    for call, *arguments in calls:
         try:
-            call(*arguments)
+            call(model, name, *arguments)
         except Exception as error:
-            what = f"{call.__name__} of {arguments[2]}"
+            what = f"{call.__name__} of {arguments[0]}"
             row("failed", model=name, call=what, said=f"{type(error).__name__}: {str(error)[:200]}")
         with contextlib.suppress(RuntimeError):
             torch.cuda.empty_cache()
 
 
+def eager(name):
+    run(name, [(eager_decode, DEPTHS[0]), *((prefill, n, False) for n in LENGTHS),
+               *((eager_decode, depth) for depth in DEPTHS[1:])])
+
+
 def main():
     task, name = sys.argv[2:]
     with torch.no_grad():
-        if task in ("eager", "compile"):
-            speed(name, task == "compile")
+        if task == "compile-decode":
+            run(name, [(compiled_decode, DEPTHS[0])])
+        elif task == "compile-prefill":
+            run(name, [(prefill, LENGTHS[0], True)])
         else:
-            {"check": check, "cublas": cublas}[task](name)
+            {"check": check, "cublas": cublas, "eager": eager}[task](name)
 
 
 main()
