@@ -216,9 +216,10 @@ bool PartsSchedule::collect(const Element &element, ArrayRef<Size> box,
                        [&](const Element &leaf) { leaves.push_back(leaf); }))
     return fail("a result has elements of several origins");
   for (const Element &leaf : leaves) {
-    if (!hasMemory(leaf.tensor))
+    bool isStored = elements.isStored(leaf.tensor);
+    if (isStored ? !hasMemory(leaf.tensor) : !isOfBytes(leaf.tensor))
       return fail(kNoMemory);
-    if (elements.isStored(leaf.tensor)) {
+    if (isStored) {
       (term ? made.rowReads : made.reads).push_back(leaf);
       continue;
     }

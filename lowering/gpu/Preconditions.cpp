@@ -14,11 +14,15 @@ static RankedTensorType typeOf(const Element &element) {
   return cast<RankedTensorType>(element.tensor.getType());
 }
 
+bool simt::isOfBytes(Value tensor) {
+  Type element = cast<RankedTensorType>(tensor.getType()).getElementType();
+  return element.isIntOrFloat() &&
+         llvm::is_contained({8, 16, 32, 64}, element.getIntOrFloatBitWidth());
+}
+
 bool simt::hasMemory(Value tensor) {
   auto type = cast<RankedTensorType>(tensor.getType());
-  Type element = type.getElementType();
-  return element.isIntOrFloat() &&
-         llvm::is_contained({8, 16, 32, 64}, element.getIntOrFloatBitWidth()) &&
+  return isOfBytes(tensor) &&
          (type.getRank() == 0 ||
           !ShapedType::isDynamicShape(type.getShape().drop_front()));
 }

@@ -32,8 +32,10 @@
 
 namespace cria::simt {
 
-/// Whether elements have 8, 16, 32 or 64 bits, and all sizes but the first are
-/// constants.
+/// Whether elements have 8, 16, 32 or 64 bits.
+bool isOfBytes(mlir::Value tensor);
+
+/// Whether a tensor is of bytes, and all its sizes but the first are constants.
 bool hasMemory(mlir::Value tensor);
 inline constexpr llvm::StringLiteral kNoMemory =
     "a tensor has elements that are not of 8, 16, 32 or 64 bits, or a size "
