@@ -294,6 +294,8 @@ LogicalResult Rows::verify(Operation *op) {
         known[b] = rows(a);
     return success();
   };
+  if (auto append = dyn_cast<KVAppendOp>(op))
+    (void)copyRows(append.getCache(), append.getResult());
   // Most ops make a row of each row of their first operand.
   if (isa<LlamaDialect>(op->getDialect()) && op->getNumOperands() &&
       op->getNumResults() && !isa<KVAppendOp, GetWeightOp>(op))
