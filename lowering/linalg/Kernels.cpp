@@ -104,13 +104,17 @@ static OpFoldResult computeOutside(LinalgBuilder &b, OpFoldResult size,
   return outside.lookup(value);
 }
 
-/// The numbers of rows of the tensors in a kernel, outside of the kernel.
+/// The numbers of rows of the tensors that a kernel computes, outside of the
+/// kernel. Other shapes of the same memory, such as the flat one of a sum over
+/// ranks, do not count.
 static SmallVector<Value> rowsOf(LinalgBuilder &b, LinalgBuilder &inner,
                                  func::FuncOp kernel, ValueRange operands) {
   IRMapping outside;
   outside.map(kernel.getArguments(), operands);
   llvm::SetVector<Value> rows;
-  for (Operation &op : llvm::make_early_inc_range(kernel.front()))
+  for (Operation &op : llvm::make_early_inc_range(kernel.front())) {
+    if (isa<tensor::CollapseShapeOp, bufferization::ToTensorOp>(op))
+      continue;
     for (Value result : op.getResults()) {
       auto type = dyn_cast<RankedTensorType>(result.getType());
       // The first dimension of a paged cache is its number of pages.
@@ -121,6 +125,7 @@ static SmallVector<Value> rowsOf(LinalgBuilder &b, LinalgBuilder &inner,
       if (auto value = dyn_cast<Value>(size))
         rows.insert(value);
     }
+  }
   return rows.takeVector();
 }
 
