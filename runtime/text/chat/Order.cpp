@@ -96,6 +96,9 @@ static Value unique(Evaluator &in, const Arguments &given) {
                     given.get(2, "attribute"));
   Keyed once;
   for (auto &[key, element] : all) {
+    // Each element is compared with all that are kept.
+    if (!in.budget.spend(8 * once.size()))
+      break;
     auto same = [&, &key = key](const auto &other) {
       return equal(other.first, key, in.budget);
     };
