@@ -63,16 +63,15 @@ class Adapter:
             pairs[name] = tuple(weights.rounded(x, self.dtype) for x in (a, b))
         return pairs
 
-    def write(self, folder, arrays):
+    def write(self, folder, shapes, arrays=None):
         """As PEFT saves it: pairs of embeddings are transposed, and the weight of a
-        head or an embedding is below its pair."""
+        head or an embedding, one of `arrays`, is below its pair."""
         folder.mkdir()
         config = {"peft_type": "LORA", "r": self.rank, "lora_alpha": self.alpha}
         config |= {"bias": "none", "use_dora": False, "modules_to_save": None}
         text = json.dumps(config | self.more)
         (folder / "adapter_config.json").write_text(text)
         tensors = {}
-        shapes = {name: array.shape for name, array in arrays.items()}
         for name, (a, b) in self.pairs(shapes).items():
             module = "base_model.model." + name.removesuffix(".weight")
             if "embed_tokens" in name:
@@ -179,7 +178,7 @@ class Case:
         self.loras = []
         for i, adapter in enumerate(self.adapters):
             folder = tools.scratch / f"{name}-adapter{i}"
-            adapter.write(folder, arrays)
+            adapter.write(folder, self.shapes, arrays)
             scale = "" if adapter.scale == 1 else f"={adapter.scale}"
             self.loras.append(f"--lora={folder}{scale}")
 

@@ -154,7 +154,7 @@ TEST(TokenizerErrors, Expressions) {
   std::string deep(20, '[');
   deep += "a" + std::string(20, ']');
   for (const char *differs :
-       {"^*a", "a$+", "\\w+", "\\bx", "[a&&]", "[[:alpha:]]", "[]a]",
+       {"^*a", "a$+", "\\w+", "\\bx", "[a&&]", "[[:alpha:]]", "[]",
         deep.c_str(), "a{2}+", "a{,2}", "(?m:a)", "(*COMMIT)", "\\K"})
     EXPECT_THAT(load("/pre_tokenizer", split(differs)),
                 fails(CRIA_UNIMPLEMENTED, "in the regular expression"))
