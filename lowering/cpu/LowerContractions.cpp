@@ -68,8 +68,8 @@ static bool isWrittenBetween(Operation *first, Operation *last, Value memref) {
 static constexpr int64_t kFewRows = 64;
 
 namespace {
-/// A product with blocks, and the first product that reads the same rows: both
-/// share the packed rows.
+/// A product with blocks, and the first product of as many bits that reads the
+/// same rows: both share the packed rows, whose sums depend on the bits.
 struct Packing {
   BlockProduct product;
   Operation *first;
@@ -147,7 +147,8 @@ private:
         continue;
       Operation *first = op;
       for (auto &[other, packing] : packings)
-        if (packing.product.codes == product->codes &&
+        if (packing.product.bits == product->bits &&
+            packing.product.codes == product->codes &&
             packing.product.scales == product->scales &&
             other->getBlock() == op->getBlock() &&
             !isWrittenBetween(other, op, product->codes) &&
