@@ -121,8 +121,9 @@ void Batch::enterPages(Sequence &sequence) {
   }
 }
 
-/// Makes `page` the sequence's page `index`: a copy of the one that it shares,
-/// or an empty one behind the others.
+/// Makes `page` the sequence's page `index`. The page becomes a copy of the
+/// shared page that it replaces, or is cleared if it is the sequence's next
+/// one.
 Status Batch::fill(Sequence &sequence, size_t index, int32_t page) {
   if (index == sequence.pages.size()) {
     sequence.pages.push_back(page);

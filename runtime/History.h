@@ -17,9 +17,9 @@ public:
   /// Forgets all but the first `end` positions.
   void cut(int64_t end);
 
-  /// How many ids there are behind the last embedding.
+  /// The number of ids after the last embedding.
   int64_t lastIds() const;
-  /// The last `count` of them, and then those of `step`.
+  /// The last `count` ids, followed by the ids of `step`.
   std::vector<int32_t> idsWith(int64_t count, const Step &step) const;
 
   /// Calls `feed` with steps of the first `end` positions, in order, of at most

@@ -35,11 +35,12 @@ namespace cria::simt {
 /// Whether elements have 8, 16, 32 or 64 bits.
 bool isOfBytes(mlir::Value tensor);
 
-/// Whether a tensor is of bytes, and all its sizes but the first are constants.
+/// Whether a kernel can compute the address of each element of a tensor: the
+/// elements have whole bytes, and only the first size may be dynamic.
 bool hasMemory(mlir::Value tensor);
 inline constexpr llvm::StringLiteral kNoMemory =
     "a tensor has elements that are not of 8, 16, 32 or 64 bits, or a size "
-    "behind its first that is not constant";
+    "after its first that is not constant";
 
 /// The place in memory of element k of a row, if the row's elements lie side by
 /// side: the last coordinate is k plus what does not depend on k, the others do
@@ -68,8 +69,8 @@ bool areBlockRows(Elements &elements, const Element &first,
 inline constexpr llvm::StringLiteral kNoBlockRows =
     "the blocks of a row do not lie side by side in memory";
 
-/// Whether two rows of weights are of the same type and equally far from the
-/// rows behind them. `ofType`: only the type is compared.
+/// Whether the weights of two products have the same type, and rows of the same
+/// length. With `ofType`, only the types are compared.
 bool areOfOneForm(Elements &elements, const Work &a, const Dot &x,
                   const Work &b, const Dot &y, bool ofType = false);
 inline constexpr llvm::StringLiteral kNotOneForm =

@@ -151,8 +151,8 @@ static std::set<std::string> addDefaults(const Family &family, json &config) {
   return added;
 }
 
-/// Reads all keys of `config`, of which `added` are defaults of the draft's
-/// family.
+/// Reads all keys of `config`. The keys in `added` are not in the file: they
+/// are defaults of the draft's family.
 static void readAll(const json &config, const std::set<std::string> &added,
                     ObjectReader &reader, ConfigDraft &draft) {
   checkKeys(config, added, reader, draft);

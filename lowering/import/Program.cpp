@@ -364,8 +364,8 @@ static LogicalResult verifyLayers(Operation *op) {
       .Default(success());
 }
 
-/// Names with a period, such as `rope.cos`, and some others are those of
-/// functions that the compiler makes.
+/// The compiler makes functions whose names have a period, such as `rope.cos`,
+/// and those in `reservedNames`. A program may not use these names.
 static LogicalResult verifyName(Operation *op, StringRef name) {
   if (!llvm::is_contained(reservedNames, name) && !name.contains('.'))
     return success();

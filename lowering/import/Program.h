@@ -47,8 +47,8 @@ mlir::LogicalResult verifyProgram(mlir::ModuleOp module);
 /// states.
 mlir::LogicalResult verifyFused(mlir::ModuleOp module);
 
-/// Checks that the ops of a function are those of a program, on tensors of
-/// which only the first dimension may be dynamic.
+/// Checks that a program may contain each op of a function. Of a tensor, only
+/// the first dimension may be dynamic.
 mlir::LogicalResult verifyOps(mlir::func::FuncOp function);
 
 /// The most positions at which a program may run: as many as the smallest of

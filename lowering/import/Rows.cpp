@@ -1,7 +1,7 @@
-/// A number of rows, an offset or a size is an affine expression of columns: T,
-/// the arguments of the function, the induction variables of loops, and what
-/// other ops compute, of which nothing is known. That `a <= b` is proved by
-/// showing that the known facts and `a > b` contradict each other.
+/// A number of rows, an offset or a size is an affine expression. Its variables
+/// ("columns") are T, the arguments of the function, the induction variables of
+/// loops, and the results of other ops; nothing is known of such a result. To
+/// prove `a <= b`, this file shows that `a > b` contradicts the known facts.
 #include "lowering/import/Rows.h"
 
 #include "dialect/Dialect.h"

@@ -147,7 +147,8 @@ class Session(_native.OneThread):
         chunk = len(ids) if model.get("bidirectional") else int(model["chunk"])
         if len(ids) > chunk and self._expected < held + len(ids):
             self.expect_prompt(held + len(ids))
-        # The parts end where those of a text that is fed at once end.
+        # Parts end at multiples of the chunk, also where a text is fed in pieces: the
+        # same steps give the same bits.
         for at in range(-(held % max(1, chunk)), len(ids), max(1, chunk)):
             yield slice(max(0, at), at + chunk)
 

@@ -18,7 +18,7 @@
 #sum = affine_map<(t, n, b, j) -> (t, n)>
 
 // hasMemory
-// REMARK: no-schedule {{.*}}Function=inner_size {{.*}}Reason="a tensor has elements that are not of 8, 16, 32 or 64 bits, or a size behind its first that is not constant"
+// REMARK: no-schedule {{.*}}Function=inner_size {{.*}}Reason="a tensor has elements that are not of 8, 16, 32 or 64 bits, or a size after its first that is not constant"
 func.func private @inner_size(%x: tensor<4x?xf32>) -> tensor<4x?xf32> {
   %0 = linalg.generic {indexing_maps = [#id], iterator_types = ["parallel", "parallel"]} outs(%x : tensor<4x?xf32>) {
   ^bb0(%a: f32):
