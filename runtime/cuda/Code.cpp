@@ -177,14 +177,14 @@ Status Code::load(const Artifact &artifact) {
   const Manifest &manifest = artifact.manifest();
   const Part &part = *manifest.cuda;
   int64_t rows = manifest.batch ? manifest.batch->rows : 0;
+  DeviceMemory standIn;
   for (auto [entry, tokens] :
        {std::pair(&part.prefill, manifest.chunk),
         std::pair(&part.encode, manifest.chunk), std::pair(&part.batch, rows),
         std::pair(&part.decode, int64_t(1)),
         std::pair(&part.sample, int64_t(1))})
-    if (Status status = findKernels(*entry, tokens); !status.ok())
+    if (Status status = findKernels(*entry, tokens, standIn); !status.ok())
       return status;
-  standIn = DeviceMemory();
   return Status();
 }
 
@@ -216,7 +216,8 @@ Status Code::attribute(const std::string &kernel, CUfunction_attribute which,
 }
 
 /// Finds the kernels of `entry`, whose calls have `chunk` tokens at most.
-Status Code::findKernels(const Entry &entry, int64_t chunk) {
+Status Code::findKernels(const Entry &entry, int64_t chunk,
+                         DeviceMemory &standIn) {
   for (const EntryStep &step : entry)
     for (const LaunchStep &launch : step.launches) {
       if (!runs(launch) || launch.isSum())
@@ -227,7 +228,7 @@ Status Code::findKernels(const Entry &entry, int64_t chunk) {
       if (status.ok())
         status = permitShared(launch);
       if (status.ok())
-        status = checkMaps(launch);
+        status = checkMaps(launch, standIn);
       if (!status.ok())
         return status;
     }
@@ -341,7 +342,8 @@ Status encode(Context &context, const TensorMap &map, CUdeviceptr address,
 
 /// Whether a driver takes a map depends on the sizes in it. So this finds out
 /// while there is another image to take, before a session has the tensors.
-Status Code::checkMaps(const LaunchStep &launch) {
+/// `standIn` is memory in their place, allocated for the first map.
+Status Code::checkMaps(const LaunchStep &launch, DeviceMemory &standIn) const {
   for (const Argument &argument : launch.arguments) {
     if (!argument.map)
       continue;

@@ -88,20 +88,19 @@ private:
        const Image &image, const Choice &choice)
       : context(context), path(artifact.path()), image(image), choice(choice) {}
   Status load(const Artifact &artifact);
-  Status findKernels(const Entry &entry, int64_t chunk);
+  Status findKernels(const Entry &entry, int64_t chunk, DeviceMemory &standIn);
   Status findKernel(const std::string &name);
   Status attribute(const std::string &kernel, CUfunction_attribute which,
                    int &value) const;
   Status checkLaunch(const LaunchStep &launch, int64_t chunk) const;
   Status permitShared(const LaunchStep &launch);
-  Status checkMaps(const LaunchStep &launch);
+  Status checkMaps(const LaunchStep &launch, DeviceMemory &standIn) const;
 
   std::shared_ptr<Context> context;
   std::string path; // of the artifact
   Image image;      // the one that is loaded
   Choice choice;
   Loaded module = {};
-  DeviceMemory standIn; // for the tensors of maps that are checked
   std::map<std::string, CUfunction> kernels;
   std::map<std::string, uint32_t> shared; // dynamic bytes permitted so far
 };
