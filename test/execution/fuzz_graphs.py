@@ -30,14 +30,14 @@ sys.path.append(str(HERE.parent / "e2e"))
 import blocks  # noqa: E402
 import reference  # noqa: E402
 from capi import LOGITS_ALL, LOGITS_LAST, Model  # noqa: E402
-from entries import (
+from entries import (  # noqa: E402
     Artifact,
     Upstream,
     encoded,
     guarded,
     upstream,
     widened,
-)  # noqa: E402
+)
 from harness import Tools, check, execute, nmse  # noqa: E402
 from random_graphs import Graph  # noqa: E402
 

@@ -107,6 +107,9 @@ Builtin findFunction(std::string_view name);
 Builtin findStringMethod(std::string_view name);
 Builtin findMethod(const Value &value, std::string_view name);
 
+/// `value` after a filter without other arguments.
+Value filtered(Evaluator &in, std::string_view filter, const Value &value);
+
 /// The attribute "a.b.0" of `value`.
 Value pathOf(Evaluator &in, Value value, const Value &attribute);
 

@@ -53,7 +53,9 @@ public:
 private:
   size_t readNumber() {
     size_t number = 0;
-    for (; at < form.size() && isdigit(form.bytes[at]); ++at)
+    for (; at < form.size() &&
+           isdigit(static_cast<unsigned char>(form.bytes[at]));
+         ++at)
       number = std::min<size_t>(number * 10 + (form.bytes[at] - '0'), 1 << 30);
     return number;
   }

@@ -87,6 +87,12 @@ static Value toJson(Evaluator &in, const Arguments &given) {
   return in.text(dump(given.get(0), style, in.budget));
 }
 
+Value filtered(Evaluator &in, std::string_view filter, const Value &value) {
+  Arguments only;
+  only.positional.push_back(value);
+  return in.apply(findFilter(filter), only);
+}
+
 Value pathOf(Evaluator &in, Value value, const Value &attribute) {
   std::string path = print(attribute, in.budget).bytes;
   if (!in.budget.spend(path.size()))
@@ -266,9 +272,7 @@ static Value toInteger(Evaluator &in, const Arguments &given) {
       given.has(1, "default") ? given.get(1, "default") : Value::integer(0);
   if (!value.is(Type::String) || !in.budget.spend(2 * value.text().size()))
     return otherwise;
-  Arguments string;
-  string.positional.push_back(value);
-  Value trimmed = in.apply(findFilter("trim"), string);
+  Value trimmed = filtered(in, "trim", value);
   return readInteger(in, trimmed.text(), otherwise);
 }
 
@@ -283,9 +287,7 @@ static Value toFloat(Evaluator &in, const Arguments &given) {
       given.has(1, "default") ? given.get(1, "default") : Value::real(0);
   if (!value.is(Type::String) || !in.budget.spend(2 * value.text().size()))
     return otherwise;
-  Arguments string;
-  string.positional.push_back(value);
-  Value trimmed = in.apply(findFilter("trim"), string);
+  Value trimmed = filtered(in, "trim", value);
   std::string text = joinDigits(trimmed.text());
   double number = 0;
   bool plus = text[0] == '+' && text[1] != '-';

@@ -14,9 +14,7 @@ using Type = Value::Type;
 static Value folded(Evaluator &in, const Value &value, bool caseCounts) {
   if (caseCounts || !value.is(Type::String))
     return value;
-  Arguments text;
-  text.positional.push_back(value);
-  return in.apply(findStringFilter("lower"), text);
+  return filtered(in, "lower", value);
 }
 
 /// Elements with what they are ordered by.
