@@ -18,6 +18,12 @@ namespace cria {
 /// a model with it as "model.norm.weight", and loads each as the other.
 std::string otherNesting(const std::string &name);
 
+/// Whether a name has this end.
+inline bool endsWith(std::string_view name, std::string_view end) {
+  return name.size() >= end.size() &&
+         name.substr(name.size() - end.size()) == end;
+}
+
 /// The first ten of `items`, separated by "; ", and how many more there are.
 std::string firstTen(const std::vector<std::string> &items);
 

@@ -33,11 +33,6 @@ Result<LoraSource> parseLora(const std::string &text) {
   return source;
 }
 
-static bool endsWith(const std::string &name, const std::string &suffix) {
-  return name.size() >= suffix.size() &&
-         name.compare(name.size() - suffix.size(), suffix.size(), suffix) == 0;
-}
-
 namespace {
 
 /// A kind of tensor that a pair has.

@@ -10,11 +10,6 @@ namespace cria {
 
 using nlohmann::json;
 
-static bool endsWith(const std::string &name, const std::string &end) {
-  return name.size() >= end.size() &&
-         name.compare(name.size() - end.size(), end.size(), end) == 0;
-}
-
 static const char *nameOf(PackedLayout layout) {
   static constexpr const char *names[] = {"f8_e4m3", "gptq", "awq",
                                           "compressed-tensors"};
