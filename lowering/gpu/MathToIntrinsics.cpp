@@ -7,9 +7,8 @@
 ///
 /// In kernels with products by warpgroups, of f32:
 ///
-/// arith.divf %x, %y           =>  llvm.call_intrinsic "llvm.nvvm.div.full"
-/// math.sqrt %x                =>  llvm.call_intrinsic
-/// "llvm.nvvm.sqrt.approx.f"
+///   arith.divf %x, %y  =>  llvm.call_intrinsic "llvm.nvvm.div.full"
+///   math.sqrt %x       =>  llvm.call_intrinsic "llvm.nvvm.sqrt.approx.f"
 ///
 /// The exact instructions call functions for rare operands. A compiler that
 /// sees calls may run such products one after the other (C7509 of ptxas). The

@@ -9,7 +9,7 @@
 /// that breaks each one, under the name of the function.
 ///
 ///   hasMemory       an address is row * (size of the last dimension) + column
-///   isRow           the terms of a product lie side by side in memory
+///   rowInMemory     the terms of a product lie side by side in memory
 ///   beginAtWords    tensor cores multiply words of two 16-bit numbers; others
 ///                   are multiplied one by one (GemmFma.cpp)
 ///   isOwnRow        a block of threads computes row i of the input for row i

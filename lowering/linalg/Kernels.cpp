@@ -117,7 +117,8 @@ static SmallVector<Value> rowsOf(LinalgBuilder &b, LinalgBuilder &inner,
       continue;
     for (Value result : op.getResults()) {
       auto type = dyn_cast<RankedTensorType>(result.getType());
-      // The first dimension of a paged cache is its number of pages.
+      // Tensors of higher rank are paged caches (in blocks, of rank 6), whose
+      // first dimension is the number of pages.
       if (!type || !type.getRank() || !type.isDynamicDim(0) ||
           type.getRank() > 4)
         continue;

@@ -28,7 +28,7 @@ func.func private @inner_size(%x: tensor<4x?xf32>) -> tensor<4x?xf32> {
   return %0 : tensor<4x?xf32>
 }
 
-// isRow: slices with a stride are copied first.
+// rowInMemory: slices with a stride are copied first.
 // REMARK: further-launch {{.*}}Function=strided_input {{.*}}Reason="many blocks read the input of its products"
 // CHECK-LABEL: func.func private @strided_input.launch(
 // CHECK: gpu.launch_func @kernels::@strided_input_input

@@ -66,9 +66,9 @@ RingGemv::Source RingGemv::stage(int64_t rows, int64_t i, Value first,
   Value begin = b.mul(b.add(first, turn), stageLength());
   row = b.add(row, turn % each);
   if (bulk) {
-    // LLVM knows the range of columns, not of `warp`. So with what stages are
-    // apart in the column, it addresses all stages by one register: of two rows
-    // of Llama-2-70B, ptxas has none to spare.
+    // LLVM knows the range of the column, but not of the row, which depends on
+    // `warp`. If the distance between stages is in the column, LLVM addresses
+    // all stages by one register. Otherwise kernels of Llama-2-70B spill.
     row = b.mul(warp(), rows * each);
     column += (i * each + turn % each) * (shape.lead + stageLength());
   }

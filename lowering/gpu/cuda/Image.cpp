@@ -78,7 +78,7 @@ static void takeKernelsOf(gpu::GPUModuleOp kernels, bool wgmma) {
 }
 
 /// Tensor maps are passed by value and never copied: the hardware reads them
-/// where they are. A tensor map has 128 bytes and is aligned to as many.
+/// where they are. A tensor map has 128 bytes and is aligned to 128.
 static void passTensorMaps(LLVM::LLVMFuncOp kernel) {
   Builder b(kernel.getContext());
   auto bytes = LLVM::LLVMArrayType::get(b.getI8Type(), 128);
