@@ -6,6 +6,7 @@
 
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 
 namespace cria {
@@ -16,13 +17,25 @@ namespace cria {
 using namespace mlir;
 using namespace cria;
 
+/// Whether the tensor, or a view of it, is read after `writer` overwrites it.
+/// Bufferization then lets `writer` write to a copy.
+static bool isReadAfter(Value tensor, Operation *writer) {
+  return llvm::any_of(tensor.getUsers(), [&](Operation *user) {
+    if (isa<tensor::ExtractSliceOp, tensor::ExpandShapeOp,
+            tensor::CollapseShapeOp>(user))
+      return isReadAfter(user->getResult(0), writer);
+    Operation *reader = writer->getBlock()->findAncestorOpInBlock(*user);
+    return reader && writer->isBeforeInBlock(reader);
+  });
+}
+
 /// Whether the value is computed in the buffer of `carried`.
 static bool isUpdateOf(Value value, Value carried) {
   while (value != carried) {
     auto result = dyn_cast_if_present<OpResult>(value);
-    if (!result)
+    value = result ? destinationOf(result) : Value();
+    if (!value || isReadAfter(value, result.getOwner()))
       return false;
-    value = destinationOf(result);
   }
   return true;
 }

@@ -39,6 +39,27 @@ func.func @updated(%start: tensor<4xf32>, %value: f32, %n: index) -> tensor<4xf3
   return %end#0 : tensor<4xf32>
 }
 
+// What is read after it was written over is not in its place: bufferization lets the
+// second op write to a copy, whose values are then put into the place.
+// CHECK-LABEL: func.func @read_after
+// CHECK: scf.for {{.*}} iter_args(%[[X:.*]] = %{{.*}}, %[[Y:.*]] = %{{.*}})
+// CHECK: %[[FIRST:.*]] = linalg.exp {{.*}} outs(%[[X]]
+// CHECK: %[[SECOND:.*]] = linalg.exp {{.*}} outs(%[[FIRST]]
+// CHECK: %[[OTHER:.*]] = linalg.add {{.*}} outs(%[[Y]]
+// CHECK: %[[PUT:.*]] = bufferization.materialize_in_destination %[[SECOND]] in %[[X]]
+// CHECK: scf.yield %[[PUT]], %[[OTHER]]
+func.func @read_after(%a: tensor<4xf32>, %b: tensor<4xf32>, %n: index) -> tensor<4xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %end:2 = scf.for %i = %c0 to %n step %c1 iter_args(%x = %a, %y = %b) -> (tensor<4xf32>, tensor<4xf32>) {
+    %first = linalg.exp ins(%y : tensor<4xf32>) outs(%x : tensor<4xf32>) -> tensor<4xf32>
+    %second = linalg.exp ins(%y : tensor<4xf32>) outs(%first : tensor<4xf32>) -> tensor<4xf32>
+    %other = linalg.add ins(%y, %first : tensor<4xf32>, tensor<4xf32>) outs(%y : tensor<4xf32>) -> tensor<4xf32>
+    scf.yield %second, %other : tensor<4xf32>, tensor<4xf32>
+  }
+  return %end#0 : tensor<4xf32>
+}
+
 // What changes places is copied before any is written over.
 // CHECK-LABEL: func.func @swapped
 // CHECK: scf.for {{.*}} iter_args(%[[X:.*]] = %{{.*}}, %[[Y:.*]] = %{{.*}})
