@@ -3,7 +3,7 @@
  *
  *   tokenizer   text to ids and back; a stream decodes ids as they come
  *   chat        a conversation to text or ids
- *   generation  how a checkpoint wants ids drawn, and which end a text
+ *   generation  how a checkpoint wants ids drawn, and what ends a text
  *
  * These functions are in libcria-text (-lcria-text), which needs PCRE2 and
  * utf8proc, and not libcria. A program that generates text from text links
@@ -87,11 +87,24 @@ CRIA_API cria_status cria_stream_create(const cria_tokenizer *tokenizer,
                                         cria_error *error);
 CRIA_API void cria_stream_free(cria_stream **stream);
 
+/* From now on, the first of `count` stop strings that occurs ends the text, and
+ * text that may become one of them is held back. They replace those set before;
+ * 0: none. A string may begin in `prompt`, the ids before those that are pushed
+ * from now on. Strings are found in the bytes of tokens, special ones too,
+ * wherever tokens begin and end. An empty string is CRIA_INVALID_ARGUMENT. */
+CRIA_API cria_status cria_stream_set_stop_strings(
+    cria_stream *stream, const char *const *strings, size_t count,
+    const int32_t *prompt, size_t prompt_count, cria_error *error);
+
+/* Whether the last id has completed a stop string: 1 or 0. The text then ends
+ * before the string, and ids that are pushed after it add no text. */
+CRIA_API int cria_stream_stopped(const cria_stream *stream);
+
 /* The text that `id` completes, "" for none; lives until the next call. */
 CRIA_API cria_status cria_stream_push(cria_stream *stream, int32_t id,
                                       const char **text, cria_error *error);
 /* The rest, after the last id, with the same lifetime. Then the stream is like
- * a new one. */
+ * a new one, without stop strings. */
 CRIA_API cria_status cria_stream_finish(cria_stream *stream, const char **text,
                                         cria_error *error);
 
@@ -178,6 +191,12 @@ CRIA_API cria_status cria_generation_begin(const cria_generation *generation,
 CRIA_API cria_status cria_generation_end_ids(const cria_generation *generation,
                                              const int32_t **ids, size_t *count,
                                              cria_error *error);
+
+/* The strings that end a text as cria_stream_set_stop_strings does; they live
+ * as long as `generation`. */
+CRIA_API cria_status cria_generation_stop_strings(
+    const cria_generation *generation, const char *const **strings,
+    size_t *count, cria_error *error);
 
 typedef struct cria_generation_limits {
   size_t size;

@@ -16,6 +16,15 @@ inline std::vector<int32_t> takeIds(int32_t *ids, std::size_t count) {
   return {ids, ids + count};
 }
 
+/// Texts as the library takes them; they live as long as `texts`.
+inline std::vector<const char *>
+pointers(const std::vector<std::string> &texts) {
+  std::vector<const char *> made;
+  for (const std::string &text : texts)
+    made.push_back(text.c_str());
+  return made;
+}
+
 /// Text to ids and back.
 class Tokenizer : public Handle<cria_tokenizer, cria_tokenizer_free> {
 public:
@@ -73,6 +82,17 @@ public:
     open(cria_stream_create, tokenizer.get(), int{special});
   }
 
+  /// The first of `strings` that occurs from now on ends the text. It may begin
+  /// in `prompt`, the ids before.
+  void setStopStrings(const std::vector<std::string> &strings,
+                      const std::vector<int32_t> &prompt = {}) {
+    std::vector<const char *> texts = pointers(strings);
+    call(cria_stream_set_stop_strings, get(), texts.data(), texts.size(),
+         prompt.data(), prompt.size());
+  }
+  /// Whether the last id has completed a stop string.
+  bool stopped() const { return cria_stream_stopped(get()) != 0; }
+
   std::string push(int32_t id) {
     const char *text = nullptr;
     call(cria_stream_push, get(), id, &text);
@@ -91,9 +111,7 @@ public:
   /// Ignores the keys of generation_config.json that `allowed` names.
   explicit Generation(const std::string &folder,
                       const std::vector<std::string> &allowed = {}) {
-    std::vector<const char *> keys;
-    for (const std::string &key : allowed)
-      keys.push_back(key.c_str());
+    std::vector<const char *> keys = pointers(allowed);
     open(cria_generation_open_allowing, folder.c_str(), keys.data(),
          keys.size());
   }
@@ -122,6 +140,12 @@ public:
     std::size_t count = 0;
     call(cria_generation_end_ids, get(), &ids, &count);
     return {ids, ids + count};
+  }
+  std::vector<std::string> stopStrings() const {
+    const char *const *strings = nullptr;
+    std::size_t count = 0;
+    call(cria_generation_stop_strings, get(), &strings, &count);
+    return {strings, strings + count};
   }
   bool ends(int32_t id) const { return cria_generation_ends(get(), id) != 0; }
 };

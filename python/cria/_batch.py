@@ -12,7 +12,7 @@ from cria import _native
 from cria._errors import Error, InvalidArgument, OutOfRange, checking, error_of
 from cria._sampling import Sampler
 from cria._session import Completion, Logits, Prompt
-from cria._text import Ids, count_of, ids_array, ids_pointer
+from cria._text import Ids, Stop, TextStream, count_of, ids_array, ids_pointer
 
 if TYPE_CHECKING:
     from cria._model import LoraSet, Model
@@ -72,6 +72,29 @@ class BatchInfo(NamedTuple):
     reused: int
     #: How often a sequence lost its pages and waited again.
     put_back: int
+
+
+class _Drawn:
+    """What a sequence has drawn after a prompt. ``text`` decodes it."""
+
+    def __init__(self, prompt: list[int], text: TextStream | None) -> None:
+        self._prompt, self._text = prompt, text
+        self._ids: list[int] = []
+        self._pieces: list[str] = []
+        self.ended = False
+
+    def take(self, id: int) -> bool:
+        """Notes an id. Whether it completes a stop string, which ends the text."""
+        self._ids.append(id)
+        if self._text:
+            self._pieces.append(self._text.push(id))
+            self.ended = self._text.stopped
+        return self.ended
+
+    def completion(self) -> Completion:
+        rest = self._text.finish() if self._text else ""
+        text = "".join([*self._pieces, rest])
+        return Completion(text, self._ids, self._prompt, self.ended)
 
 
 class Batch(_native.OneThread):
@@ -236,6 +259,7 @@ class Batch(_native.OneThread):
         prompts: Iterable[Prompt],
         *,
         max_tokens: int | None = None,
+        stop: Stop = None,
         **sampling: Any,
     ) -> list[Completion]:
         """Continues each of ``prompts``, texts or ids, in a sequence of its own.
@@ -244,10 +268,12 @@ class Batch(_native.OneThread):
         prompt fails, its error is raised, and the other prompts end.
         """
         model, drawing = self.model, self.model.sampling(**sampling)
+        stops = model.stop_strings(stop)
         if max_tokens is not None:
             max_tokens = count_of(max_tokens, "max_tokens")
         arrays = [ids_array(model.encode(prompt)) for prompt in prompts]
-        drawn: dict[int, list[int]] = {}
+        drawn: dict[int, _Drawn] = {}
+        left: set[int] = set()
         try:
             for array in arrays:
                 if not len(array):
@@ -261,32 +287,22 @@ class Batch(_native.OneThread):
                 limit = model.limit(len(array)) if max_tokens is None else max_tokens
                 sampler = Sampler(model.artifact.info.vocab_size, drawing)
                 ends = model.generation.end_ids if model.generation else []
+                text = model.text_after(array, stops if limit else ())
                 sequence = self.join(sampler, end_ids=ends)
-                drawn[sequence] = []
+                drawn[sequence] = _Drawn(array.tolist(), text)
                 self.feed(sequence, array, limit)
             while self.unfinished:
                 for result in self.step():
-                    if result.sequence in drawn and result.error:
+                    if result.sequence not in drawn:
+                        continue
+                    if result.error:
                         raise result.error
-                    if result.sequence in drawn and result.id is not None:
-                        drawn[result.sequence].append(result.id)
+                    one = drawn[result.sequence]
+                    if result.id is not None and one.take(result.id):
+                        left.add(result.sequence)
+                        self.leave(result.sequence)
+                    one.ended |= result.finish == Finish.END
         finally:
-            for sequence in drawn:
+            for sequence in drawn.keys() - left:
                 self.leave(sequence)
-        return [
-            self._completion(array, ids) for array, ids in zip(arrays, drawn.values())
-        ]
-
-    def _completion(
-        self, prompt: npt.NDArray[np.int32], ids: list[int]
-    ) -> Completion:
-        """The completion of the drawn ids, with their text."""
-        model = self.model
-        pieces: list[str] = []
-        if model.tokenizer:
-            stream = model.tokenizer.stream()
-            for id in prompt.tolist():
-                stream.push(id)
-            pieces = [*map(stream.push, ids), stream.finish()]
-        ended = bool(ids) and model.ends(ids[-1])
-        return Completion("".join(pieces), ids, prompt.tolist(), ended)
+        return [one.completion() for one in drawn.values()]

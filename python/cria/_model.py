@@ -26,7 +26,16 @@ from cria._session import (
     Tokens,
     completion_of,
 )
-from cria._text import ChatTemplate, Ids, Message, Tokenizer, count_of, ids_array
+from cria._text import (
+    ChatTemplate,
+    Ids,
+    Message,
+    Stop,
+    TextStream,
+    Tokenizer,
+    count_of,
+    ids_array,
+)
 
 Path = Union[str, "os.PathLike[str]"]
 #: The device that a model computes on: ``"auto"`` (a GPU if there is one), ``"cpu"``,
@@ -256,6 +265,26 @@ class Model(_native.Object):
         asked = self.generation.sampling if self.generation else Sampling()
         return asked.replace(**changes)
 
+    def stop_strings(self, stop: Stop = None) -> list[str]:
+        """The strings that end a text: ``stop``, or else the checkpoint's."""
+        if stop is None:
+            return self.generation.stop_strings if self.generation else []
+        with checking("stop"):
+            return [stop] if isinstance(stop, str) else list(stop)
+
+    def text_after(self, ids: Ids, stops: Sequence[str] = ()) -> TextStream | None:
+        """A stream for the text that follows ``ids``, up to one of ``stops``. None if
+        there is no tokenizer."""
+        if self.tokenizer is None:
+            if stops:
+                raise NotFound("stop strings need a tokenizer, and the weights have none")
+            return None
+        stream, before = self.tokenizer.stream(), ids_array(ids)
+        for id in before.tolist():
+            stream.push(id)
+        stream.set_stop_strings(stops, before)
+        return stream
+
     def encode(self, prompt: Prompt) -> Ids:
         """The ids of a prompt. The tokenizer encodes text; ids are returned as given."""
         if not isinstance(prompt, str):
@@ -295,6 +324,7 @@ class Model(_native.Object):
         *,
         stream: Literal[False] = False,
         max_tokens: int | None = None,
+        stop: Stop = None,
         source: Prompt | None = None,
         **sampling: Any,
     ) -> Completion: ...
@@ -305,6 +335,7 @@ class Model(_native.Object):
         *,
         stream: Literal[True],
         max_tokens: int | None = None,
+        stop: Stop = None,
         source: Prompt | None = None,
         **sampling: Any,
     ) -> Tokens: ...
@@ -314,6 +345,7 @@ class Model(_native.Object):
         *,
         stream: bool = False,
         max_tokens: int | None = None,
+        stop: Stop = None,
         source: Prompt | None = None,
         **sampling: Any,
     ) -> Completion | Tokens:
@@ -327,10 +359,11 @@ class Model(_native.Object):
         try:
             if source is not None:
                 session.encode(self.encode(source))
-            tokens = session._generate(ids, [], max_tokens, drawing)
+            stops = self.stop_strings(stop)
+            tokens = session._generate(ids, [], max_tokens, drawing, stops)
             if stream:
                 return _closing(session, tokens)
-            return completion_of(self, ids.tolist(), tokens)
+            return completion_of(ids.tolist(), tokens)
         finally:
             if not stream:
                 session.close()
@@ -364,6 +397,7 @@ class Model(_native.Object):
         *,
         stream: Literal[False] = False,
         max_tokens: int | None = None,
+        stop: Stop = None,
         variables: dict[str, Any] | None = None,
         **sampling: Any,
     ) -> Completion: ...
@@ -374,6 +408,7 @@ class Model(_native.Object):
         *,
         stream: Literal[True],
         max_tokens: int | None = None,
+        stop: Stop = None,
         variables: dict[str, Any] | None = None,
         **sampling: Any,
     ) -> Tokens: ...
@@ -383,6 +418,7 @@ class Model(_native.Object):
         *,
         stream: bool = False,
         max_tokens: int | None = None,
+        stop: Stop = None,
         variables: dict[str, Any] | None = None,
         **sampling: Any,
     ) -> Completion | Tokens:
@@ -393,7 +429,7 @@ class Model(_native.Object):
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
         ids = self.template.encode(self._needed(), messages, **(variables or {}))
-        sampling["max_tokens"] = max_tokens
+        sampling |= {"max_tokens": max_tokens, "stop": stop}
         if stream:
             return self.generate(ids, stream=True, **sampling)
         return self.generate(ids, stream=False, **sampling)
@@ -403,15 +439,18 @@ class Model(_native.Object):
             raise NotFound(f"{self.weights}: has no tokenizer")
         return self.tokenizer
 
-    def conversation(self, system: str | None = None, **sampling: Any) -> Conversation:
-        """A conversation, which keeps its messages and its session."""
-        return Conversation(self, system, **sampling)
+    def conversation(
+        self, system: str | None = None, *, stop: Stop = None, **sampling: Any
+    ) -> Conversation:
+        """A conversation, which keeps its messages and its session. The other arguments
+        are as for :meth:`generate`."""
+        return Conversation(self, system, stop=stop, **sampling)
 
 
 def _closing(session: Session, tokens: Tokens) -> Tokens:
     """The tokens. The session is closed after the last one, or when the caller stops."""
     try:
-        yield from tokens
+        return (yield from tokens)
     finally:
         session.close()
 
@@ -425,12 +464,20 @@ class Conversation:
     :meth:`close` it, to free its memory at once.
     """
 
-    def __init__(self, model: Model, system: str | None = None, **sampling: Any) -> None:
+    def __init__(
+        self,
+        model: Model,
+        system: str | None = None,
+        *,
+        stop: Stop = None,
+        **sampling: Any,
+    ) -> None:
         self.model = model
         #: The messages so far, with "role" and "content".
         self.messages: list[dict[str, Any]] = []
         self._system = system
         self._sampling = model.sampling(**sampling)
+        self._stops = model.stop_strings(stop)
         self._held: list[int] = []
         #: The session.
         self.session = model.session()
@@ -487,24 +534,32 @@ class Conversation:
         self.session.resume()
         self._held = ids[:shared]
         rest = ids_array(ids[shared:])
-        tokens = self.session._generate(rest, ids[:shared], most, self._sampling)
+        tokens = self.session._generate(
+            rest, ids[:shared], most, self._sampling, self._stops
+        )
         self.session.expect_prompt(len(ids))
         # The next reply is drawn with another seed.
         self._sampling = self._sampling.replace(seed=self._sampling.seed + 1)
         self.messages = messages
         reply = self._reply(ids, tokens)
-        return reply if stream else completion_of(self.model, ids, reply)
+        return reply if stream else completion_of(ids, reply)
 
     def _reply(self, prompt: list[int], tokens: Tokens) -> Tokens:
-        ids = []
+        ids: list[int] = []
         try:
-            for token in tokens:
+            while True:
+                try:
+                    token = next(tokens)
+                except StopIteration as end:
+                    return bool(end.value)
                 ids.append(token.id)
                 yield token
         finally:
             self._held = [*prompt, *ids][: self.session.position]
             said = ids[:-1] if ids and self.model.ends(ids[-1]) else ids
-            text = self.model._needed().decode(said)
+            stream = self.model._needed().stream()
+            stream.set_stop_strings(self._stops, prompt)
+            text = "".join([*map(stream.push, said), stream.finish()])
             self.messages.append({"role": "assistant", "content": text})
 
 

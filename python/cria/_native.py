@@ -11,7 +11,7 @@ import os
 import pathlib
 import re
 import threading
-from typing import Any, Callable
+from typing import Any, Callable, Iterable
 
 import cffi
 
@@ -144,6 +144,13 @@ def string_of(text: str, what: str) -> bytes:
     """A text as the library takes it, up to a zero byte."""
     with checking(what):
         return _without_zero(bytes_of(text, what))
+
+
+def strings_of(texts: Iterable[str], what: str) -> list[Any]:
+    """Texts as C strings, which live as long as the list. The library takes them as
+    ``ffi.new("const char *[]", list)``."""
+    with checking(what):
+        return [ffi.new("char[]", string_of(text, what)) for text in texts]
 
 
 def _without_zero(text: bytes) -> bytes:

@@ -141,14 +141,11 @@ def _limit(number: int) -> int | None:
 
 
 class Generation(_native.Object):
-    """A checkpoint's settings for generating text: how ids are drawn, which end it."""
+    """A checkpoint's settings for generating text: how ids are drawn, what ends it."""
 
     def __init__(self, folder: Path, allow_unknown: Sequence[str] = ()) -> None:
         """``allow_unknown`` names keys of ``generation_config.json`` to ignore."""
-        keys = [
-            _native.ffi.new("char[]", _native.string_of(key, "allow_unknown"))
-            for key in allow_unknown
-        ]
+        keys = _native.strings_of(allow_unknown, "allow_unknown")
         super().__init__(
             "generation",
             "cria_generation_open_allowing",
@@ -188,6 +185,14 @@ class Generation(_native.Object):
         ids, count = _native.ffi.new("const int32_t **"), _native.ffi.new("size_t *")
         _native.call("cria_generation_end_ids", self._handle, ids, count)
         return list(_native.ffi.unpack(ids[0], count[0])) if count[0] else []
+
+    @property
+    def stop_strings(self) -> list[str]:
+        """The strings that end a text."""
+        strings = _native.ffi.new("const char *const **")
+        count = _native.ffi.new("size_t *")
+        _native.call("cria_generation_stop_strings", self._handle, strings, count)
+        return [_native.text_of(strings[0][index]) for index in range(count[0])]
 
     def ends(self, id: int) -> bool:
         """Whether ``id`` ends a text."""

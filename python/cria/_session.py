@@ -20,7 +20,15 @@ import numpy.typing as npt
 from cria import _native
 from cria._errors import InvalidArgument, OutOfRange, checking
 from cria._sampling import Sampler, Sampling
-from cria._text import Ids, count_of, floats_of, ids_array, ids_pointer
+from cria._text import (
+    Ids,
+    Stop,
+    TextStream,
+    count_of,
+    floats_of,
+    ids_array,
+    ids_pointer,
+)
 
 if TYPE_CHECKING:
     from cria._model import LoraSet, Model
@@ -40,19 +48,21 @@ class Token(NamedTuple):
     text: str
 
 
-#: Tokens as they are drawn. ``close`` ends drawing.
-Tokens = Generator[Token, None, None]
+#: Tokens as they are drawn. ``close`` ends drawing. The value of the generator is whether
+#: an id or a stop string ended the text.
+Tokens = Generator[Token, None, bool]
 
 
 class Completion(NamedTuple):
     """A model's continuation of a prompt. ``str()`` gives the text."""
 
-    #: The new text, without special tokens.
+    #: The new text, without special tokens, and without a stop string that ended it.
     text: str
-    #: The drawn ids, with the one that ended the text.
+    #: The drawn ids, with the one that ended the text or completed a stop string.
     ids: list[int]
     prompt_ids: list[int]
-    #: Whether an id ended the text; otherwise the limit of ids was reached.
+    #: Whether an id or a stop string ended the text; otherwise the limit of ids was
+    #: reached.
     ended: bool
 
     def __str__(self) -> str:
@@ -411,6 +421,7 @@ class Session(_native.OneThread):
         *,
         stream: Literal[False] = False,
         max_tokens: int | None = None,
+        stop: Stop = None,
         **sampling: Any,
     ) -> Completion: ...
     @overload
@@ -420,6 +431,7 @@ class Session(_native.OneThread):
         *,
         stream: Literal[True],
         max_tokens: int | None = None,
+        stop: Stop = None,
         **sampling: Any,
     ) -> Tokens: ...
     def generate(
@@ -428,18 +440,22 @@ class Session(_native.OneThread):
         *,
         stream: bool = False,
         max_tokens: int | None = None,
+        stop: Stop = None,
         **sampling: Any,
     ) -> Completion | Tokens:
         """Appends ``prompt``, text or ids, and continues it.
 
         With ``stream``, returns an iterator that gives a :class:`Token` for each id as it
         is drawn. ``max_tokens`` is the most new ids (default: the checkpoint's limit, or
-        else to the end of the context). Other keywords are the fields of
-        :class:`Sampling`; they replace the checkpoint's settings.
+        else to the end of the context). ``stop`` is a string that ends the text, or
+        several; the text that is returned ends before it, and text that may become one is
+        held back in a stream. Other keywords are the fields of :class:`Sampling`. All of
+        them replace the checkpoint's settings.
         """
         ids = ids_array(self.model.encode(prompt))
-        tokens = self._generate(ids, [], max_tokens, self.model.sampling(**sampling))
-        return tokens if stream else completion_of(self.model, ids.tolist(), tokens)
+        drawing, stops = self.model.sampling(**sampling), self.model.stop_strings(stop)
+        tokens = self._generate(ids, [], max_tokens, drawing, stops)
+        return tokens if stream else completion_of(ids.tolist(), tokens)
 
     def _generate(
         self,
@@ -447,6 +463,7 @@ class Session(_native.OneThread):
         seen: list[int],
         max_tokens: int | None,
         sampling: Sampling,
+        stops: Sequence[str],
     ) -> Tokens:
         """Appends ids and draws new ones. ``seen`` are ids that the session holds."""
         if max_tokens is not None:
@@ -471,31 +488,31 @@ class Session(_native.OneThread):
             sampler.accept(id)
         held = self.model.artifact.info.max_seq - room
         limit = self.model.limit(held) if max_tokens is None else max_tokens
-        return self._tokens(ids, before, limit, sampler)
+        if limit <= 0:
+            stops = ()
+        text = self.model.text_after(before, stops)
+        return self._tokens(ids, text, limit, sampler)
 
     def _tokens(
         self,
         ids: npt.NDArray[np.int32],
-        before: list[int],
+        text: TextStream | None,
         limit: int,
         sampler: Sampler,
     ) -> Tokens:
-        model = self.model
-        text = model.tokenizer.stream() if model.tokenizer else None
-        if text:
-            for id in before:
-                text.push(id)
         if limit <= 0:
             self.feed(ids, "none")
         for count in range(limit):
             id = self.draw(ids, sampler)
             sampler.accept(id)
             ids = np.array([id], np.int32)
-            last = count + 1 == limit or model.ends(id)
             piece = text.push(id) if text else ""
+            ended = self.model.ends(id) or (text is not None and text.stopped)
+            last = ended or count + 1 == limit
             yield Token(id, piece + text.finish() if text and last else piece)
             if last:
-                return
+                return ended
+        return False
 
 
 def _rows(
@@ -518,11 +535,12 @@ def _rows(
     return rows
 
 
-def completion_of(
-    model: Model, prompt: list[int], tokens: Tokens
-) -> Completion:
+def completion_of(prompt: list[int], tokens: Tokens) -> Completion:
     """Reads a stream to its end."""
-    drawn = list(tokens)
-    ids = [token.id for token in drawn]
-    text = "".join(token.text for token in drawn)
-    return Completion(text, ids, prompt, bool(ids) and model.ends(ids[-1]))
+    drawn: list[Token] = []
+    while True:
+        try:
+            drawn.append(next(tokens))
+        except StopIteration as end:
+            text = "".join(token.text for token in drawn)
+            return Completion(text, [token.id for token in drawn], prompt, end.value)

@@ -18,6 +18,8 @@ Path = Union[str, "os.PathLike[str]"]
 Message = Mapping[str, Any]
 #: Ids of tokens: a list, a NumPy array of whole numbers, or an object with ``__dlpack__``.
 Ids = Union[Sequence[int], npt.NDArray[np.integer[Any]], Any]
+#: Strings that end a text: one, or several. None: those of the checkpoint.
+Stop = Union[str, Sequence[str], None]
 
 
 def ids_array(ids: Ids) -> npt.NDArray[np.int32]:
@@ -133,13 +135,35 @@ class TextStream(_native.OneThread):
         super().__init__("stream", "cria_stream_create", tokenizer._handle, special)
         self._text = _native.ffi.new("const char **")
 
+    def set_stop_strings(self, strings: Sequence[str], prompt: Ids = ()) -> None:
+        """From now on, the first of ``strings`` that occurs ends the text.
+
+        Text that may become one of them is held back. They replace those set before. A
+        string may begin in ``prompt``, the ids before those that are pushed from now on.
+        """
+        before = ids_array(prompt)
+        texts = _native.strings_of(strings, "stop strings")
+        self._call(
+            "cria_stream_set_stop_strings",
+            _native.ffi.new("const char *[]", texts),
+            len(texts),
+            ids_pointer(before),
+            len(before),
+        )
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the last id has completed a stop string. The text ends before it."""
+        return bool(_native.lib.cria_stream_stopped(self._handle))
+
     def push(self, id: int) -> str:
         """The text that ``id`` completes, or "" if it completes none."""
         self._call("cria_stream_push", id, self._text)
         return _native.text_of(self._text[0])
 
     def finish(self) -> str:
-        """The rest of the text, after the last id. The stream can then be used again."""
+        """The rest of the text, after the last id. The stream can then be used again,
+        and has no stop strings."""
         self._call("cria_stream_finish", self._text)
         return _native.text_of(self._text[0])
 

@@ -3,6 +3,7 @@
 #include "runtime/Json.h"
 #include "runtime/text/Generation.h"
 #include "runtime/text/GenerationKeys.h"
+#include "runtime/text/tokenizer/TextStream.h"
 
 #include <algorithm>
 #include <limits>
@@ -18,6 +19,7 @@ struct cria_stream {
 struct cria_generation {
   Generation object;
   std::vector<int32_t> ends;
+  std::vector<const char *> stops; // of `object`
 };
 
 cria_status cria_tokenizer_open(const char *path, cria_tokenizer **tokenizer,
@@ -150,6 +152,28 @@ static Status take(Result<std::string> decoded, cria_stream &stream,
   return decoded.status();
 }
 
+cria_status cria_stream_set_stop_strings(cria_stream *stream,
+                                         const char *const *strings,
+                                         size_t count, const int32_t *prompt,
+                                         size_t prompt_count,
+                                         cria_error *error) {
+  return guarded(error, [&] {
+    Status status =
+        first({notNull(stream, "stream"),
+               count ? notNull(strings, "strings") : Status(),
+               prompt_count ? notNull(prompt, "prompt") : Status()});
+    for (size_t i = 0; status.ok() && i < count; ++i)
+      status = notNull(strings[i], "one of strings");
+    return status.ok() ? stream->object.stopAt({strings, strings + count},
+                                               {prompt, prompt + prompt_count})
+                       : status;
+  });
+}
+
+int cria_stream_stopped(const cria_stream *stream) {
+  return stream && stream->object.stopped();
+}
+
 cria_status cria_stream_push(cria_stream *stream, int32_t id, const char **text,
                              cria_error *error) {
   return guarded(error, [&] {
@@ -197,10 +221,15 @@ cria_status cria_generation_open_allowing(const char *folder,
     *generation = nullptr;
     Result<Generation> loaded =
         Generation::load(folder, {allowed, allowed + count});
-    if (loaded.ok())
-      *generation = new cria_generation{
-          *loaded, {loaded->eos.begin(), loaded->eos.end()}};
-    return loaded.status();
+    if (!loaded.ok())
+      return loaded.status();
+    std::vector<int32_t> ends(loaded->eos.begin(), loaded->eos.end());
+    auto made = std::make_unique<cria_generation>(
+        cria_generation{std::move(*loaded), std::move(ends), {}});
+    for (const std::string &text : made->object.stopStrings)
+      made->stops.push_back(text.c_str());
+    *generation = made.release();
+    return status;
   });
 }
 
@@ -247,6 +276,20 @@ cria_status cria_generation_end_ids(const cria_generation *generation,
       return status;
     *ids = generation->ends.data();
     *count = generation->ends.size();
+    return status;
+  });
+}
+
+cria_status cria_generation_stop_strings(const cria_generation *generation,
+                                         const char *const **strings,
+                                         size_t *count, cria_error *error) {
+  return guarded(error, [&] {
+    Status status = notNull(
+        {{generation, "generation"}, {strings, "strings"}, {count, "count"}});
+    if (!status.ok())
+      return status;
+    *strings = generation->stops.data();
+    *count = generation->stops.size();
     return status;
   });
 }

@@ -32,7 +32,8 @@ static void readKey(const JsonCursor &value, const std::string &name,
   bool isAllowed =
       std::find(allowed.begin(), allowed.end(), name) != allowed.end();
   // null has a meaning only for top_k.
-  if (key && key->read && (!value.raw().is_null() || name == "top_k"))
+  if (!isAllowed && key && key->read &&
+      (!value.raw().is_null() || name == "top_k"))
     return key->read(value, generation);
   if (!isAllowed && !key && !value.raw().is_null())
     return value.fail(concat({"is an unknown key; an unknown key is never "

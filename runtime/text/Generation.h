@@ -20,12 +20,13 @@ struct Generation {
   bool sample = false;
   SamplerOptions options; // for when there is sampling
   std::optional<int64_t> bos;
-  std::vector<int64_t> eos;            // any of them ends the text
-  std::optional<int64_t> maxNewTokens; // after the prompt
-  std::optional<int64_t> maxLength;    // with the prompt
-  std::vector<std::string> irrelevant; // keys without effect, and unknown keys
-                                       // that were allowed
-  std::vector<std::string> warnings;   // lines for the user
+  std::vector<int64_t> eos;             // any of them ends the text
+  std::vector<std::string> stopStrings; // each of them, too
+  std::optional<int64_t> maxNewTokens;  // after the prompt
+  std::optional<int64_t> maxLength;     // with the prompt
+  std::vector<std::string> irrelevant;  // keys without effect, and unknown keys
+                                        // that were allowed
+  std::vector<std::string> warnings;    // lines for the user
 
   Generation() { options.topK = 50; }
 

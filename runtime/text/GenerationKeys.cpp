@@ -54,15 +54,26 @@ static void eos(const Cursor &value, Generation &generation) {
       generation.eos.push_back(*id);
 }
 
-static constexpr char kHow[] = "changes speed or memory, not the numbers",
-                      kReturned[] = "chooses what Python returns",
-                      kProvenance[] = "provenance",
-                      kDrafts[] = "drafts change speed, not the text",
-                      kBeams[] = "beams are not searched",
-                      kForced[] = "ids are neither forced nor forbidden",
-                      kFilter[] = "this filter is not supported",
-                      kLength[] =
-                          "a text ends at an end id or at its largest length";
+static void stopStrings(const Cursor &value, Generation &generation) {
+  std::vector<Cursor> strings = {value};
+  if (value.raw().is_array())
+    strings = value.elements(1024);
+  for (const Cursor &element : strings) {
+    std::string text = element.string();
+    if (text.empty() || text.find('\0') != text.npos)
+      element.expected("a text that is not empty and has no U+0000");
+    generation.stopStrings.push_back(std::move(text));
+  }
+}
+
+static constexpr char
+    kHow[] = "changes speed or memory, not the numbers",
+    kReturned[] = "chooses what Python returns", kProvenance[] = "provenance",
+    kDrafts[] = "drafts change speed, not the text",
+    kBeams[] = "beams are not searched",
+    kForced[] = "ids are neither forced nor forbidden",
+    kFilter[] = "this filter is not supported",
+    kLength[] = "a text ends at an end id, a stop string or its largest length";
 
 static const GenerationKey keys[] = {
     {"_commit_hash", "any", kProvenance, nullptr},
@@ -138,7 +149,8 @@ static const GenerationKey keys[] = {
     {"return_legacy_cache", "any", kReturned, nullptr},
     {"sequence_bias", "", kForced, nullptr},
     {"speculation_type", "any", kDrafts, nullptr},
-    {"stop_strings", "", kLength, nullptr},
+    {"stop_strings", "", "ends a text in which it occurs; one text or several",
+     stopStrings},
     {"suppress_tokens", "", kForced, nullptr},
     {"target_lookbehind", "any", kDrafts, nullptr},
     {"temperature", "", "divides logits", number<&SamplerOptions::temperature>},

@@ -95,6 +95,22 @@ def check_replies(tools, artifact, folder):
     check(sum(fed) < sum(whole) / 2, f"fed {fed} of {whole}: little was kept")
 
 
+def check_stop(tools, artifact, folder):
+    """The string is in no reply, and the conversation goes on without it."""
+    talk = Talk(tools, artifact)
+    first = talk.reply("there was a fox")
+    stop = first[5:9]
+    kept = first[: first.index(stop)]
+    talk.messages[-1]["content"] = kept
+    second = talk.reply("who?")
+    second = second[: second.find(stop)] + "\n" if stop in second else second
+    flags = [f"--max-tokens={NEW}", "--temperature=0", f"--stop={stop}"]
+    status, out, errors = chat(
+        tools, artifact, folder, b"there was a fox\nwho?\n", *flags
+    )
+    check(status == 0 and out == f"{kept}\n{second}", f"{out!r}\n{errors}")
+
+
 def check_faults(tools, artifact, folder):
     """A message that cannot be answered does not end the chat; a wrong template does."""
     lines = b"a fox\n" + b"long " * 400 + b"\n\xff\na mouse\n"
@@ -165,6 +181,7 @@ def main():
     shutil.copytree(TINY, folder)
     (folder / "chat_template.jinja").write_text(TEMPLATE)
     check_replies(tools, artifact, folder)
+    check_stop(tools, artifact, folder)
     for name, changes in {
         "dynamic": {"max_position_embeddings": 48},
         "longrope": {},

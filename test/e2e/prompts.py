@@ -1,10 +1,13 @@
 """prompts.py BIN SCRATCH: for each line of a file cria-run --prompts prints the text of
-cria-run --prompt, in the order of the file. A wrong prompt fails alone.
+cria-run --prompt, in the order of the file. A wrong prompt fails alone. A stop string ends each text.
 """
 
 import json
+import shutil
 import subprocess
 import sys
+
+import tokenizers
 
 import harness
 from harness import check
@@ -21,11 +24,11 @@ LINES = [
 ]
 
 
-def prompts(tools, artifact, text, *flags):
+def prompts(tools, artifact, text, *flags, weights=TINY):
     """The run, and what its lines say."""
     file = tools.scratch / "prompts.txt"
     file.write_text(text)
-    run = tools.run(artifact, f"--weights={TINY}", f"--prompts={file}", *flags)
+    run = tools.run(artifact, f"--weights={weights}", f"--prompts={file}", *flags)
     return run, [json.loads(line) for line in run.text.splitlines()]
 
 
@@ -41,6 +44,59 @@ def check_same(tools, artifact, *flags):
         check(text.endswith(each["text"]) and each["text"], f"{each}: alone {text!r}")
         finish = "length" if len(ids) == 12 else "end"
         check(each["finish"] == finish, f"{each}: expected {finish}")
+
+
+def first_begin(prompt, text, stops):
+    """Where the first stop string begins in the text, or before it in the prompt."""
+    whole, size = prompt + text, len(prompt)
+    found = [whole.find(stop, max(0, size + 1 - len(stop))) for stop in stops]
+    return min((begin - size for begin in found if begin >= 0), default=None)
+
+
+def check_stops(tools, artifact):
+    """Stop strings of the command line, which replace those of the checkpoint."""
+    decode = tokenizers.Tokenizer.from_file(str(TINY / "tokenizer.json")).decode
+    lines = [LINES[1], LINES[5]]
+    flags = ["--max-tokens=40", "--temperature=0"]
+    _, whole = prompts(tools, artifact, "\n".join(lines), *flags)
+    folder = tools.scratch / "stops"
+    shutil.copytree(TINY, folder)
+    for stops in ([" a"], ["uch t", "ttle", "\n\n"], ["ime, there was"], ["nowhere"]):
+        given = [f"--stop={text}" for text in stops]
+        (folder / "generation_config.json").write_text(
+            json.dumps({"stop_strings": stops if len(stops) > 1 else stops[0]})
+        )
+        for weights, more in ((TINY, given), (folder, []), (folder, ["--stop=zzz"])):
+            run, found = prompts(
+                tools, artifact, "\n".join(lines), *flags, *more, weights=weights
+            )
+            run.ok()
+            searched = ["zzz"] if more == ["--stop=zzz"] else stops
+            for each, one in zip(found, whole):
+                prompt, ids = one["prompt"], one["ids"]
+                texts = [decode(ids[: size + 1]) for size in range(len(ids))]
+                begins = [first_begin(prompt, text, searched) for text in texts]
+                count = sum(begin is None for begin in begins) + 1
+                text, finish, ids = one["text"], one["finish"], ids[:count]
+                if count <= len(begins):
+                    text, finish = text[: max(0, begins[count - 1])], "stop"
+                check(each["text"] == text, f"{each}: expected {text!r}")
+                check(each["ids"] == ids, f"{each}: expected {ids}")
+                check(each["finish"] == finish, f"{each}: expected {finish}")
+                alone = [artifact, f"--weights={weights}", f"--prompt={each['prompt']}"]
+                printed = tools.run(*alone, *flags, *more).ok().text
+                check(printed == each["prompt"] + text, f"{each}: alone {printed!r}")
+                drawn = tools.run(*alone, *flags, *more, "--print-ids").ok().ids()
+                check(drawn == ids, f"{each}: alone {drawn}")
+    for wrong, words in {"": "--stop: ", "\udcff": "not UTF-8 at byte 0"}.items():
+        run = tools.run(artifact, f"--weights={TINY}", "--prompt=a", f"--stop={wrong}")
+        check(run.status != 0 and words in run.errors, run)
+    (folder / "tokenizer.json").unlink()
+    run = tools.run(artifact, f"--weights={folder}", "--ids=1", *flags)
+    check("stop strings need a tokenizer" in run.errors, run)
+    tools.run(
+        artifact, f"--weights={folder}", "--ids=1", *flags, "--allow-unknown=stop_strings"
+    ).ok()
 
 
 def check_failures(tools, artifact):
@@ -82,6 +138,7 @@ def main():
     artifact = tools.compile(TINY / "config.json", "--batch=3")
     check_same(tools, artifact, "--max-tokens=12", "--temperature=0")
     check_same(tools, artifact, "--max-tokens=12", "--temperature=0.9", "--seed=7")
+    check_stops(tools, artifact)
     check_failures(tools, artifact)
     check_stdin(tools, artifact)
     check_endless_line(tools, artifact)

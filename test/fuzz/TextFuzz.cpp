@@ -1,6 +1,6 @@
 /// Text through the byte-level tokenizer of examples/tiny: UTF-8 comes back
 /// unchanged, and other bytes are refused.
-#include "runtime/text/tokenizer/Tokenizer.h"
+#include "runtime/text/tokenizer/TextStream.h"
 #include "test/fuzz/Fuzz.h"
 
 using namespace cria;

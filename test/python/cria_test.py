@@ -128,6 +128,87 @@ class Generates(unittest.TestCase):
             self.assertEqual(again, made)
 
 
+class Stops(unittest.TestCase):
+    PROMPT = EXPECTED[0]["prompt"]
+
+    def setUp(self):
+        self.whole = model.generate(self.PROMPT, temperature=0)
+        self.text = self.whole.text[: len(self.whole.text) // 2]
+        self.stop = self.text[-5:]  # begins and ends anywhere in tokens
+        self.text = self.whole.text[: self.whole.text.index(self.stop)]
+
+    def test_a_text_ends_before_a_string(self):
+        for stop in (self.stop, ["nowhere", self.stop]):
+            made = model.generate(self.PROMPT, temperature=0, stop=stop)
+            self.assertEqual(made.text, self.text)
+            self.assertTrue(made.ended)
+            self.assertEqual(made.ids, self.whole.ids[: len(made.ids)])
+            decoded = model.tokenizer.decode(made.ids)
+            self.assertIn(self.stop, decoded)
+            self.assertNotIn(self.stop, model.tokenizer.decode(made.ids[:-1]))
+        stream = model.generate(self.PROMPT, temperature=0, stop=stop, stream=True)
+        self.assertEqual("".join(token.text for token in stream), self.text)
+        cut = model.generate(self.PROMPT, temperature=0, stop=stop, max_tokens=2)
+        self.assertEqual((len(cut.ids), cut.ended), (2, False))
+        self.assertEqual(cut.text, model.tokenizer.decode(cut.ids))
+
+    def test_of_the_checkpoint(self):
+        folder = tools.scratch / "stops"
+        folder.mkdir()
+        for file in TINY.iterdir():
+            if file.name != "generation_config.json":
+                (folder / file.name).symlink_to(file)
+        (folder / "generation_config.json").write_text(
+            json.dumps({"stop_strings": ["nowhere", self.stop]})
+        )
+        stopping = cria.load(path, weights=folder, device="cpu")
+        self.assertEqual(stopping.generation.stop_strings, ["nowhere", self.stop])
+        self.assertEqual(stopping.generate(self.PROMPT).text, self.text)
+        self.assertEqual(stopping.generate(self.PROMPT, stop=[]), self.whole)
+        ignoring = cria.load(
+            path, weights=folder, device="cpu", allow_unknown=["stop_strings"]
+        )
+        self.assertEqual(ignoring.generate(self.PROMPT), self.whole)
+
+    def test_in_a_batch(self):
+        options = {"temperature": 0, "stop": self.stop, "max_tokens": 60}
+        prompts = [self.PROMPT, "Lily and Tom", IDS]
+        batched = cria.load(
+            cria.compile(TINY / "config.json", batch=2), weights=TINY, device="cpu"
+        )
+        with batched.batch() as batch:
+            made = batch.generate(prompts, **options)
+            info = batch.info
+        self.assertEqual(made, [batched.generate(each, **options) for each in prompts])
+        self.assertEqual(made[0].text, self.text)
+        self.assertEqual((info.running + info.waiting, info.free_pages), (0, info.pages))
+
+    def test_a_conversation_goes_on_without_it(self):
+        chat = cria.load(path, weights=with_template(), device="cpu")
+        whole = chat.chat("Hi", temperature=0, max_tokens=9).text
+        stop = whole[len(whole) // 2 :][:3]
+        with chat.conversation(temperature=0, stop=stop) as talk:
+            reply = talk.say("Hi", max_tokens=9)
+            self.assertEqual(reply, chat.chat("Hi", temperature=0, stop=stop, max_tokens=9))
+            said = whole[: whole.index(stop)]
+            self.assertEqual(reply.text, said)
+            self.assertEqual(talk.messages[-1], {"role": "assistant", "content": said})
+            again = talk.say("Why?", max_tokens=9)
+            ids = chat.template.encode(chat.tokenizer, talk.messages[:-1])
+            self.assertEqual(
+                again, chat.generate(ids, temperature=0, stop=stop, max_tokens=9)
+            )
+
+    def test_wrong_strings(self):
+        for wrong in ("", ["a", ""], [1], 5, "a\0b"):
+            with self.assertRaises(cria.InvalidArgument):
+                model.generate("Once", stop=wrong)
+        drawn = cria.load(path, random_weights=1, device="cpu")
+        with self.assertRaisesRegex(cria.NotFound, "stop strings need a tokenizer"):
+            drawn.generate([1], stop="a")
+        self.assertEqual(len(drawn.generate([1], stop="a", max_tokens=0).ids), 0)
+
+
 class Batches(unittest.TestCase):
     PROMPTS = ["Once upon a time", "Lily and Tom", [766, 376], "One day"]
 

@@ -119,6 +119,29 @@ TEST_F(ApiTextTest, StreamsIds) {
   cria_stream_free(&stream);
 }
 
+TEST_F(ApiTextTest, StopsStreams) {
+  cria_stream *stream = nullptr;
+  ASSERT_EQ(cria_stream_create(tokenizer, 0, &stream, &error), CRIA_OK);
+  auto set = [&](const char *const *strings, const int32_t *prompt) {
+    return cria_stream_set_stop_strings(stream, strings, 1, prompt, 1, &error);
+  };
+  const char *stops[] = {"b a"}, *empty[] = {""}, *none[] = {nullptr};
+  int32_t prompt = 1;
+  EXPECT_EQ(set(empty, &prompt), CRIA_INVALID_ARGUMENT);
+  EXPECT_STREQ(error.message, "a stop string is empty");
+  EXPECT_EQ(set(none, &prompt), CRIA_INVALID_ARGUMENT);
+  EXPECT_EQ(set(nullptr, &prompt), CRIA_INVALID_ARGUMENT);
+  EXPECT_EQ(set(stops, nullptr), CRIA_INVALID_ARGUMENT);
+  ASSERT_EQ(set(stops, &prompt), CRIA_OK) << error.message;
+  EXPECT_EQ(cria_stream_stopped(stream), 0);
+  const char *text = nullptr;
+  ASSERT_EQ(cria_stream_push(stream, 2, &text, &error), CRIA_OK); // "b ab"
+  EXPECT_STREQ(text, "");
+  EXPECT_EQ(cria_stream_stopped(stream), 1);
+  EXPECT_EQ(cria_stream_stopped(nullptr), 0);
+  cria_stream_free(&stream);
+}
+
 TEST_F(ApiTextTest, IgnoresAllowedKeysOfGeneration) {
   folder.write("generation_config.json", R"({"made_up": 1, "other": 2})");
   std::string path = folder.path();

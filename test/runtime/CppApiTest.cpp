@@ -105,11 +105,17 @@ TEST_F(CppApiTest, ReadsAndWritesText) {
   EXPECT_EQ(tokenizer.decode(chat.encode(tokenizer, variables)), "ab");
   folder.write("generation_config.json",
                R"({"bos_token_id": 1, "eos_token_id": [2, 0],
-                   "max_new_tokens": 9})");
+                   "max_new_tokens": 9, "stop_strings": "b b"})");
   cria::Generation generation(folder.path());
   EXPECT_EQ(generation.begin(), 1);
   EXPECT_THAT(generation.endIds(), ElementsAre(2, 0));
   EXPECT_EQ(generation.limits().max_new_tokens, 9);
   EXPECT_TRUE(generation.ends(2));
   EXPECT_EQ(generation.options().temperature, 0);
+  cria::Stream stream(tokenizer);
+  stream.setStopStrings(generation.stopStrings(), {0});
+  EXPECT_EQ(stream.push(2), "");
+  EXPECT_FALSE(stream.stopped());
+  EXPECT_EQ(stream.push(1), "a");
+  EXPECT_TRUE(stream.stopped());
 }

@@ -54,12 +54,27 @@ TEST(Generation, NullsAndLengths) {
   EXPECT_EQ(one.maxLength, 4096);
 }
 
+TEST(Generation, StopStrings) {
+  EXPECT_THAT(parsed(R"({"stop_strings":"\n\n"})").stopStrings,
+              ElementsAre("\n\n"));
+  EXPECT_THAT(parsed(R"({"stop_strings":["a","b"]})").stopStrings,
+              ElementsAre("a", "b"));
+  EXPECT_THAT(parsed(R"({"stop_strings":null})").stopStrings, IsEmpty());
+  auto ignored =
+      Generation::parse({{"stop_strings", "a"}}, "g.json", {"stop_strings"});
+  ASSERT_TRUE(ignored.ok());
+  EXPECT_THAT(ignored->stopStrings, IsEmpty());
+  EXPECT_THAT(errorOf({{"stop_strings", {"a", ""}}}),
+              fails(CRIA_INVALID_ARGUMENT,
+                    "g.json: 'stop_strings[1]' is \"\", expected a text"));
+}
+
 TEST(Generation, RefusesWhatItDoesNotDo) {
   for (const char *text :
        {R"({"num_beams":4})", R"({"no_repeat_ngram_size":3})",
         R"({"typical_p":0.9})", R"({"suppress_tokens":[1]})",
-        R"({"forced_eos_token_id":2})", R"({"stop_strings":["x"]})",
-        R"({"num_beams":2})", R"({"guidance_scale":1.5})", R"({"surprise":1})"})
+        R"({"forced_eos_token_id":2})", R"({"num_beams":2})",
+        R"({"guidance_scale":1.5})", R"({"surprise":1})"})
     EXPECT_THAT(errorOf(json::parse(text)),
                 fails(CRIA_UNIMPLEMENTED, "g.json: '"))
         << text;
@@ -94,15 +109,27 @@ TEST(Generation, TakesNeutralValues) {
 }
 
 TEST(Generation, RefusesValuesOutOfRange) {
-  for (const char *text :
-       {R"({"temperature":-1})", R"({"temperature":"0.6"})", R"({"top_k":-1})",
-        R"({"top_k":2.5})", R"({"top_p":2})", R"({"min_p":-0.1})",
-        R"({"repetition_penalty":0})", R"({"eos_token_id":-2})",
-        R"({"eos_token_id":18446744073709551615})", R"({"bos_token_id":-2})",
-        R"({"bos_token_id":[1]})", R"({"pad_token_id":"x"})",
-        R"({"decoder_start_token_id":1.5})", R"({"eos_token_id":[1,-2]})",
-        R"({"eos_token_id":[1,"2"]})", R"({"do_sample":1})",
-        R"({"max_new_tokens":-1})", R"([])"})
+  for (const char *text : {R"({"temperature":-1})",
+                           R"({"temperature":"0.6"})",
+                           R"({"top_k":-1})",
+                           R"({"top_k":2.5})",
+                           R"({"top_p":2})",
+                           R"({"min_p":-0.1})",
+                           R"({"repetition_penalty":0})",
+                           R"({"eos_token_id":-2})",
+                           R"({"eos_token_id":18446744073709551615})",
+                           R"({"bos_token_id":-2})",
+                           R"({"stop_strings":""})",
+                           R"({"stop_strings":[1]})",
+                           R"({"stop_strings":"a\u0000"})",
+                           R"({"bos_token_id":[1]})",
+                           R"({"pad_token_id":"x"})",
+                           R"({"decoder_start_token_id":1.5})",
+                           R"({"eos_token_id":[1,-2]})",
+                           R"({"eos_token_id":[1,"2"]})",
+                           R"({"do_sample":1})",
+                           R"({"max_new_tokens":-1})",
+                           R"([])"})
     EXPECT_THAT(errorOf(json::parse(text)),
                 fails(CRIA_INVALID_ARGUMENT, "g.json: "))
         << text;

@@ -1,6 +1,6 @@
 /// Tokenizer files that are wrong, hostile or not supported: each is refused
 /// with the reason.
-#include "runtime/text/tokenizer/Tokenizer.h"
+#include "runtime/text/tokenizer/TextStream.h"
 
 #include "test/runtime/Fixtures.h"
 

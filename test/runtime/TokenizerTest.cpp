@@ -1,6 +1,6 @@
 /// Compared with Hugging Face tokenizers: data/make_goldens.py says how the
 /// goldens were made.
-#include "runtime/text/tokenizer/Tokenizer.h"
+#include "runtime/text/tokenizer/TextStream.h"
 
 #include "runtime/File.h"
 #include "runtime/text/tokenizer/Text.h"

@@ -34,6 +34,8 @@ static uint64_t hashOfSteps(const Run &run) {
     text += " " + std::to_string(value);
   for (int64_t id : run.generation.eos)
     text += " " + std::to_string(id);
+  for (const std::string &stop : stopStrings(run))
+    text += " " + std::to_string(stop.size()) + " " + stop;
   return hashOf(text);
 }
 

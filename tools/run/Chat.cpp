@@ -64,12 +64,22 @@ static Status encodeConversation(Run &run, Conversation &talk) {
   return run.session->rewind(static_cast<int64_t>(shared));
 }
 
-/// The text of the generated ids without the one that ended them.
+/// The text of the generated ids, without the id or the string that ended it.
 static Result<std::string> replyText(const Run &run) {
-  std::vector<int32_t> ids = run.generated;
-  if (!ids.empty() && run.generation.ends(ids.back()))
-    ids.pop_back();
-  return run.tokenizer->decode(ids);
+  TextStream stream(*run.tokenizer);
+  if (Status status = stream.stopAt(stopStrings(run), run.prompt); !status.ok())
+    return status;
+  std::string text;
+  for (int32_t id : run.generated) {
+    if (run.generation.ends(id)) // the last one
+      break;
+    Result<std::string> piece = stream.push(id);
+    if (!piece.ok())
+      return piece;
+    text += *piece;
+  }
+  Result<std::string> rest = stream.finish();
+  return rest.ok() ? text + *rest : rest;
 }
 
 /// Prints the reply to `message`. A reply that a signal stopped counts as far

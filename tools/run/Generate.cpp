@@ -63,6 +63,11 @@ SamplerOptions samplerOptions(const Run &run) {
   return sampling;
 }
 
+const std::vector<std::string> &stopStrings(const Run &run) {
+  return run.options.stops.empty() ? run.generation.stopStrings
+                                   : run.options.stops;
+}
+
 /// Times a feed of `count` ids that wants `logits` rows of logits.
 template <typename Feed>
 static Status feed(Run &run, const char *name, int64_t count, int64_t logits,
@@ -161,20 +166,37 @@ static Status prefill(Run &run, Sampler &sampler) {
   return status.ok() ? outputs.finish(run) : status;
 }
 
-static Status writeText(const Result<std::string> &text) {
-  return text.ok() ? writeOut(*text) : text.status();
+/// Whether text goes to stdout, and no other result.
+static bool printsText(const Run &run) {
+  return run.options.chat || !run.options.resultsOnStdout();
 }
 
-/// Prints ids and feeds them until one ends the text or there are `limit`.
+static Status print(const Run &run, const Result<std::string> &text) {
+  return text.ok() && printsText(run) ? writeOut(*text) : text.status();
+}
+
+/// Begins the text, if it is printed or a string may end it, and there is a
+/// tokenizer.
+static Status openText(const Run &run, std::optional<TextStream> &text) {
+  bool stops = run.limit > 0 && !stopStrings(run).empty();
+  if (stops && !run.tokenizer)
+    return Status(CRIA_NOT_FOUND,
+                  "stop strings need a tokenizer, and --weights has none");
+  if (run.tokenizer && (stops || printsText(run)))
+    text.emplace(*run.tokenizer);
+  return Status();
+}
+
+/// Prints ids and feeds them until the text ends or there are `limit`.
 static Status generate(Run &run, Sampler &sampler, TextStream *text) {
   while (static_cast<int64_t>(run.generated.size()) < run.limit) {
     int32_t id = run.next;
     sampler.accept(id);
     run.generated.push_back(id);
     if (text)
-      if (Status status = writeText(text->push(id)); !status.ok())
+      if (Status status = print(run, text->push(id)); !status.ok())
         return status;
-    if (run.generation.ends(id) ||
+    if (run.generation.ends(id) || (text && text->stopped()) ||
         static_cast<int64_t>(run.generated.size()) == run.limit)
       break;
     if (Status status = draw(run, "decode", &id, 1, sampler); !status.ok())
@@ -189,8 +211,8 @@ Status runPrompt(Run &run) {
   if (!sampler.ok())
     return sampler.status();
   std::optional<TextStream> text;
-  if (run.tokenizer && (run.options.chat || !run.options.resultsOnStdout()))
-    text.emplace(*run.tokenizer);
+  if (Status status = openText(run, text); !status.ok())
+    return status;
   std::string printed;
   for (int32_t id : run.prompt) {
     sampler->accept(id);
@@ -201,16 +223,20 @@ Status runPrompt(Run &run) {
       return piece.status();
     printed += *piece;
   }
+  if (text)
+    if (Status status = text->stopAt(stopStrings(run), run.prompt);
+        !status.ok())
+      return status;
   // A rank that stops between two tokens would leave the others waiting.
   setRunning(run.ranks ? nullptr : run.session.get());
   Status status = prefill(run, *sampler);
   if (status.ok())
-    status = writeOut(printed);
+    status = print(run, printed);
   if (status.ok())
     status = generate(run, *sampler, text ? &*text : nullptr);
   setRunning(nullptr);
   if (text && (status.ok() || caughtSignal())) {
-    Status flushed = writeText(text->finish());
+    Status flushed = print(run, text->finish());
     if (status.ok())
       status = flushed;
   }

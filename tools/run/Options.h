@@ -8,6 +8,7 @@
 #include "runtime/Status.h"
 #include "runtime/cria.h"
 #include "runtime/text/GenerationKeys.h"
+#include "runtime/text/tokenizer/StopStrings.h"
 #include "runtime/text/tokenizer/Text.h"
 #include "tools/CommandLine.h"
 #include "tools/WeightOptions.h"
@@ -28,7 +29,7 @@ struct RunOptions {
   std::string profile, machine, prompts;
   std::string system, source, sourceIds, prefixEmbeddings;
   WeightOptions binding;
-  std::vector<std::string> allowUnknown;
+  std::vector<std::string> allowUnknown, stops;
   std::optional<double> temperature, topP, minP;
   std::optional<int64_t> maxTokens, topK;
   std::optional<uint64_t> randomWeights;
@@ -187,6 +188,11 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
                  "most tokens to generate (default: the limit of "
                  "generation_config.json, or the end of the context)")
       ->check(wholeNumber<int64_t>(0, INT64_MAX));
+  app.add_option("--stop", options.stops,
+                 "end the text before this one; several may be given (default: "
+                 "stop_strings of generation_config.json)")
+      ->type_name("TEXT")
+      ->allow_extra_args(false);
   addSampling(app, options);
   app.add_option("--device", options.device,
                  "device to run on; auto: the GPU if possible; cuda:1: the "
@@ -263,6 +269,8 @@ inline Status checkOptions(const RunOptions &options) {
   if (size_t bad = findInvalidUtf8(options.system); bad != std::string::npos)
     return Status(CRIA_INVALID_ARGUMENT,
                   "--system is not UTF-8 at byte " + std::to_string(bad));
+  if (auto stops = StopStrings::create(options.stops); !stops.ok())
+    return Status(stops.status().code(), "--stop: " + stops.status().message());
   SamplerOptions sampling;
   sampling.temperature = options.temperature.value_or(1);
   sampling.topK = options.topK.value_or(0);

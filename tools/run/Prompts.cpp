@@ -22,6 +22,9 @@ namespace {
 struct Reply {
   std::string prompt;
   std::vector<int32_t> promptIds, ids; // given, and drawn
+  std::optional<TextStream> stream;
+  std::string text;     // of the drawn ids, after the prompt's
+  bool stopped = false; // by a string
   Finish finish = Finish::None;
   Status status;
   bool isDone = false;
@@ -38,7 +41,7 @@ public:
 private:
   void readMore();
   Status begin(Reply &reply);
-  void note(const BatchResult &result);
+  bool note(const BatchResult &result);
   Status print();
 
   Run &run;
@@ -53,6 +56,15 @@ private:
 };
 
 } // namespace
+
+/// Begins the text that follows the prompt's.
+static Status openText(const Run &run, Reply &reply) {
+  reply.stream.emplace(*run.tokenizer);
+  for (int32_t id : reply.promptIds)
+    if (Result<std::string> piece = reply.stream->push(id); !piece.ok())
+      return piece.status();
+  return reply.stream->stopAt(stopStrings(run), reply.promptIds);
+}
 
 /// Adds a prompt to the batch.
 Status Prompts::begin(Reply &reply) {
@@ -69,6 +81,8 @@ Status Prompts::begin(Reply &reply) {
   auto sampler = Sampler::create(samplerOptions(run), run.manifest().vocabSize);
   if (!sampler.ok())
     return sampler.status();
+  if (Status status = openText(run, reply); !status.ok())
+    return status;
   SequenceOptions options;
   options.sampler = std::make_shared<Sampler>(std::move(*sampler));
   for (int64_t id : run.generation.eos)
@@ -99,47 +113,43 @@ void Prompts::readMore() {
   }
 }
 
-void Prompts::note(const BatchResult &result) {
+/// Adds text to a reply, or an error in its place.
+static void append(Reply &reply, const Result<std::string> &piece) {
+  if (piece.ok())
+    reply.text += *piece;
+  else if (reply.status.ok())
+    reply.status = piece.status();
+}
+
+/// Takes the result of a step. Whether the reply is complete.
+bool Prompts::note(const BatchResult &result) {
   Reply &reply = *bySequence[result.sequence];
-  if (result.id >= 0)
-    reply.ids.push_back(result.id);
-  if (result.finish == Finish::None)
-    return;
-  reply.finish = result.finish;
   reply.status = result.status;
-  reply.isDone = true;
+  if (result.id >= 0) {
+    reply.ids.push_back(result.id);
+    append(reply, reply.stream->push(result.id));
+  }
+  reply.finish = result.finish;
+  reply.stopped = reply.stream->stopped();
+  reply.isDone =
+      reply.finish != Finish::None || reply.stopped || !reply.status.ok();
+  if (!reply.isDone)
+    return false;
+  append(reply, reply.stream->finish());
   bySequence.erase(result.sequence);
+  return true;
 }
 
-/// The text that the drawn ids add to the prompt's text.
-static Result<std::string> textOf(const Run &run, const Reply &reply) {
-  TextStream stream(*run.tokenizer);
-  std::string text;
-  for (const auto *part : {&reply.promptIds, &reply.ids})
-    for (int32_t id : *part) {
-      Result<std::string> piece = stream.push(id);
-      if (!piece.ok())
-        return piece;
-      if (part == &reply.ids)
-        text += *piece;
-    }
-  Result<std::string> rest = stream.finish();
-  return rest.ok() ? text + *rest : rest;
-}
-
-static Result<nlohmann::ordered_json> toJson(const Run &run,
-                                             const Reply &reply) {
+static nlohmann::ordered_json toJson(const Reply &reply) {
   nlohmann::ordered_json json = {{"prompt", reply.prompt}};
   if (!reply.status.ok()) {
     json["error"] = reply.status.message();
     return json;
   }
-  auto text = textOf(run, reply);
-  if (!text.ok())
-    return text.status();
-  json["text"] = *text;
+  json["text"] = reply.text;
   json["ids"] = reply.ids;
-  json["finish"] = reply.finish == Finish::End      ? "end"
+  json["finish"] = reply.stopped                    ? "stop"
+                   : reply.finish == Finish::End    ? "end"
                    : reply.finish == Finish::Length ? "length"
                                                     : "context";
   return json;
@@ -149,12 +159,10 @@ static Result<nlohmann::ordered_json> toJson(const Run &run,
 Status Prompts::print() {
   for (; !replies.empty() && replies.front().isDone; replies.pop_front()) {
     failed += !replies.front().status.ok();
-    auto json = toJson(run, replies.front());
-    if (!json.ok())
-      return json.status();
+    nlohmann::ordered_json json = toJson(replies.front());
     using Handler = nlohmann::ordered_json::error_handler_t;
     Status status =
-        writeOut(json->dump(-1, ' ', false, Handler::replace) + "\n");
+        writeOut(json.dump(-1, ' ', false, Handler::replace) + "\n");
     if (!status.ok())
       return status;
   }
@@ -169,8 +177,7 @@ Status Prompts::runAll() {
     Status status = batch.step();
     std::vector<BatchResult> results = batch.results();
     for (const BatchResult &result : results) {
-      note(result);
-      if (result.finish != Finish::None && status.ok())
+      if (note(result) && status.ok())
         status = batch.leave(result.sequence);
     }
     if (status.ok())

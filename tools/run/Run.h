@@ -5,7 +5,7 @@
 #include "runtime/Sampler.h"
 #include "runtime/Session.h"
 #include "runtime/text/Generation.h"
-#include "runtime/text/tokenizer/Tokenizer.h"
+#include "runtime/text/tokenizer/TextStream.h"
 #include "tools/Lines.h"
 #include "tools/run/Npy.h"
 #include "tools/run/Options.h"
@@ -68,6 +68,10 @@ Status setLimit(Run &run);
 /// The checkpoint's defaults, replaced by the options of the command line. A
 /// sampling parameter on the command line asks for sampling.
 SamplerOptions samplerOptions(const Run &run);
+
+/// The strings that end a text: those of the command line, or else the
+/// checkpoint's.
+const std::vector<std::string> &stopStrings(const Run &run);
 
 /// The ids of the text of `option`, after the begin id if there are none.
 /// `instead` is the option that takes ids if there is no tokenizer.

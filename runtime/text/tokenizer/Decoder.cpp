@@ -2,6 +2,7 @@
 
 #include "runtime/text/tokenizer/Text.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -167,6 +168,28 @@ static int byteOfToken(const std::string &token) {
     return -1;
   int high = hexDigit(token[3]), low = hexDigit(token[4]);
   return high < 0 || low < 0 ? -1 : high * 16 + low;
+}
+
+static bool has(const std::vector<DecoderStep> &steps, Kind kind) {
+  return std::any_of(steps.begin(), steps.end(), [&](const DecoderStep &step) {
+    return step.kind == kind;
+  });
+}
+
+bool spellsBytes(const std::vector<DecoderStep> &steps) {
+  return has(steps, Kind::ByteLevel);
+}
+
+Result<std::string> bytesOfToken(const std::vector<DecoderStep> &steps,
+                                 const std::string &token) {
+  if (int byte = byteOfToken(token);
+      byte >= 0 && has(steps, Kind::ByteFallback))
+    return std::string(1, static_cast<char>(byte));
+  if (spellsBytes(steps))
+    return unspellBytes(token);
+  DecoderState state(steps); // only the first token of a text is another's
+  Result<std::string> begun = state.push("a"), text = state.push(token);
+  return begun.ok() ? text : begun;
 }
 
 /// Returns the text of a run of byte tokens and ends the run.

@@ -40,6 +40,14 @@ struct DecoderStep {
 void readDecoder(const JsonCursor &decoder, ComponentCount &count,
                  std::vector<DecoderStep> &steps);
 
+/// Whether tokens spell bytes, so that a part of a token is one as well.
+bool spellsBytes(const std::vector<DecoderStep> &steps);
+
+/// The bytes that `token` adds to a text that has begun; maybe a part of a
+/// character.
+Result<std::string> bytesOfToken(const std::vector<DecoderStep> &steps,
+                                 const std::string &token);
+
 /// The tokens of one text, pushed one after another. What the calls return,
 /// concatenated, is Hugging Face's decoding of all of them; each is whole UTF-8
 /// characters. A run of byte tokens comes out when it ends: only then is it

@@ -5,6 +5,7 @@
 #include "runtime/text/gguf/Text.h"
 #include "runtime/text/tokenizer/ComponentCount.h"
 #include "runtime/text/tokenizer/Text.h"
+#include "runtime/text/tokenizer/TextStream.h"
 #include "runtime/text/tokenizer/Unicode.h"
 
 #include <algorithm>
@@ -188,15 +189,9 @@ Result<std::string> Tokenizer::decode(const std::vector<int32_t> &ids,
   return text + *rest;
 }
 
-Result<std::string> TextStream::push(int64_t id) {
-  if (const AddedToken *token = tokenizer->added.find(id)) {
-    if (token->special && !special)
-      return std::string();
-    return state.push(token->pattern);
-  }
-  if (const std::string *token = tokenizer->model->vocabulary().token(id))
-    return state.push(*token);
-  return std::string();
+Result<std::string> Tokenizer::bytes(int64_t id) const {
+  const std::string *spelled = token(id);
+  return spelled ? bytesOfToken(decoder, *spelled) : std::string();
 }
 
 } // namespace cria

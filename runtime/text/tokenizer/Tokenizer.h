@@ -61,6 +61,10 @@ public:
   Result<std::string> decode(const std::vector<int32_t> &ids,
                              bool special = false) const;
 
+  /// The bytes that `id` adds to a text that has begun: of a special token,
+  /// too, and maybe a part of a character. Empty if the id has no token.
+  Result<std::string> bytes(int64_t id) const;
+
   /// Whether `id` has a token.
   bool contains(int64_t id) const { return token(id) != nullptr; }
 
@@ -90,25 +94,6 @@ private:
   std::vector<DecoderStep> decoder;
   AddedTokens added;
   PostProcessor post;
-};
-
-/// Decodes ids one by one. The concatenated results of the calls equal the
-/// result of `decode` for all ids; no call splits a character.
-class TextStream {
-public:
-  /// `tokenizer` must outlive the stream.
-  explicit TextStream(const Tokenizer &tokenizer, bool special = false)
-      : tokenizer(&tokenizer), state(tokenizer.decoder), special(special) {}
-
-  /// The text that `id` completes, maybe empty. Has the errors of `decode`.
-  Result<std::string> push(int64_t id);
-  /// The rest; then the stream is as new.
-  Result<std::string> finish() { return state.finish(); }
-
-private:
-  const Tokenizer *tokenizer;
-  DecoderState state;
-  bool special;
 };
 
 } // namespace cria
