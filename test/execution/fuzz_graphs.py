@@ -46,7 +46,7 @@ BARS = {"f32": 1e-8, "bf16": 1e-5, "f16": 1e-5, "blocks": 5e-4}
 UNFUSE = "--assign-slots --llama-specialize-entries --canonicalize --cse"
 UNFUSE += " --llama-outline-kernels --describe-kernels"
 UPSTREAM = 32  # one of so many seeds
-SLACK = 4
+SLACK, NOISES = 4, 2
 
 
 class Memory:
@@ -103,13 +103,15 @@ class Wanted:
         odd = graph.seed + len(pieces)
         self.firsts = [(i + odd) % 2 * (n - 1) for i, n in enumerate(pieces)]
         self.logits, self.caches = graph.expected(pieces, self.firsts)
-        logits, caches = graph.expected(pieces, self.firsts, graph.dtype)
         self.bar = BARS["blocks" if "llama.blocks" in graph.text() else graph.dtype]
-        noise = nmse_of(np.concatenate(self.logits), np.concatenate(logits))
-        self.logits_bar = max(self.bar, SLACK * noise)
-        self.cache_bars = [
-            max(self.bar, SLACK * nmse_of(*pair)) for pair in zip(self.caches, caches)
-        ]
+        self.logits_bar, self.cache_bars = self.bar, [self.bar] * len(self.caches)
+        # One order of roundings may be close to f64 by chance.
+        for noise in [None, *np.random.default_rng(graph.seed).spawn(NOISES)]:
+            logits, caches = graph.expected(pieces, self.firsts, graph.dtype, noise)
+            error = nmse_of(np.concatenate(self.logits), np.concatenate(logits))
+            self.logits_bar = max(self.logits_bar, SLACK * error)
+            for i, pair in enumerate(zip(self.caches, caches)):
+                self.cache_bars[i] = max(self.cache_bars[i], SLACK * nmse_of(*pair))
 
     def compare(self, got, caches, what):
         want, got = np.concatenate(self.logits), np.concatenate(got)

@@ -43,17 +43,23 @@ class Value:
         return self.dtype in blocks.FORMATS
 
 
+# Half of the largest relative distance between neighbours.
+HALF_STEPS = {"f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
+
+
 class Call:
     """One call of @forward in the reference, for the logits from row `first` on.
 
     With a storage type, results are rounded to it and arithmetic is f32: the
-    reference of that type. Without, all is f64.
+    reference of that type. Without, all is f64. With `noise`, a random generator,
+    results are also moved by up to half the distance to the next number of the type, as
+    another order of operations would move them.
     """
 
-    def __init__(self, ids, position, caches, storage=None, first=0):
+    def __init__(self, ids, position, caches, storage=None, first=0, noise=None):
         self.ids, self.position, self.caches = ids, position, caches
         self.first = first
-        self.storage, self.known = storage, {}
+        self.storage, self.known, self.noise = storage, {}, noise
         self.real = np.float32 if storage else np.float64
 
     def __getitem__(self, value):
@@ -61,6 +67,9 @@ class Call:
             return None
         if value.name not in self.known:
             result = value.compute(self).astype(self.real)
+            if self.noise:
+                step = HALF_STEPS.get(value.dtype, 0)
+                result *= 1 + step * self.noise.uniform(-1, 1, result.shape)
             if self.storage:
                 result = rounded(result, value.dtype)
             self.known[value.name] = result

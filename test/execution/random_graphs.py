@@ -402,12 +402,13 @@ class Graph(RandomOps):
         ends = [v for v in self.pool if self.kinds[v.name] == "m"]
         self.logits(self.gathered(x, ends))
 
-    def expected(self, pieces, firsts, storage=None):
+    def expected(self, pieces, firsts, storage=None, noise=None):
         """Logits of each call, from a token of the call on."""
         caches = [np.zeros(c.shape) for c in self.caches]
         rows, at = [], 0
         for count, first in zip(pieces, firsts):
-            call = Call(self.ids[at : at + count], at, caches, storage)
+            ids = self.ids[at : at + count]
+            call = Call(ids, at, caches, storage, noise=noise)
             call.first, call.layer = first, 0
             rows.append(call[self.results[0]])
             caches = [call[cache] for cache in self.results[1:]]

@@ -27,7 +27,9 @@ class Turn(Call):
     """A turn of a loop over layers."""
 
     def __init__(self, call, layer):
-        super().__init__(call.ids, call.position, call.caches, call.storage)
+        super().__init__(
+            call.ids, call.position, call.caches, call.storage, noise=call.noise
+        )
         self.first, self.layer, self.known = call.first, layer, dict(call.known)
 
 
