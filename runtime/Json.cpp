@@ -23,6 +23,31 @@ static void dismantle(json &value) {
 
 JsonDocument::~JsonDocument() { dismantle(value); }
 
+/// What the allocator adds to a block, the rounding of its size included.
+static constexpr uint64_t ofBlock = 16;
+
+/// The bytes that a string takes outside of itself.
+static uint64_t heapOf(std::string_view text) {
+  return text.size() < sizeof(std::string) / 2 ? 0 : text.size() + 1 + ofBlock;
+}
+
+uint64_t memoryOf(const json &value) {
+  uint64_t memory = 2 * sizeof(json); // an array has room for more elements
+  if (value.is_object())
+    memory += sizeof(json::object_t) + ofBlock;
+  else if (value.is_array())
+    memory += sizeof(json::array_t) + ofBlock;
+  else if (value.is_string())
+    memory += sizeof(std::string) + ofBlock +
+              heapOf(value.get_ref<const std::string &>());
+  return memory;
+}
+
+uint64_t memoryOfKey(std::string_view key) {
+  constexpr uint64_t ofNode = 32; // parent, children and colour
+  return ofNode + sizeof(std::string) + ofBlock + heapOf(key);
+}
+
 namespace {
 
 /// Reads the text and records how far the parser has come. The SAX interface
@@ -128,6 +153,8 @@ private:
 /// Builds a document.
 class Builder : public JsonSink {
 public:
+  explicit Builder(uint64_t most) : most(most) {}
+
   void scalar(json value, const std::string &) override {
     place(std::move(value));
   }
@@ -137,6 +164,8 @@ public:
   void close() override { parents.pop_back(); }
 
   void key(std::string name) override {
+    if (!spend(memoryOfKey(name)))
+      return;
     auto [place, isNew] = parents.back()->get_ref<json::object_t &>().emplace(
         std::move(name), nullptr);
     if (!isNew)
@@ -148,7 +177,17 @@ public:
   JsonDocument document;
 
 private:
+  bool spend(uint64_t bytes) {
+    memory += bytes;
+    if (memory > most && status.ok())
+      status = Status(CRIA_INVALID_ARGUMENT,
+                      {"takes more than ", most >> 20, " MiB of memory"});
+    return memory <= most;
+  }
+
   json *place(json value) {
+    if (!spend(memoryOf(value)))
+      return &document.root(); // the parser stops
     if (parents.empty())
       return &(document.root() = std::move(value));
     if (parents.back()->is_object())
@@ -158,6 +197,8 @@ private:
     return &array.back();
   }
 
+  const uint64_t most;
+  uint64_t memory = 0;
   std::vector<json *> parents;
   json *member = nullptr;
 };
@@ -266,7 +307,7 @@ Status parseJson(std::string_view text, const std::string &file,
 
 Result<JsonDocument> parseJson(std::string_view text, const std::string &file,
                                const JsonLimits &limits) {
-  Builder builder;
+  Builder builder(limits.memory);
   if (Status status = parseJson(text, file, limits, builder); !status.ok())
     return status;
   return std::move(builder.document);

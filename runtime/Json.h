@@ -32,7 +32,14 @@ struct JsonLimits {
   uint64_t string = 4u << 20;
   uint64_t values = 500'000;
   int depth = 64;
+  uint64_t memory = 48u << 20; // of a JsonDocument; see memoryOf
 };
+
+/// The most bytes of memory that a value takes as an element of an array. The
+/// members of an object and the elements of an array count by themselves.
+uint64_t memoryOf(const nlohmann::json &value);
+/// What a member of an object takes besides its value.
+uint64_t memoryOfKey(std::string_view key);
 
 /// Owns a value and destroys it without allocating. nlohmann::json's own
 /// destructor copies nested values into a list, and a destructor must not fail.

@@ -85,6 +85,7 @@ Value Value::at(uint64_t index) const {
 template <typename T, typename Get>
 static std::optional<std::vector<T>> all(uint64_t count, Get get) {
   std::vector<T> result;
+  result.reserve(count);
   for (uint64_t i = 0; i < count; ++i) {
     std::optional<T> one = get(i);
     if (!one)
@@ -112,6 +113,7 @@ std::optional<std::vector<std::string_view>> Value::texts() const {
   if (!isArray())
     return std::vector<std::string_view>{payload};
   std::vector<std::string_view> result;
+  result.reserve(count);
   for (std::string_view rest = payload; !rest.empty();) {
     auto length = load<uint64_t>(rest);
     result.push_back(rest.substr(sizeof(length), length));

@@ -132,6 +132,18 @@ TEST_F(GgufTest, BoundsTheMemoryOfMerges) {
               fails(CRIA_INVALID_ARGUMENT, "too many for their number"));
 }
 
+// Tokens and merges are refused before the JSON that they stand for is made.
+TEST_F(GgufTest, BoundsTheMemoryOfTokens) {
+  std::vector<std::string> keys = tokenizerKeys();
+  constexpr uint64_t merges = 7'000'000;
+  keys.back() = array("tokenizer.ggml.merges", ValueType::String, merges,
+                      std::string(merges * sizeof(uint64_t), '\0'));
+  EXPECT_THAT(tokenizer(keys),
+              fails(CRIA_INVALID_ARGUMENT,
+                    "has 3 tokens and 7000000 merges that take 534 MiB, "
+                    "expected at most 320"));
+}
+
 TEST_F(GgufTest, ReadsValuesOfAllTypes) {
   std::string path = folder.write(
       "x.gguf",

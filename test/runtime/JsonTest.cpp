@@ -35,6 +35,23 @@ TEST(Json, RejectsDuplicateKeys) {
   EXPECT_TRUE(parse("{\"a\": {\"a\": 1}}").ok());
 }
 
+// The least text for the most memory.
+TEST(Json, BoundsTheMemoryOfValues) {
+  JsonLimits limits;
+  limits.memory = 1 << 20;
+  auto objects = [](int count) {
+    std::string text = "[0";
+    for (int i = 0; i < count; ++i)
+      text += ",{\"\":{}}";
+    return text + "]";
+  };
+  EXPECT_THAT(parse(objects(5000), limits),
+              fails(CRIA_INVALID_ARGUMENT, "takes more than 1 MiB of memory"));
+  EXPECT_TRUE(parse(objects(2000), limits).ok());
+  EXPECT_THAT(parse('"' + std::string(2 << 20, 'x') + '"', limits),
+              fails(CRIA_INVALID_ARGUMENT, "takes more than 1 MiB of memory"));
+}
+
 TEST(Json, BoundsDepthSizeStringsAndNumberOfValues) {
   EXPECT_THAT(parse(std::string(100'000, '[')),
               fails(CRIA_INVALID_ARGUMENT, "nested deeper than 64"));

@@ -30,8 +30,10 @@ struct Merge {
 /// Finds the merges.
 class MergeFinder {
 public:
-  MergeFinder(TextReader &reader, const Tokens &tokens)
-      : reader(reader), tokens(tokens) {}
+  MergeFinder(TextReader &reader, const Tokens &tokens, uint64_t most)
+      : reader(reader), tokens(tokens),
+        most(std::min(most,
+                      leastMemory + memoryOfToken * tokens.texts.size())) {}
   std::vector<Merge> find();
 
 private:
@@ -40,6 +42,7 @@ private:
 
   TextReader &reader;
   const Tokens &tokens;
+  const uint64_t most; // bytes of all merges
   std::unordered_map<std::string_view, int64_t> ids;
   std::vector<Merge> merges;
   uint64_t work = 0, memory = 0;
@@ -70,7 +73,7 @@ void MergeFinder::split(size_t id) {
     if (left == ids.end() || right == ids.end())
       continue;
     memory += bytesOfMerge + text.size();
-    if (memory > leastMemory + memoryOfToken * tokens.texts.size())
+    if (memory > most)
       return reader.fail("the tokens have more merges than " +
                          std::to_string(merges.size()) +
                          ", too many for their number");
@@ -100,11 +103,11 @@ std::vector<Merge> MergeFinder::find() {
   return std::move(merges);
 }
 
-json mergesOfScores(TextReader &reader, const Tokens &tokens) {
+json mergesOfScores(TextReader &reader, const Tokens &tokens, uint64_t most) {
   json list = json::array();
   if (!reader.status.ok())
     return list;
-  for (const Merge &merge : MergeFinder(reader, tokens).find())
+  for (const Merge &merge : MergeFinder(reader, tokens, most).find())
     list.push_back({tokens.texts[static_cast<size_t>(merge.left)],
                     tokens.texts[static_cast<size_t>(merge.right)]});
   return list;

@@ -7,6 +7,7 @@
 #include "runtime/text/gguf/Text.h"
 #include "runtime/text/gguf/Tokens.h"
 #include "runtime/text/gguf/Words.h"
+#include "runtime/text/tokenizer/Vocabulary.h"
 
 #include "runtime/Json.h"
 
@@ -93,7 +94,7 @@ static size_t vocabularySize(const Tokens &tokens) {
 
 static json vocabularyOf(const Tokens &tokens) {
   json vocabulary = json::object();
-  for (size_t id = 0; id < vocabularySize(tokens); ++id)
+  for (size_t id = 0, size = vocabularySize(tokens); id < size; ++id)
     if (!tokens.texts[id].empty())
       vocabulary[std::string(tokens.texts[id])] = id;
   return vocabulary;
@@ -120,6 +121,33 @@ static json addedTokens(const Tokens &tokens, bool phi3) {
                       {"normalized", false},
                       {"special", tokens.kinds[id] != TokenKind::UserDefined}});
   return list;
+}
+
+/// The most memory that the tokens take as JSON.
+static uint64_t memoryOf(const Tokens &tokens) {
+  constexpr uint64_t ofAdded = 1024; // its seven members
+  uint64_t memory = 0;
+  for (size_t id = 0; id < tokens.texts.size(); ++id) {
+    std::string_view text = tokens.texts[id];
+    memory += memoryOfKey(text) + cria::memoryOf(id);
+    if (tokens.isAdded(id))
+      memory += ofAdded + text.size();
+  }
+  return memory;
+}
+
+/// Refuses what takes more memory as JSON than a tokenizer.json may, before it
+/// does.
+static void checkMemory(TextReader &reader, const Tokens &tokens,
+                        const std::vector<std::string_view> &merges) {
+  uint64_t memory = memoryOf(tokens);
+  for (std::string_view merge : merges)
+    memory += cria::memoryOf(json(merge));
+  if (memory > maxTokenizerMemory)
+    reader.fail("has " + std::to_string(tokens.texts.size()) + " tokens and " +
+                std::to_string(merges.size()) + " merges that take " +
+                std::to_string(memory >> 20) + " MiB, expected at most " +
+                std::to_string(maxTokenizerMemory >> 20));
 }
 
 /// A piece of a TemplateProcessing.
@@ -159,6 +187,8 @@ static json readBytePairs(TextReader &reader, const Tokens &tokens) {
   auto pairs = merges ? merges->texts() : std::nullopt;
   if (!pairs)
     reader.expected("tokenizer.ggml.merges", "a list of strings");
+  else
+    checkMemory(reader, tokens, *pairs);
   if (!reader.status.ok())
     return nullptr;
   json list = json::array();
@@ -185,7 +215,9 @@ static json readSentencePieces(TextReader &reader, const Tokens &tokens) {
   bool prefix = reader.flag("tokenizer.ggml.add_space_prefix", true);
   if (tokens.scores.empty())
     reader.expected("tokenizer.ggml.scores", "a score for each token");
-  json merges = mergesOfScores(reader, tokens);
+  checkMemory(reader, tokens, {});
+  json merges =
+      mergesOfScores(reader, tokens, maxTokenizerMemory - memoryOf(tokens));
   json replace = {
       {"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", blank}};
   json back = {

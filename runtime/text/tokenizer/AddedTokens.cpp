@@ -12,6 +12,10 @@ namespace cria {
 /// short.
 static constexpr size_t maxPatternBytes = 256;
 
+/// A text of an added token is copied some six times while an index is made.
+/// Real tokenizers have at most some thousands.
+static constexpr size_t maxAddedTokens = 1 << 16;
+
 static AddedToken readToken(const JsonCursor &place) {
   onlyKeys(place, {"id", "content", "single_word", "lstrip", "rstrip",
                    "normalized", "special"});
@@ -53,7 +57,7 @@ AddedTokens AddedTokens::read(const JsonCursor &list,
                               Effort &effort) {
   AddedTokens added;
   added.next = static_cast<int64_t>(vocabulary.size());
-  size_t count = list.count(maxTokenIds);
+  size_t count = list.count(maxAddedTokens);
   for (size_t i = 0; i < count; ++i) {
     JsonCursor place = list.element(i);
     AddedToken token = readToken(place);

@@ -77,6 +77,7 @@ int32_t BpeModel::readMergeToken(const JsonCursor &list, size_t index,
 void BpeModel::readMerges(const JsonCursor &list) {
   if (!list.raw().is_array())
     return list.expected("an array");
+  merges.reserve(list.raw().size());
   for (size_t i = 0; i < list.raw().size() && list.ok(); ++i) {
     const nlohmann::json &merge = list.raw()[i];
     if (merge.is_string() &&

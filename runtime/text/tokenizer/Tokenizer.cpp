@@ -14,7 +14,7 @@ namespace cria {
 
 /// 250,000 merges are 750,000 JSON values.
 static constexpr JsonLimits tokenizerLimits = {256u << 20, 1u << 20, 8'000'000,
-                                               64};
+                                               64, maxTokenizerMemory};
 
 Result<Tokenizer> Tokenizer::load(const std::string &path) {
   if (gguf::isGguf(path)) {

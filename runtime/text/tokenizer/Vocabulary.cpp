@@ -4,8 +4,8 @@
 
 namespace cria {
 
-/// Ten times the nodes of a vocabulary of 256k tokens.
-static constexpr size_t maxNodes = 8u << 20;
+/// Five times the nodes of a vocabulary of 256k tokens.
+static constexpr size_t maxNodes = 4u << 20;
 
 Vocabulary Vocabulary::read(const JsonCursor &vocab) {
   std::vector<std::pair<std::string, int32_t>> tokens;
@@ -13,6 +13,7 @@ Vocabulary Vocabulary::read(const JsonCursor &vocab) {
     vocab.expected("an object");
     return {};
   }
+  tokens.reserve(vocab.raw().size());
   for (const auto &[token, value] : vocab.raw().items()) {
     // A cursor only where it is needed: it costs memory.
     int64_t id = wholeNumber(value).value_or(-1);
@@ -50,31 +51,33 @@ Vocabulary Vocabulary::make(std::vector<std::pair<std::string, int32_t>> tokens,
 
 /// Builds the trie, breadth first. The tokens that begin with the text of a
 /// node are a range of the sorted tokens. The ranges of its children divide
-/// that range.
+/// that range. Only the ranges of the nodes of one length are kept.
 bool Vocabulary::index() {
   struct Range {
-    size_t begin, end;
+    uint32_t begin, end;
   };
-  std::vector<Range> ranges = {{0, tokens.size()}}; // of each node
-  std::vector<size_t> depth = {0};
-  for (size_t node = 0; node < nodes.size(); ++node) {
-    auto [at, end] = ranges[node];
-    size_t length = depth[node];
-    if (at < end && tokens[at].first.size() == length)
-      nodes[node].id = tokens[at++].second;
-    nodes[node].children = static_cast<uint32_t>(nodes.size());
-    while (at < end) {
-      char byte = tokens[at].first[length];
-      size_t begin = at;
-      while (at < end && tokens[at].first[length] == byte)
-        ++at;
-      if (nodes.size() == maxNodes)
-        return false;
-      ++nodes[node].count;
-      nodes.emplace_back().byte = static_cast<uint8_t>(byte);
-      ranges.push_back({begin, at});
-      depth.push_back(length + 1);
+  std::vector<Range> ranges = {{0, static_cast<uint32_t>(tokens.size())}};
+  size_t node = 0;
+  for (size_t length = 0; !ranges.empty(); ++length) {
+    std::vector<Range> longer;
+    for (auto [at, end] : ranges) {
+      if (at < end && tokens[at].first.size() == length)
+        nodes[node].id = tokens[at++].second;
+      nodes[node].children = static_cast<uint32_t>(nodes.size());
+      while (at < end) {
+        char byte = tokens[at].first[length];
+        uint32_t begin = at;
+        while (at < end && tokens[at].first[length] == byte)
+          ++at;
+        if (nodes.size() == maxNodes)
+          return false;
+        ++nodes[node].count;
+        nodes.emplace_back().byte = static_cast<uint8_t>(byte);
+        longer.push_back({begin, at});
+      }
+      ++node;
     }
+    ranges = std::move(longer);
   }
   return true;
 }

@@ -16,6 +16,10 @@ namespace cria {
 /// small for every file.
 constexpr int64_t maxTokenIds = 1 << 21;
 
+/// The most memory of a tokenizer as JSON; Gemma 3's takes 140 MiB. With what
+/// is made of it, a tokenizer takes at most 768 MiB.
+constexpr uint64_t maxTokenizerMemory = 320u << 20;
+
 /// A trie over the bytes of all tokens. Looking up a text takes time by its
 /// length alone; no file can make it slow.
 class Vocabulary {
