@@ -53,6 +53,36 @@ LogicalResult LlamaDialect::verifyOperationAttribute(Operation *op,
          << " on a module, got " << attribute.getValue();
 }
 
+/// The attribute of the op whose name is most like `name`, if one is.
+static std::optional<StringRef> similarAttribute(Operation *op,
+                                                 StringRef name) {
+  std::optional<StringRef> best;
+  unsigned least = 3;
+  for (StringAttr known : op->getName().getAttributeNames()) {
+    unsigned edits = name.edit_distance(known, true, least);
+    if (edits < least)
+      best = known.getValue();
+    least = std::min(least, edits);
+  }
+  return best;
+}
+
+void LlamaDialect::warnOfUnknownAttributes(Operation *op) {
+  for (NamedAttribute attribute : op->getDiscardableAttrs()) {
+    StringRef name = attribute.getName();
+    if (name.contains('.') || name == SymbolTable::getVisibilityAttrName())
+      continue;
+    std::string key = (op->getName().getStringRef() + " " + name).str();
+    if (llvm::sys::ScopedLock lock(mutex); !warned.insert(key).second)
+      continue;
+    InFlightDiagnostic warning = op->emitWarning("'");
+    warning << op->getName() << "' has no attribute '" << name
+            << "', which is ignored";
+    if (std::optional<StringRef> similar = similarAttribute(op, name))
+      warning << "; did you mean '" << *similar << "'?";
+  }
+}
+
 void LlamaDialect::initialize() {
   addTypes<
 #define GET_TYPEDEF_LIST

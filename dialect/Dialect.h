@@ -12,8 +12,21 @@
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/Mutex.h"
 
 #include "dialect/Dialect.h.inc"
+
+namespace cria::llama {
+/// See LlamaDialect::warnOfUnknownAttributes.
+template <typename Op>
+struct KnownAttributes : mlir::OpTrait::TraitBase<Op, KnownAttributes> {
+  static mlir::LogicalResult verifyTrait(mlir::Operation *op) {
+    mlir::cast<LlamaDialect>(op->getDialect())->warnOfUnknownAttributes(op);
+    return mlir::success();
+  }
+};
+} // namespace cria::llama
 
 #include "dialect/Enums.h.inc"
 

@@ -66,6 +66,14 @@ def Llama_Dialect : Dialect {
     /// The number of ranks of the module around `op`; 1 if the module does not
     /// have the attribute.
     static int64_t shardsOf(::mlir::Operation *op);
+    /// Warns of attributes that the op, of this dialect, does not define: once
+    /// for each name in a context. A misspelt attribute, such as `unit_ofset`,
+    /// makes another model.
+    void warnOfUnknownAttributes(::mlir::Operation *op);
+
+  private:
+    ::llvm::sys::Mutex mutex;     // of `warned`: ops are verified in parallel
+    ::llvm::StringSet<> warned; // "llama.rmsnorm unit_ofset"
   }];
   let useDefaultTypePrinterParser = 1;
 }

@@ -14,8 +14,13 @@ include "mlir/Interfaces/ControlFlowInterfaces.td"
 include "mlir/Interfaces/InferTypeOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
+/// Its verifier warns of attributes that the op does not define.
+def KnownAttributes : NativeOpTrait<"KnownAttributes"> {
+  let cppNamespace = "::cria::llama";
+}
+
 class Llama_Op<string mnemonic, list<Trait> traits = []>
-    : Op<Llama_Dialect, mnemonic, traits>;
+    : Op<Llama_Dialect, mnemonic, traits # [KnownAttributes]>;
 
 //===----------------------------------------------------------------------===//
 // Types

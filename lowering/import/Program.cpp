@@ -11,7 +11,6 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Parser/Parser.h"
-#include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/CheckedArithmetic.h"
 
@@ -420,46 +419,7 @@ static int64_t positionsOf(ModuleOp module, func::FuncOp forward) {
   return positions;
 }
 
-/// The attribute of the op whose name is most like `name`, if one is.
-static std::optional<StringRef> similarAttribute(Operation *op,
-                                                 StringRef name) {
-  std::optional<StringRef> best;
-  unsigned least = 3;
-  for (StringAttr known : op->getName().getAttributeNames()) {
-    unsigned edits = name.edit_distance(known, true, least);
-    if (edits < least)
-      best = known.getValue();
-    least = std::min(least, edits);
-  }
-  return best;
-}
-
-/// Warns of attributes that llama's ops do not define, once for each name. A
-/// misspelt attribute, such as `unit_ofset`, makes another model.
-static void warnOfUnknownAttributes(ModuleOp module) {
-  llvm::StringSet<> warned;
-  module.walk([&](Operation *op) {
-    if (!isa_and_nonnull<LlamaDialect>(op->getDialect()))
-      return;
-    for (NamedAttribute attribute : op->getDiscardableAttrs()) {
-      StringRef name = attribute.getName();
-      bool isOther =
-          name.contains('.') || name == SymbolTable::getVisibilityAttrName();
-      if (isOther ||
-          !warned.insert((op->getName().getStringRef() + " " + name).str())
-               .second)
-        continue;
-      InFlightDiagnostic warning = op->emitWarning("'");
-      warning << op->getName() << "' has no attribute '" << name
-              << "', which is ignored";
-      if (std::optional<StringRef> similar = similarAttribute(op, name))
-        warning << "; did you mean '" << *similar << "'?";
-    }
-  });
-}
-
 static LogicalResult verify(ModuleOp module, bool isFused) {
-  warnOfUnknownAttributes(module);
   FailureOr<Functions> functions = findFunctions(module, isFused);
   if (failed(functions) || failed(verifySymbols(module)))
     return failure();
