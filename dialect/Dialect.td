@@ -51,6 +51,11 @@ def Llama_Dialect : Dialect {
     Results have the activation type. Within one `llama.kernel` a lowering may
     keep f32 between ops, which is closer to a model in f32.
 
+    A program may also compute with elementwise ops of `arith` and `math` on
+    tensors of integers or floats, and make constants by `tensor.splat`. Each
+    result is rounded as the op says. Functions that need a library, such as
+    `math.exp` of f64, are refused.
+
     The elements of a quantized matrix are `!llama.blocks`.
 
     A module with the attribute `llama.shards`, a number N of at least 2, is the

@@ -1,6 +1,8 @@
 /// head(norm(x))           =>  kernel { norm; head }
 /// all_reduce(linear(x))   =>  kernel { linear; all_reduce }
+/// addf(x, mulf(y, z))     =>  kernel { mulf; addf }
 /// any other op            =>  kernel { op }
+#include "dialect/Elementwise.h"
 #include "passes/Kernel.h"
 #include "passes/Passes.h"
 
@@ -14,24 +16,35 @@ using namespace cria;
 using namespace cria::llama;
 
 static bool computes(Operation &op) {
-  return isa_and_nonnull<LlamaDialect>(op.getDialect()) &&
-         !isa<GetWeightOp, GetRopeOp, KernelOp, YieldOp>(op);
+  return isElementwise(&op) ||
+         (isa_and_nonnull<LlamaDialect>(op.getDialect()) &&
+          !isa<GetWeightOp, GetRopeOp, KernelOp, YieldOp>(op));
 }
 
-/// The op in whose kernel a norm or a linear is, or null: the linear or head
-/// that is the only reader of the norm, or the sum over ranks that is the only
-/// reader of the linear. Ranks then add what is not rounded.
+/// The op in whose kernel a norm, a linear or an elementwise op is, or null:
+/// the linear or head that is the only reader of the norm, the sum over ranks
+/// that is the only reader of the linear (ranks then add what is not rounded),
+/// or the elementwise op that alone reads another.
 static Operation *onlyReader(Operation *op) {
-  bool isNorm = isa<RMSNormOp, LayerNormOp>(op);
-  if ((!isNorm && !isa<LinearOp>(op)) || !op->hasOneUse())
+  if (!op->hasOneUse())
     return nullptr;
   OpOperand &use = *op->getUses().begin();
   Operation *reader = use.getOwner();
-  bool fits = isNorm ? isa<LinearOp, HeadOp>(reader) : isa<AllReduceOp>(reader);
-  return fits && use.getOperandNumber() == 0 &&
-                 reader->getBlock() == op->getBlock()
-             ? reader
-             : nullptr;
+  bool isFirst = use.getOperandNumber() == 0;
+  bool fits = isElementwise(op) ? isElementwise(reader)
+              : isa<RMSNormOp, LayerNormOp>(op)
+                  ? isFirst && isa<LinearOp, HeadOp>(reader)
+                  : isFirst && isa<LinearOp>(op) && isa<AllReduceOp>(reader);
+  return fits && reader->getBlock() == op->getBlock() ? reader : nullptr;
+}
+
+/// Adds `op` to its kernel, and the ops that only `op` reads.
+static void insert(Operation *op, KernelGroup &group) {
+  group.insert(op);
+  for (Value operand : op->getOperands())
+    if (Operation *input = operand.getDefiningOp();
+        input && onlyReader(input) == op)
+      insert(input, group);
 }
 
 static void outlineBlock(Block &block) {
@@ -41,13 +54,7 @@ static void outlineBlock(Block &block) {
       ops.push_back(&op);
   for (Operation *op : ops) {
     KernelGroup group(&block, "llama-outline-kernels");
-    group.insert(op);
-    for (Operation *last = op; last;) {
-      Operation *input = last->getOperand(0).getDefiningOp();
-      last = input && onlyReader(input) == last ? input : nullptr;
-      if (last)
-        group.insert(last);
-    }
+    insert(op, group);
     group.outline(op->getName().stripDialect());
   }
 }

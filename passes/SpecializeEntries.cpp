@@ -11,6 +11,7 @@
 #include "passes/Passes.h"
 
 #include "dialect/Dialect.h"
+#include "dialect/Elementwise.h"
 #include "dialect/Signature.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -57,6 +58,7 @@ private:
   Operation *create(tensor::ExpandShapeOp op);
   Operation *create(tensor::CollapseShapeOp op);
   Operation *create(tensor::ExtractSliceOp op);
+  Operation *create(tensor::SplatOp op);
   SmallVector<OpFoldResult> mapped(ArrayRef<OpFoldResult> values);
 
   OpBuilder &b;
@@ -103,6 +105,13 @@ Operation *Specializer::create(tensor::ExtractSliceOp op) {
       mapped(op.getMixedOffsets()), sizes, mapped(op.getMixedStrides()));
 }
 
+Operation *Specializer::create(tensor::SplatOp op) {
+  auto [shape, dynamic] = decomposeMixedValues(
+      mapped(getMixedValues(op.getType().getShape(), op.getDynamicSizes(), b)));
+  return tensor::SplatOp::create(b, op.getLoc(), map.lookup(op.getInput()),
+                                 op.getType().clone(shape), dynamic);
+}
+
 /// Creates the op on new operands. Its types are inferred if the op can infer
 /// them.
 Operation *Specializer::create(Operation *op) {
@@ -112,7 +121,15 @@ Operation *Specializer::create(Operation *op) {
     return create(typed);
   if (auto typed = dyn_cast<tensor::ExtractSliceOp>(op))
     return create(typed);
+  if (auto typed = dyn_cast<tensor::SplatOp>(op))
+    return create(typed);
   Operation *made = b.clone(*op, map);
+  if (isElementwise(made)) {
+    auto shaped = cast<ShapedType>(tensorsOf(made).front().getType());
+    Value result = made->getResult(0);
+    result.setType(shaped.clone(getElementTypeOrSelf(result.getType())));
+    return made;
+  }
   auto inferring = dyn_cast<InferTypeOpInterface>(made);
   SmallVector<Type> types;
   if (!inferring ||

@@ -1,5 +1,6 @@
 #include "lowering/import/Program.h"
 #include "dialect/Dialect.h"
+#include "dialect/Elementwise.h"
 #include "dialect/Signature.h"
 #include "lowering/LayerNumber.h"
 #include "lowering/import/Json.h"
@@ -8,6 +9,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Parser/Parser.h"
@@ -32,7 +34,8 @@ static constexpr StringLiteral reservedNames[] = {
 
 OwningOpRef<ModuleOp> cria::loadProgram(StringRef path, MLIRContext *context) {
   context->loadDialect<arith::ArithDialect, func::FuncDialect, LlamaDialect,
-                       scf::SCFDialect, tensor::TensorDialect>();
+                       math::MathDialect, scf::SCFDialect,
+                       tensor::TensorDialect>();
   llvm::Expected<std::string> text = readTextFile(path, maxFileSize);
   llvm::Error error = text ? checkNesting(*text, path) : text.takeError();
   if (!error)
@@ -250,21 +253,24 @@ static LogicalResult verifyDecode(func::FuncOp decode, func::FuncOp prefill) {
          << expected << ", got " << decode.getFunctionType();
 }
 
-/// Constants and choices between tensors are fine; other arithmetic of tensors
-/// is llama's. Only products and lookups read blocks.
+/// Arithmetic of tensors is elementwise, of numbers as memory has them. Only
+/// products and lookups read blocks.
 static LogicalResult verifyOperands(Operation *op) {
   auto isTensor = [](Type type) { return isa<TensorType>(type); };
-  if (isa<arith::ArithDialect>(op->getDialect()) &&
-      !isa<arith::ConstantOp, arith::SelectOp>(op) &&
-      llvm::any_of(op->getOperandTypes(), isTensor))
-    return op->emitError(
-               "expected ops of arith on numbers, and ops of llama on "
-               "tensors, got ")
-           << op->getName() << " of " << op->getOperand(0).getType();
-  if (auto select = dyn_cast<arith::SelectOp>(op);
-      select && isTensor(select.getCondition().getType()))
-    return op->emitError("expected a choice by a number, got one by ")
-           << select.getCondition().getType();
+  bool isArithmetic =
+      isa<arith::ArithDialect, math::MathDialect>(op->getDialect()) &&
+      !isa<arith::ConstantOp, arith::SelectOp>(op);
+  if (isArithmetic && !isElementwise(op) &&
+      (llvm::any_of(op->getOperandTypes(), isTensor) ||
+       llvm::any_of(op->getResultTypes(), isTensor)))
+    return op->emitError("expected elementwise ops of one result on tensors, "
+                         "got ")
+           << op->getName();
+  for (Type type :
+       llvm::concat<Type>(op->getOperandTypes(), op->getResultTypes()))
+    if (isElementwise(op) && getElementTypeOrSelf(type).isIndex())
+      return op->emitError("expected tensors of integers or floats, got ")
+             << type;
   bool readsBlocks = llvm::any_of(op->getOperandTypes(), [](Type type) {
     return isa<BlocksType>(getElementTypeOrSelf(type));
   });
@@ -277,13 +283,14 @@ static LogicalResult verifyOperands(Operation *op) {
 
 static LogicalResult verifyOp(Operation *op) {
   bool known =
-      isa_and_nonnull<LlamaDialect, arith::ArithDialect>(op->getDialect()) ||
+      isa_and_nonnull<LlamaDialect, arith::ArithDialect, math::MathDialect>(
+          op->getDialect()) ||
       isa<scf::ForOp, scf::YieldOp, func::ReturnOp, tensor::DimOp,
           tensor::ExpandShapeOp, tensor::CollapseShapeOp,
-          tensor::ExtractSliceOp>(op);
+          tensor::ExtractSliceOp, tensor::SplatOp>(op);
   if (!known)
-    return op->emitError("expected ops of llama, scf.for, arith and reshapes "
-                         "of tensors in a program, got ")
+    return op->emitError("expected ops of llama, scf.for, arith, math and "
+                         "reshapes of tensors in a program, got ")
            << op->getName();
   if (failed(verifyOperands(op)))
     return failure();
@@ -301,9 +308,21 @@ static LogicalResult verifyOp(Operation *op) {
   return success();
 }
 
-/// A table must have a row for each column of the logits: the runtime only
-/// checks that ids are below the number of columns.
-static LogicalResult verifyEmbed(EmbedOp op, int64_t vocab) {
+/// The tensor that `tensor` is a part or another shape of.
+static Value viewed(Value tensor) {
+  while (isa_and_nonnull<tensor::ExtractSliceOp, tensor::ExpandShapeOp,
+                         tensor::CollapseShapeOp>(tensor.getDefiningOp()))
+    tensor = tensor.getDefiningOp()->getOperand(0);
+  return tensor;
+}
+
+/// The ids must be the call's, and a table must have a row for each column of
+/// the logits: the runtime only checks that ids are below the number of
+/// columns.
+static LogicalResult verifyEmbed(EmbedOp op, func::FuncOp function,
+                                 int64_t vocab) {
+  if (viewed(op.getIds()) != function.getArgument(0))
+    return op.emitError("expected the ids that the function is given");
   int64_t rows = cast<RankedTensorType>(op.getTable().getType()).getDimSize(0);
   if (!ShapedType::isDynamic(rows) && rows >= vocab)
     return success();
@@ -439,7 +458,7 @@ static LogicalResult verify(ModuleOp module, bool isFused) {
     if (failed(verifyOp(op)) ||
         failed(verifyPosition(op, function, bool(encode))) ||
         failed(verifyLayers(op)) ||
-        (embed && failed(verifyEmbed(embed, logits.getDimSize(1)))))
+        (embed && failed(verifyEmbed(embed, function, logits.getDimSize(1)))))
       return WalkResult::interrupt();
     return WalkResult::advance();
   });

@@ -5,6 +5,7 @@
 #include "lowering/import/Rows.h"
 
 #include "dialect/Dialect.h"
+#include "dialect/Elementwise.h"
 #include "dialect/Signature.h"
 #include "lowering/LayerNumber.h"
 
@@ -300,11 +301,21 @@ LogicalResult Rows::verify(Operation *op) {
   if (isa<LlamaDialect>(op->getDialect()) && op->getNumOperands() &&
       op->getNumResults() && !isa<KVAppendOp, GetWeightOp>(op))
     (void)copyRows(op->getOperand(0), op->getResult(0));
+  if (isElementwise(op)) {
+    SmallVector<Value> tensors = tensorsOf(op);
+    (void)copyRows(tensors.front(), op->getResult(0));
+    return expectSame(op, tensors);
+  }
   return TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](tensor::ExtractSliceOp slice) { return verifySlice(slice); })
       .Case([&](tensor::ExpandShapeOp expand) { return verifyExpand(expand); })
       .Case([&](tensor::CollapseShapeOp collapse) {
         known[collapse] = rows(collapse);
+        return success();
+      })
+      .Case([&](tensor::SplatOp splat) {
+        if (splat.getType().getRank() && splat.getType().isDynamicDim(0))
+          known[splat] = number(splat.getDynamicSizes().front());
         return success();
       })
       .Case([&](scf::ForOp loop) {

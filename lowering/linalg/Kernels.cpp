@@ -26,7 +26,7 @@ static void collectOperands(Value value, llvm::SetVector<Operation *> &inside,
   Operation *op = value.getDefiningOp();
   if (!op || !(matchPattern(op, m_Constant()) ||
                isa<tensor::ExtractSliceOp, tensor::ExpandShapeOp,
-                   tensor::CollapseShapeOp>(op))) {
+                   tensor::CollapseShapeOp, tensor::SplatOp>(op))) {
     operands.insert(value);
     return;
   }

@@ -1,6 +1,7 @@
 /// Lowers llama ops to linalg on tensors, with one function for each op.
 /// Attention is lowered in Attention.cpp, kernels in Kernels.cpp.
 #include "lowering/linalg/Lowering.h"
+#include "dialect/Elementwise.h"
 #include "dialect/Signature.h"
 #include "lowering/linalg/Functions.h"
 #include "lowering/linalg/Pages.h"
@@ -11,6 +12,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -65,12 +67,14 @@ void FunctionLowering::lower(Operation *op) {
   llvm::TypeSwitch<Operation *>(op)
       .Case<GetWeightOp, GetRopeOp, EmbedOp, RMSNormOp, SquareSumsOp,
             LayerNormOp, LinearOp, HeadOp, SwiGLUOp, ActivateOp, AddRowsOp,
-            AllReduceOp, ResidualOp, RopeOp, KVAppendOp, GQAOp, KernelOp>(
-          [&](auto typed) { lower(typed); })
+            AllReduceOp, ResidualOp, RopeOp, KVAppendOp, GQAOp, KernelOp,
+            tensor::SplatOp>([&](auto typed) { lower(typed); })
       .Case<scf::ForOp>([&](scf::ForOp loop) { lowerLoop(loop); })
       .Default([&](Operation *other) {
         if (lowerReshape(other))
           return;
+        if (isElementwise(other))
+          return lowerElementwise(other);
         IRMapping mapping;
         for (Value operand : other->getOperands())
           mapping.map(operand, stored(operand));
@@ -108,6 +112,67 @@ bool FunctionLowering::lowerReshape(Operation *op) {
   }
   (wideForm.count(op->getOperand(0)) ? wideForm : storedForm)[old] = reshaped;
   return true;
+}
+
+void FunctionLowering::lower(tensor::SplatOp op) {
+  SmallVector<OpFoldResult> sizes =
+      getMixedValues(op.getType().getShape(), op.getDynamicSizes(), b);
+  for (OpFoldResult &size : sizes)
+    if (auto value = dyn_cast<Value>(size))
+      size = stored(value);
+  Value empty = b.empty(sizes, op.getType().getElementType());
+  storedForm[op] =
+      linalg::FillOp::create(b, b.getLoc(), stored(op.getInput()), empty)
+          .getResult(0);
+}
+
+/// The number that all elements of `tensor` are, or null.
+static Value splatValue(LinalgBuilder &b, Value tensor,
+                        llvm::function_ref<Value(Value)> stored) {
+  if (auto splat = tensor.getDefiningOp<tensor::SplatOp>())
+    return stored(splat.getInput());
+  SplatElementsAttr elements;
+  if (!matchPattern(tensor, m_Constant(&elements)))
+    return nullptr;
+  return arith::ConstantOp::create(b, b.getLoc(),
+                                   elements.getSplatValue<TypedAttr>());
+}
+
+/// The same op, of numbers. Upstream's convert-elementwise-to-linalg would
+/// compute over an operand, which bufferization then has to copy.
+void FunctionLowering::lowerElementwise(Operation *op) {
+  SmallVector<Value> inputs, operands;
+  for (Value old : op->getOperands()) {
+    bool isTensor = isa<RankedTensorType>(old.getType());
+    Value number = isTensor
+                       ? splatValue(b, old, [&](Value v) { return stored(v); })
+                       : stored(old);
+    operands.push_back(number); // null: the next input's
+    if (!number)
+      inputs.push_back(stored(old));
+  }
+  auto type = tensorType(op->getResult(0));
+  Value out =
+      b.empty(b.sizes(stored(tensorsOf(op).front())), type.getElementType());
+  SmallVector<AffineMap> maps(inputs.size() + 1,
+                              b.getMultiDimIdentityMap(type.getRank()));
+  SmallVector<utils::IteratorType> iterators(type.getRank(),
+                                             utils::IteratorType::parallel);
+  storedForm[op->getResult(0)] =
+      linalg::GenericOp::create(
+          b, b.getLoc(), out.getType(), inputs, out, maps, iterators,
+          [&](OpBuilder &nested, Location loc, ValueRange numbers) {
+            for (Value &operand : operands)
+              if (!operand) {
+                operand = numbers.front();
+                numbers = numbers.drop_front();
+              }
+            Operation *scalar =
+                nested.create(loc, op->getName().getIdentifier(), operands,
+                              type.getElementType(), op->getAttrs());
+            linalg::YieldOp::create(nested, loc, scalar->getResults());
+          })
+          .getResult(0);
 }
 
 Value FunctionLowering::call(StringRef symbol, Type type, ValueRange operands) {

@@ -6,6 +6,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/DenseMap.h"
 
 #include <array>
@@ -66,6 +67,8 @@ private:
   void lower(llama::KernelOp op);
   void lowerLoop(mlir::scf::ForOp loop);
   bool lowerReshape(mlir::Operation *op);
+  void lower(mlir::tensor::SplatOp op);
+  void lowerElementwise(mlir::Operation *op);
   mlir::Value rowSum(mlir::Value rows, LinalgBuilder::Payload term);
   mlir::Value rowMean(mlir::Value rows, LinalgBuilder::Payload term);
   mlir::Value meanSquare(llama::RMSNormOp op, mlir::Value x);

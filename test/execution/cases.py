@@ -194,6 +194,57 @@ def residual():
         yield f"{dtype} {size}", p.returns(again)
 
 
+def arithmetic_of(p, x, y):
+    """Floats: a function, a product, a choice by a constant, and a sum in f32."""
+    numbers = x.type.rsplit("x", 1)[0]  # the type without its element type
+    p.body += [
+        f"%half = arith.constant 5.0e-1 : {p.dtype}",
+        f"%splat = tensor.splat %half[%n] : {x.type}",
+        f"%over = arith.cmpf ogt, {x.name}, %splat : {x.type}",
+    ]
+    exp = lambda call: np.exp(call[x])
+    grown = p.emit(f"math.exp {x.name} : {x.type}", x.shape, exp)
+    multiply = lambda call: call[grown] * call[y]
+    op = f"arith.mulf {grown.name}, {y.name} : {x.type}"
+    product = p.emit(op, x.shape, multiply)
+    choose = lambda call: np.where(call[x] > 0.5, call[product], call[y])
+    op = f"arith.select %over, {product.name}, {y.name} : {numbers}xi1>, {x.type}"
+    chosen = p.emit(op, x.shape, choose)
+    if p.dtype == "f32":
+        return chosen
+    p.body += [
+        f"%wide = arith.extf {chosen.name} : {x.type} to {numbers}xf32>",
+        f"%more = arith.addf %wide, %wide : {numbers}xf32>",
+    ]
+    op = f"arith.truncf %more : {numbers}xf32> to {x.type}"
+    return p.emit(op, x.shape, lambda call: 2 * call[chosen])
+
+
+def integers_of(p, x):
+    """The lesser of x and of the ids, which are at most 100."""
+    p.body += [
+        "%small = arith.constant 100 : i32",
+        "%smalls = tensor.splat %small[%n] : tensor<?xi32>",
+        "%low = arith.cmpi slt, %ids, %smalls : tensor<?xi32>",
+        "%part = arith.select %low, %ids, %smalls : tensor<?xi1>, tensor<?xi32>",
+        f"%floats = arith.sitofp %part : tensor<?xi32> to tensor<?x{p.dtype}>",
+        "%column = tensor.expand_shape %floats [[0, 1]] output_shape [%n, 1] : "
+        f"tensor<?x{p.dtype}> into {x.type}",
+    ]
+    least = lambda call: np.minimum(call[x], np.minimum(call.ids, 100)[:, None])
+    return p.emit(f"arith.minimumf {x.name}, %column : {x.type}", x.shape, least)
+
+
+def arithmetic():
+    """Elementwise ops of arith and math."""
+    for dtype, size in [("f32", 35), ("bf16", 35), ("f16", 16)]:
+        p = Program(dtype)
+        x, y = p.tokens(size), p.tokens(size)
+        yield f"{dtype} {size}", p.returns(arithmetic_of(p, x, y))
+    p = Program("f32")
+    yield "integers", p.returns(integers_of(p, p.tokens(1, scale=100)))
+
+
 def swiglu_of(p, gate, up):
     return elementwise(p, "swiglu", gate, up, reference.swiglu)
 

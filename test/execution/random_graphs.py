@@ -160,6 +160,13 @@ class Graph(RandomOps):
     def step_activate(self, x):
         self.activated(x)
 
+    def step_arith(self, x):
+        """Elementwise ops, maybe of one another's results."""
+        kind = self.kinds[x.name]
+        for _ in range(self.pick([1, 1, 2, 3])):
+            x = self.computed(x, self.pick([x, *self.peers(x)]))
+        self.known(x, kind)
+
     def step_residual(self, x):
         self.residual(x, self.pick(self.peers(x)))
 
@@ -298,7 +305,9 @@ class Graph(RandomOps):
         start = len(pool)
         self.pool = pool + inner
         for _ in range(self.pick([1, 2, 3])):
-            self.step(["norm", "linears", "mlp", "cut", "heads", "attention", "gate"])
+            self.step(
+                ["norm", "linears", "mlp", "cut", "heads", "attention", "gate", "arith"]
+            )
         ends = [self.gathered(inner[0], self.pool[start:])]
         for stream in inner[1:]:
             ends.append(self.joined_to(stream, self.any()))
@@ -372,6 +381,7 @@ class Graph(RandomOps):
         "gate": 1,
         "activate": 1,
         "residual": 1,
+        "arith": 2,
         "join": 1,
         "rows": 1,
         "select": 0.3,

@@ -245,6 +245,73 @@ class RandomOps(Program):
         add = lambda call: call[x] + call.real(scale) * call[y]
         return self.made(x, op, add)
 
+    # Elementwise ops of arith and math.
+
+    def arith(self, op, *values, compute, dtype=None):
+        """The result of an op, which no other step takes."""
+        x = values[0]
+        names = ", ".join(v.name for v in values)
+        made = Value("", x.shape, dtype or x.dtype, None).type
+        types = x.type if made == x.type else f"{x.type} to {made}"
+        read = lambda call: compute(*(call[v] for v in values))
+        value = self.emit(f"{op} {names} : {types}", x.shape, read, dtype or x.dtype)
+        self.kinds[value.name] = self.kinds[x.name]
+        return value
+
+    def splat(self, x, constant):
+        """A tensor of x's type that is a number throughout."""
+        scalar = f"%s{len(self.body)}"
+        self.body.append(f"{scalar} = arith.constant {number(constant)} : {x.dtype}")
+        size = f"[{self.rows(x)}]" if x.shape[0] is None else ""
+        full = lambda call: np.full(call[x].shape, constant)
+        op = f"tensor.splat {scalar}{size} : {x.type}"
+        value = self.emit(op, x.shape, full, x.dtype)
+        self.kinds[value.name] = self.kinds[x.name]
+        return value
+
+    def chosen(self, x, y, otherwise):
+        """x where x > y, else `otherwise`."""
+        flags = f"%b{len(self.body)}"
+        self.body.append(f"{flags} = arith.cmpf ogt, {x.name}, {y.name} : {x.type}")
+        shape = "x".join("?" if n is None else str(n) for n in x.shape)
+        op = f"arith.select {flags}, {x.name}, {otherwise.name} : "
+        choose = lambda call: np.where(call[x] > call[y], call[x], call[otherwise])
+        self.used.update([y.name, otherwise.name])
+        op += f"tensor<{shape}xi1>, {x.type}"
+        value = self.emit(op, x.shape, choose, x.dtype)
+        self.kinds[value.name] = self.kinds[x.name]
+        return value
+
+    def computed(self, x, y):
+        """Something of x and y, number by number."""
+        form = self.pick(["binary", "binary", "math", "choice", "wide"])
+        if form == "binary":
+            names = {
+                "addf": np.add,
+                "subf": np.subtract,
+                "maximumf": np.maximum,
+                "minnumf": np.minimum,
+            }
+            name = self.pick(list(names))
+            return self.arith(f"arith.{name}", x, y, compute=names[name])
+        if form == "math":
+            one = self.splat(x, 1.0)
+            low = self.arith("arith.minimumf", x, one, compute=np.minimum)
+            name, compute = self.pick(
+                [("exp", np.exp), ("tanh", np.tanh), ("absf", np.abs)]
+            )
+            return self.arith(f"math.{name}", low, compute=compute)
+        if form == "choice":
+            zero, part = self.splat(x, 0.0), self.splat(x, 0.25)
+            low = self.arith("arith.mulf", x, part, compute=np.multiply)
+            return self.chosen(x, *self.pick([(zero, low), (y, y)]))
+        if x.dtype == "f32":
+            return self.arith("arith.negf", x, compute=np.negative)
+        same = lambda v: v
+        wide = [self.arith("arith.extf", v, compute=same, dtype="f32") for v in (x, y)]
+        total = self.arith("arith.addf", *wide, compute=np.add)
+        return self.arith("arith.truncf", total, compute=same, dtype=x.dtype)
+
     def add_rows(self, x, table, position):
         op = f"llama.add_rows {x.name}, {table.name} "
         op += f"at %position : {x.type}, {table.type}" if position else ""

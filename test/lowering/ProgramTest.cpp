@@ -128,12 +128,36 @@ TEST(Program, NumbersOfRowsAgree) {
               HasSubstr("expected operands of the same number of rows"));
 }
 
-TEST(Program, OpsOnTensorsAreLlamas) {
+TEST(Program, ArithmeticOfTensorsIsElementwise) {
   std::string last = std::string(kAll) + "\n";
-  EXPECT_EQ(
-      problem(program(last + "%y = arith.addf %x, %x : tensor<?x32xf32>")),
-      "expected ops of arith on numbers, and ops of llama on tensors, got "
-      "arith.addf of 'tensor<?x32xf32>'");
+  EXPECT_EQ(problem(program(last + R"(
+    %y = arith.addf %x, %x : tensor<?x32xf32>
+    %z = math.exp %y : tensor<?x32xf32>
+    %c = arith.cmpf ogt, %x, %z : tensor<?x32xf32>
+    %s = arith.select %c, %x, %z : tensor<?x32xi1>, tensor<?x32xf32>
+  )")),
+            "");
+  EXPECT_THAT(
+      problem(program(last + "%y = arith.addf %l, %x : tensor<?x32xf32>")),
+      HasSubstr("expected operands of the same number of rows"));
+  EXPECT_EQ(problem(program(last + "%y = arith.index_cast %ids : tensor<?xi32> "
+                                   "to tensor<?xindex>")),
+            "expected tensors of integers or floats, got 'tensor<?xindex>'");
+  EXPECT_EQ(problem(program(last + R"(
+    %i = arith.addi %ids, %ids : tensor<?xi32>
+    %e = llama.get_weight @e : tensor<64x32xf32>
+    %y = llama.embed %i, %e : tensor<?xi32>, tensor<64x32xf32>
+  )",
+                            "llama.weight @e : tensor<64x32xf32> from \"e\"")),
+            "expected the ids that the function is given");
+  EXPECT_EQ(problem(program(last + "%y, %o = arith.addui_extended %ids, %ids : "
+                                   "tensor<?xi32>, tensor<?xi1>")),
+            "expected elementwise ops of one result on tensors, got "
+            "arith.addui_extended");
+}
+
+TEST(Program, BlocksAreReadWhole) {
+  std::string last = std::string(kAll) + "\n";
   EXPECT_EQ(problem(program(
                 last + "%b = llama.get_weight @q : "
                        "tensor<32x64x!llama.blocks<q8_0>>\n%y = "

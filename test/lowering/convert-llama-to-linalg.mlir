@@ -329,3 +329,33 @@ module attributes {llama.shards = 2 : i64} {
     return %l : tensor<1x16xf32>
   }
 }
+
+// -----
+
+// An elementwise op of arith or math becomes the same op of numbers, into a tensor of its
+// own. A constant becomes a number of it. Numbers are not widened.
+// CHECK-LABEL: func private @select_prefill
+// CHECK-SAME: (%[[X:.*]]: tensor<?x8xbf16>, %{{.*}}: index, %[[INTO:.*]]: tensor<?x8xbf16>)
+// CHECK: %[[HALF:.*]] = arith.constant 5.0{{.*}} : bf16
+// CHECK: %[[OVER:.*]] = linalg.generic {{.*}} ins(%[[X]] : tensor<?x8xbf16>) outs(%{{.*}} : tensor<?x8xi1>)
+// CHECK: arith.cmpf ogt, %{{.*}}, %[[HALF]] : bf16
+// CHECK: linalg.generic {{.*}} ins(%[[OVER]], %[[X]] : tensor<?x8xi1>, tensor<?x8xbf16>)
+// CHECK: arith.select %{{.*}}, %{{.*}}, %[[HALF]] : bf16
+// CHECK: bufferization.materialize_in_destination %{{.*}} in %[[INTO]]
+llama.weight @embed : tensor<16x8xbf16> from "embed"
+func.func @prefill(%ids: tensor<?xi32>, %position: index, %first: index)
+    -> tensor<?x16xf32> {
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %ids, %c0 : tensor<?xi32>
+  %half = arith.constant 5.0e-01 : bf16
+  %s = tensor.splat %half[%n] : tensor<?x8xbf16>
+  %t = llama.get_weight @embed : tensor<16x8xbf16>
+  %x = llama.embed %ids, %t : tensor<?xi32>, tensor<16x8xbf16>
+  %y = llama.kernel "select" -> tensor<?x8xbf16> {
+    %c = arith.cmpf ogt, %x, %s : tensor<?x8xbf16>
+    %0 = arith.select %c, %x, %s : tensor<?x8xi1>, tensor<?x8xbf16>
+    llama.yield %0 : tensor<?x8xbf16>
+  }
+  %l = llama.head %y, %t : tensor<?x8xbf16>, tensor<16x8xbf16>
+  return %l : tensor<?x16xf32>
+}

@@ -121,3 +121,28 @@ func.func @names(%ids: tensor<?xi32>, %w: !w) -> !x {
   %f = llama.head %e, %w : !x, !w loc("lm_head")
   return %f : !x
 }
+
+// -----
+
+!x = tensor<?x8xf32>
+
+// An elementwise op joins the elementwise op that alone reads it, as any operand. What
+// makes a constant stays outside.
+// CHECK-LABEL: func @elementwise
+// CHECK: tensor.splat
+// CHECK-NEXT: llama.kernel "addf"
+// CHECK-NEXT: math.exp
+// CHECK-NEXT: arith.mulf
+// CHECK-NEXT: arith.addf
+// CHECK-NEXT: llama.yield
+// CHECK: llama.kernel "negf"
+// CHECK-NEXT: arith.negf
+// CHECK-NEXT: llama.yield
+func.func @elementwise(%x: !x, %n: index, %c: f32) -> (!x, !x) {
+  %s = tensor.splat %c[%n] : !x
+  %e = math.exp %x : !x
+  %m = arith.mulf %e, %s : !x
+  %a = arith.addf %x, %m : !x
+  %b = arith.negf %a : !x
+  return %a, %b : !x, !x
+}
