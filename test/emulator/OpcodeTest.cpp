@@ -95,7 +95,7 @@ std::string ptxOf(const OpcodeCase &one) {
   std::string text = kernelPtx(
       ".param .u64 in, .param .u64 out, .param .u64 scratch", body, target);
   size_t at = text.find(".visible");
-  text.replace(text.find("8.0"), 3, "8.3");
+  text.replace(text.find("8.0"), 3, "8.4");
   return text.insert(at, kCallees);
 }
 
@@ -105,7 +105,8 @@ const std::vector<OpcodeCase> &allCases() {
     for (auto add :
          {addIntegerCases, addBitCases, addFloatCases, addNarrowFloatCases,
           addConvertCases, addCompareCases, addMemoryCases, addAtomicCases,
-          addWarpCases, addMatrixCases, addAsyncCases, addWarpgroupCases})
+          addWarpCases, addMatrixCases, addMmaCases, addAsyncCases,
+          addWarpgroupCases})
       add(all);
     return all;
   }();

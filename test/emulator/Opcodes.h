@@ -97,6 +97,7 @@ void addMemoryCases(std::vector<OpcodeCase> &cases);
 void addAtomicCases(std::vector<OpcodeCase> &cases);
 void addWarpCases(std::vector<OpcodeCase> &cases);
 void addMatrixCases(std::vector<OpcodeCase> &cases);
+void addMmaCases(std::vector<OpcodeCase> &cases);
 void addAsyncCases(std::vector<OpcodeCase> &cases);
 void addWarpgroupCases(std::vector<OpcodeCase> &cases);
 

@@ -161,5 +161,35 @@ TEST_F(SharedRaces, OfManyAreExact) {
   }
 }
 
+/// A lane writes a word; after the warp has met, two lanes may write its
+/// halves.
+TEST(SharedHalves, AreFreeAfterAWarpBarrier) {
+  for (std::string access :
+       {"st.shared.u16 [%at], 2;", "ld.shared.u16 %h, [%at];"}) {
+    TestDevice device;
+    ASSERT_EQ(device.load(kernelPtx("", R"(
+  .shared .align 4 .b8 data[64];
+  .reg .b32 %me, %at;
+  .reg .b16 %h;
+  .reg .pred %q;
+  mov.u32 %me, %tid.x;
+  mad.lo.u32 %at, %me, 4, data;
+  setp.lt.u32 %q, %me, 16;
+  @%q st.shared.u32 [%at], 1;
+  @%q ld.shared.u32 %at, [%at];
+  bar.warp.sync -1;
+  mad.lo.u32 %at, %me, 2, data;
+)" + access + R"(
+  xor.b32 %at, %me, 1;
+  bar.warp.sync -1;
+  mad.lo.u32 %at, %at, 2, data;
+  st.shared.u16 [%at], 3;
+  ret;
+)")),
+              "");
+    device.run("k", {1}, {32}, 0);
+  }
+}
+
 } // namespace
 } // namespace cria::emulator

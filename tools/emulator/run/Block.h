@@ -283,6 +283,7 @@ void reduceLanes(Warp &warp, uint32_t lanes);
 void loadMatrices(Block &block, Warp &warp, int line);
 void storeMatrices(Block &block, Warp &warp, int line);
 void multiplyMatrices(Warp &warp);
+void moveFragments(Block &block, Warp &warp, uint32_t lanes, int line);
 /// @}
 
 } // namespace cria::emulator

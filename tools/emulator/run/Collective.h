@@ -56,27 +56,110 @@ struct MatrixConfig {
   }
 };
 
-/// mma.sync of (16 x k) by (k x 8).
-struct MmaConfig {
-  enum Element : uint32_t { BFloat16, Half, Signed8, Unsigned8 };
+/// The element types of matrix products.
+enum class MmaElement : uint32_t {
+  BFloat16,
+  Half,
+  TFloat32,
+  E4M3,
+  E5M2,
+  Float32,
+  Float64,
+  Signed4,
+  Unsigned4,
+  Signed8,
+  Unsigned8,
+  Int32,
+  Bit
+};
 
-  uint32_t k = 16;
-  Element a = BFloat16, b = BFloat16;
-  bool halfResult = false; ///< accumulates in f16 instead of f32
+constexpr uint32_t bitsOf(MmaElement element) {
+  switch (element) {
+  case MmaElement::BFloat16:
+  case MmaElement::Half:
+    return 16;
+  case MmaElement::E4M3:
+  case MmaElement::E5M2:
+  case MmaElement::Signed8:
+  case MmaElement::Unsigned8:
+    return 8;
+  case MmaElement::Signed4:
+  case MmaElement::Unsigned4:
+    return 4;
+  case MmaElement::Float64:
+    return 64;
+  case MmaElement::Bit:
+    return 1;
+  default:
+    return 32;
+  }
+}
 
-  constexpr bool isInteger() const { return a >= Signed8; }
+/// (m x k) times (k x n); powers of two, m and n from 8 to 32, k up to 256.
+struct MmaShape {
+  uint32_t m = 16, n = 8, k = 16;
+
   constexpr uint32_t packed() const {
-    return k | a << 8 | b << 12 | uint32_t(halfResult) << 16;
+    return uint32_t(__builtin_ctz(m)) | __builtin_ctz(n) << 4 |
+           __builtin_ctz(k) << 8;
+  }
+  static constexpr MmaShape unpacked(uint32_t bits) {
+    return {1u << (bits & 15), 1u << (bits >> 4 & 15), 1u << (bits >> 8 & 15)};
+  }
+};
+
+/// D = A * B + C of mma.sync and wmma.mma.
+struct MmaConfig {
+  MmaShape shape;
+  MmaElement a = MmaElement::BFloat16, b = MmaElement::BFloat16;
+  MmaElement c = MmaElement::Float32, d = MmaElement::Float32;
+  bool saturates = false;
+  bool isXor = false; ///< of bits; else and
+
+  constexpr uint32_t packed() const {
+    return shape.packed() | uint32_t(a) << 12 | uint32_t(b) << 16 |
+           uint32_t(c) << 20 | uint32_t(d) << 24 | uint32_t(saturates) << 28 |
+           uint32_t(isXor) << 29;
   }
   static constexpr MmaConfig unpacked(uint32_t bits) {
-    return {bits & 255, Element(bits >> 8 & 15), Element(bits >> 12 & 15),
-            bool(bits >> 16 & 1)};
+    auto element = [bits](unsigned at) { return MmaElement(bits >> at & 15); };
+    return {MmaShape::unpacked(bits),
+            element(12),
+            element(16),
+            element(20),
+            element(24),
+            bool(bits >> 28 & 1),
+            bool(bits >> 29 & 1)};
   }
-  constexpr uint32_t elementsPerWord() const { return isInteger() ? 4 : 2; }
-  /// Words a lane holds of each operand.
-  constexpr uint32_t wordsB() const { return k / (4 * elementsPerWord()); }
-  constexpr uint32_t wordsA() const { return 2 * wordsB(); }
-  constexpr uint32_t wordsC() const { return halfResult ? 2 : 4; }
+};
+
+/// The matrices of a product; C is D, too.
+enum class FragmentRole : uint32_t { A, B, C };
+
+/// wmma.load and wmma.store.
+struct FragmentConfig {
+  FragmentRole role = FragmentRole::A;
+  MmaElement element = MmaElement::Half;
+  MmaShape shape;
+  bool byColumns = false; ///< in memory, columns are contiguous
+  bool isStore = false;
+  bool isShared = false, isGeneric = false; ///< else global memory
+
+  constexpr uint32_t packed() const {
+    return shape.packed() | uint32_t(role) << 12 | uint32_t(element) << 16 |
+           uint32_t(byColumns) << 20 | uint32_t(isStore) << 21 |
+           uint32_t(isShared) << 22 | uint32_t(isGeneric) << 23;
+  }
+  static constexpr FragmentConfig unpacked(uint32_t bits) {
+    auto bit = [bits](unsigned at) { return bool(bits >> at & 1); };
+    return {FragmentRole(bits >> 12 & 3),
+            MmaElement(bits >> 16 & 15),
+            MmaShape::unpacked(bits),
+            bit(20),
+            bit(21),
+            bit(22),
+            bit(23)};
+  }
 };
 
 /// mbarrier.arrive.

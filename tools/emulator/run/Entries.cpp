@@ -186,6 +186,14 @@ void emulatorMma(Thread *thread, uint32_t config, const uint32_t *in,
   meet(thread, WarpOp::Mma, config, ~0u, line, true);
 }
 
+void emulatorMoveFragment(Thread *thread, uint32_t config, void *matrix,
+                          uint32_t stride, uint32_t *words, int line) {
+  thread->in[0] = uint64_t(matrix);
+  thread->in[1] = stride;
+  thread->inWords = thread->outWords = words;
+  meet(thread, WarpOp::MoveFragment, config, ~0u, line, true);
+}
+
 void emulatorExit(Thread *thread) { thread->block->exitThread(*thread); }
 
 void emulatorTrap(Thread *thread, int line) {
@@ -256,6 +264,7 @@ std::vector<RuntimeEntry> runtimeEntries() {
           ENTRY(emulatorLoadMatrix),
           ENTRY(emulatorStoreMatrix),
           ENTRY(emulatorMma),
+          ENTRY(emulatorMoveFragment),
           ENTRY(emulatorExit),
           ENTRY(emulatorTrap),
           ENTRY(emulatorDirected32),

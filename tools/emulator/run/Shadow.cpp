@@ -158,8 +158,11 @@ void Shadow::noteWrite(Word &word, uint8_t bytes, const Access &access,
     stamp.who = kOwnBytes;
     stamp.bytes |= bytes;
   } else {
-    stamp.bytes =
-        sameEpoch && stamp.who == me ? uint8_t(stamp.bytes | bytes) : bytes;
+    // What the thread wrote before its warp met is ordered before the others'
+    // next accesses, so those bytes are forgotten.
+    bool joins =
+        sameEpoch && stamp.who == me && stamp.syncs == thread.warp->syncs;
+    stamp.bytes = joins ? uint8_t(stamp.bytes | bytes) : bytes;
     stamp.who = me;
   }
   stamp.epoch = epoch;
@@ -173,7 +176,8 @@ void Shadow::noteRead(Word &word, uint8_t bytes, const Access &access,
                       const Thread &thread) {
   Stamp &stamp = word.read;
   uint16_t me = whoIs(access, thread), old = stamp.who;
-  bool sameEpoch = stamp.epoch == epoch && stamp.bytes;
+  bool sameEpoch = stamp.epoch == epoch && stamp.bytes &&
+                   (old != me || stamp.syncs == thread.warp->syncs);
   if (!sameEpoch || old == me || access.agent)
     stamp.who = me;
   else if (!(stamp.bytes & bytes) || old == kOwnBytes)

@@ -37,6 +37,7 @@ enum class WarpOp : uint8_t {
   LoadMatrix,
   StoreMatrix,
   Mma,
+  MoveFragment,
   Product,
   CommitProducts,
   WaitProducts,

@@ -120,6 +120,8 @@ void Block::execute(Warp &warp, uint32_t lanes, int line) {
     return storeMatrices(*this, warp, line);
   case WarpOp::Mma:
     return multiplyMatrices(warp);
+  case WarpOp::MoveFragment:
+    return moveFragments(*this, warp, lanes, line);
   case WarpOp::Product:
     return warpgroupOf(warp.lanes[0]).issue(*this, warp, line);
   case WarpOp::CommitProducts:

@@ -134,10 +134,13 @@ public:
   /// The same for a function that lets other threads run meanwhile.
   llvm::CallInst *callBlocking(llvm::StringRef name, llvm::Type *result,
                                llvm::ArrayRef<llvm::Value *> arguments);
-  /// `count` words on the stack; fills them from a vector operand, and back.
+  /// `count` words of 32 bits on the stack; fills them from a vector of
+  /// registers of `bits` (32 or 64), and back.
   llvm::AllocaInst *words(unsigned count);
-  void storeWords(llvm::AllocaInst *words, unsigned at, const Operand &from);
-  void loadWords(llvm::AllocaInst *words, const Operand &to);
+  void storeWords(llvm::AllocaInst *words, unsigned at, const Operand &from,
+                  unsigned bits = 32);
+  void loadWords(llvm::AllocaInst *words, const Operand &to,
+                 unsigned bits = 32);
 
   /// The registers of the function that are accumulators of wgmma, and arrays
   /// of words with their sums and the products that are to write them.

@@ -63,6 +63,7 @@ llvm::ArrayRef<Form> atomicForms();
 llvm::ArrayRef<Form> controlForms();
 llvm::ArrayRef<Form> warpForms();
 llvm::ArrayRef<Form> matrixForms();
+llvm::ArrayRef<Form> wmmaForms();
 llvm::ArrayRef<Form> asyncForms();
 llvm::ArrayRef<Form> mbarrierForms();
 llvm::ArrayRef<Form> bulkCopyForms();

@@ -229,22 +229,30 @@ llvm::AllocaInst *Emitter::words(unsigned count) {
 }
 
 void Emitter::storeWords(llvm::AllocaInst *words, unsigned at,
-                         const Operand &from) {
-  for (const Operand &part : from.parts)
-    builder.CreateStore(read(part, 32), builder.CreateConstGEP1_64(
-                                            builder.getInt32Ty(), words, at++));
+                         const Operand &from, unsigned bits) {
+  llvm::ArrayRef<Operand> parts = from.parts;
+  if (from.kind != Operand::Vector)
+    parts = from;
+  for (const Operand &part : parts) {
+    builder.CreateAlignedStore(
+        read(part, bits),
+        builder.CreateConstGEP1_64(builder.getInt32Ty(), words, at),
+        llvm::Align(4));
+    at += bits / 32;
+  }
 }
 
-void Emitter::loadWords(llvm::AllocaInst *words, const Operand &to) {
-  auto load = [&](size_t i) {
-    return builder.CreateLoad(
-        builder.getInt32Ty(),
-        builder.CreateConstGEP1_64(builder.getInt32Ty(), words, i));
-  };
+void Emitter::loadWords(llvm::AllocaInst *words, const Operand &to,
+                        unsigned bits) {
+  llvm::ArrayRef<Operand> parts = to.parts;
   if (to.kind != Operand::Vector)
-    return write(to, load(0));
-  for (size_t i = 0; i < to.parts.size(); ++i)
-    write(to.parts[i], load(i));
+    parts = to;
+  for (size_t i = 0; i < parts.size(); ++i)
+    write(parts[i], builder.CreateAlignedLoad(
+                        intType(bits),
+                        builder.CreateConstGEP1_64(builder.getInt32Ty(), words,
+                                                   i * bits / 32),
+                        llvm::Align(4)));
 }
 
 const Emitter::Sums &Emitter::sums() {

@@ -1,0 +1,22 @@
+/// What mma.sync and wmma share.
+#pragma once
+
+#include "tools/emulator/ptx/Type.h"
+#include "tools/emulator/run/Fragment.h"
+
+namespace cria::emulator {
+
+class Emitter;
+
+/// The element that a type suffix means.
+MmaElement elementOf(const Type &type);
+
+/// Registers (of 32 bits, for f64 of 64) that a lane needs for a matrix.
+unsigned registersOf(const FragmentLayout &layout);
+
+/// d = a * b + c, where the operands of A and B have `countA` and `countB`
+/// registers. Registers that the matrices do not need are ignored.
+void emitProduct(Emitter &e, const MmaConfig &config, size_t countA,
+                 size_t countB);
+
+} // namespace cria::emulator
