@@ -67,7 +67,9 @@ public:
       launch.cluster = {needed[0], needed[1], needed[2]};
     launch.staticShared = uint32_t(kernel->sharedBytes);
     launch.dynamicShared = dynamicShared;
+    launch.reservedShared = uint32_t(kernel->reservedBytes);
     launch.localBytes = kernel->localBytes;
+    launch.recurses = kernel->recurses;
     launch.parameters.resize(kernel->function->parameterBytes + 16);
     size_t i = 0;
     (void)i;

@@ -105,8 +105,8 @@ const std::vector<OpcodeCase> &allCases() {
     for (auto add :
          {addIntegerCases, addBitCases, addFloatCases, addNarrowFloatCases,
           addConvertCases, addCompareCases, addMemoryCases, addAtomicCases,
-          addWarpCases, addMatrixCases, addMmaCases, addAsyncCases,
-          addWarpgroupCases})
+          addVideoCases, addWarpCases, addMatrixCases, addMmaCases,
+          addAsyncCases, addWarpgroupCases})
       add(all);
     return all;
   }();

@@ -98,6 +98,7 @@ void addAtomicCases(std::vector<OpcodeCase> &cases);
 void addWarpCases(std::vector<OpcodeCase> &cases);
 void addMatrixCases(std::vector<OpcodeCase> &cases);
 void addMmaCases(std::vector<OpcodeCase> &cases);
+void addVideoCases(std::vector<OpcodeCase> &cases);
 void addAsyncCases(std::vector<OpcodeCase> &cases);
 void addWarpgroupCases(std::vector<OpcodeCase> &cases);
 

@@ -96,6 +96,10 @@ void addWidths(Cases &c) {
   c.push_back(alone("cvta.shared.u64 %z, %sh; isspacep.shared %q0, %z; "
                     "isspacep.global %q1, %g;",
                     [](const Inputs &, Results &o) { o.q[0] = o.q[1] = 1; }));
+  c.push_back(alone("mov.u64 %z, own; cvta.local.u64 %z, %z; "
+                    "isspacep.local %q0, %z; isspacep.global %q1, %z; "
+                    "isspacep.const %p0, %z; @%p0 mov.b32 %r0, 1;",
+                    [](const Inputs &, Results &o) { o.q[0] = 1; }));
 }
 
 void addCalls(Cases &c) {

@@ -265,6 +265,18 @@ void addMatrixMoves(Cases &c) {
 }
 
 void addAsyncCopies(Cases &c) {
+  c.push_back(alone("mbarrier.init.shared.b64 [%sh+16], 1; "
+                    "st.global.b64 [%g], %x0; "
+                    "cp.async.ca.shared.global [%sh], [%g], 8; "
+                    "cp.async.mbarrier.arrive.shared.b64 [%sh+16]; "
+                    "mbarrier.test_wait.parity.shared.b64 %q0, [%sh+16], 0; "
+                    "cp.async.mbarrier.arrive.noinc.shared.b64 [%sh+16]; "
+                    "mbarrier.test_wait.parity.shared.b64 %q1, [%sh+16], 0; "
+                    "ld.shared.b64 %y, [%sh];",
+                    [](const Inputs &i, Results &o) {
+                      o.y = i.x[0];
+                      o.q[1] = 1;
+                    }));
   for (string kind : {"ca", "cg"})
     for (string wait : {"cp.async.commit_group; cp.async.wait_group 0;",
                         "cp.async.wait_all;"})

@@ -55,6 +55,12 @@ void Driver::clear(CUctx_st &context) {
       context.isPrimary, context.device, context.flags, CUDA_SUCCESS, {}, {}};
 }
 
+void Driver::flushPrinted() {
+  std::fwrite(printed.data(), 1, printed.size(), stdout);
+  std::fflush(stdout);
+  printed.clear();
+}
+
 void Driver::unload(CUmodule module) {
   for (auto &[name, function] : module->functions)
     functions.erase(function);
@@ -121,6 +127,17 @@ static CUresult unmet(Driver &driver, Needs needs) {
   return context->error;
 }
 
+/// Whether the call waits for launches, or begins one: then a device writes
+/// what kernels have printed.
+static bool flushesPrinted(llvm::StringRef name) {
+  for (llvm::StringRef begin :
+       {"cuMemcpy", "cuModule", "cuLaunch", "cuGraphLaunch", "cuCtxDestroy",
+        "cuDevicePrimaryCtx"})
+    if (name.starts_with(begin))
+      return true;
+  return name.contains("Synchronize");
+}
+
 Call::Call(const char *function, Needs needs)
     : driver(Driver::get()), lock(driver.mutex), outer(driver.function),
       outerIsPerThread(driver.nullIsPerThread) {
@@ -134,6 +151,8 @@ Call::Call(const char *function, Needs needs)
   if (!name.starts_with("cuLaunchKernel") && name != "cuGraphLaunch" &&
       name != "cuEventRecord")
     driver.traces.clear(); // the program may have waited for its launches
+  if (!driver.printed.empty() && flushesPrinted(name))
+    driver.flushPrinted();
   uint64_t number = ++driver.calls[name.str()];
   result = injected(driver.settings, name, number);
   if (result == CUDA_SUCCESS)

@@ -227,6 +227,7 @@ struct Driver {
   std::set<std::shared_ptr<Capture>> captures; ///< under way
   /// Launches that nothing else followed, by stream.
   std::map<CUstream, LaunchTrace> traces;
+  std::string printed; ///< by kernels, since the program last waited
 
   bool isDevice(CUdevice device) const {
     return device >= 0 && unsigned(device) < settings.devices;
@@ -247,6 +248,8 @@ struct Driver {
   /// Frees all that belongs to the context.
   void clear(CUctx_st &context);
   void unload(CUmodule module);
+  /// Writes what kernels printed to the standard output.
+  void flushPrinted();
 
   /// Prints what is wrong, and adds it to the report.
   void report(const Finding &finding);

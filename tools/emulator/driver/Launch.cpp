@@ -58,7 +58,9 @@ Launch launchOf(Driver &driver, const KernelWork &work) {
   launch.cluster = clusterOf(work);
   launch.staticShared = uint32_t(kernel.sharedBytes);
   launch.dynamicShared = work.dynamicShared;
+  launch.reservedShared = uint32_t(kernel.reservedBytes);
   launch.localBytes = kernel.localBytes;
+  launch.recurses = kernel.recurses;
   launch.parameters = work.parameters;
   launch.countPlan = kernel.countPlan.get();
   launch.memory = driver.memory.get();
@@ -81,6 +83,7 @@ CUresult run(const KernelWork &work) {
     overlap(launch, previous->second);
   LaunchResult result = runLaunch(launch);
   driver.traces[work.stream] = result.trace;
+  driver.printed += result.printed;
   if (launch.countPlan)
     printCounts(driver.settings, launch, result.counts, now() - start);
   if (result.finding) {

@@ -92,6 +92,11 @@ struct Parameter {
   uint64_t align = 1, size = 0, offset = 0; ///< in the parameter buffer
 };
 
+/// The results and parameters of a function that is called by its address.
+struct Prototype {
+  std::vector<Parameter> results, parameters;
+};
+
 /// A pair of braces in a body. It has its own registers, variables and labels.
 struct Scope {
   /// Registers %r0 ... %r(count - 1), or one register.
@@ -105,7 +110,9 @@ struct Scope {
   std::map<std::string, Registers, std::less<>> ranges;    ///< `%r<count>`
   std::map<std::string, size_t, std::less<>> variables; ///< in the function's
   std::map<std::string, int, std::less<>> labels;
+  /// The names in a list of labels or functions.
   std::map<std::string, std::vector<std::string>, std::less<>> targets;
+  std::map<std::string, Prototype, std::less<>> prototypes;
 };
 
 /// A kernel (`.entry`) or a device function (`.func`).
@@ -113,6 +120,7 @@ struct Function {
   std::string name;
   bool isEntry = false;
   bool isDeclaration = true;
+  bool hasAddress = false; ///< it is used other than in direct calls
   int line = 0;
   std::vector<Parameter> parameters, results;
   uint64_t parameterBytes = 0;

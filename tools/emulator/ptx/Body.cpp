@@ -146,19 +146,29 @@ private:
   void label() {
     std::string name = cursor.word().str();
     cursor.expect(':');
-    if (cursor.eatWord(".branchtargets")) {
+    if (cursor.eatWord(".branchtargets") || cursor.eatWord(".calltargets")) {
       std::vector<std::string> &targets = scope().targets[name];
       do
         targets.push_back(cursor.word().str());
       while (cursor.eat(','));
       cursor.expect(';');
     } else if (cursor.eatWord(".callprototype")) {
-      cursor.skipPast(';');
+      prototype(scope().prototypes[name]);
     } else {
       if (!scope().labels.emplace(name, function.labelCount).second)
         cursor.fail("label '" + name + "' is defined twice");
       labels.push_back(function.labelCount++);
     }
+  }
+
+  // (results) _ (parameters), each of them optional, and attributes.
+  void prototype(Prototype &made) {
+    if (cursor.here().is('('))
+      made.results = parseParameters(cursor);
+    cursor.word();
+    if (cursor.here().is('('))
+      made.parameters = parseParameters(cursor);
+    cursor.skipPast(';');
   }
 
   void directive() {

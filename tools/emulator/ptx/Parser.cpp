@@ -17,6 +17,43 @@ void placeParameters(Function &function) {
   function.parameterBytes = offset;
 }
 
+/// Marks functions whose address is used: by an instruction, or in a variable.
+class AddressFinder {
+public:
+  explicit AddressFinder(PtxModule &module) {
+    for (Function &function : module.functions)
+      functions.emplace(function.name, &function);
+    for (const Variable &variable : module.variables)
+      for (const Variable::Relocation &relocation : variable.relocations)
+        mark(relocation.name);
+    for (const Function &function : module.functions)
+      for (const Instruction &instruction : function.body)
+        for (const Operand &operand : instruction.operands)
+          if (instruction.opcode != "call")
+            visit(operand);
+    for (const Function &function : module.functions)
+      for (const Scope &scope : function.scopes)
+        for (const auto &[name, list] : scope.targets)
+          for (const std::string &target : list)
+            mark(target);
+  }
+
+private:
+  void visit(const Operand &operand) {
+    mark(operand.name);
+    for (const Operand &part : operand.parts)
+      visit(part);
+  }
+  // A function may be declared before it is defined.
+  void mark(const std::string &name) {
+    auto [begin, end] = functions.equal_range(name);
+    for (auto i = begin; i != end; ++i)
+      i->second->hasAddress = true;
+  }
+
+  std::multimap<std::string, Function *> functions;
+};
+
 class ModuleParser {
 public:
   explicit ModuleParser(llvm::StringRef text) : cursor(lex(text)) {}
@@ -28,6 +65,7 @@ public:
       directive();
     if (cursor.failed())
       return cursor.error();
+    AddressFinder{module};
     return std::move(module);
   }
 

@@ -80,6 +80,28 @@ void Block::checkBounds(Thread &thread, uint64_t address, uint32_t bytes,
          "  the address is " + memory.describe(address) + "\n");
 }
 
+bool Block::mayRead(Thread &thread, uint64_t address, uint32_t bytes, int line,
+                    const char *what) {
+  uint64_t parameters = uint64_t(launch().parameters.data());
+  if (inShared(address) || stacks.contains(address) ||
+      address - parameters < launch().parameters.size() ||
+      launch().memory->find(address, bytes))
+    return true;
+  checkBounds(thread, address, bytes, line, what);
+  return false;
+}
+
+void Block::freeOnHeap(Thread &thread, uint64_t address, int line) {
+  const DeviceMemory &memory = *launch().memory;
+  if (!address || memory.freeOnHeap(address) || !launch().checks.memory)
+    return;
+  report(Finding::Misuse, thread, line,
+         memory.wasFreed(address)
+             ? "double free of " + hex(address)
+             : "free of " + hex(address) + ", which malloc did not return",
+         "  the address is " + memory.describe(address) + "\n");
+}
+
 void Block::checkRaces(Thread &thread, const GlobalRaces::Access &access) {
   GlobalRaces &races = *grid->races;
   if (!launch().memory->hasStamps(access.address))

@@ -66,3 +66,10 @@ void emulatorCopyWait(Thread *thread, uint32_t left, uint32_t all) {
   if (all)
     arrive(*thread, thread->open);
 }
+
+void emulatorCopyArrive(Thread *thread, void *mbarrier, uint32_t counts,
+                        int line) {
+  emulatorCopyWait(thread, 0, true);
+  if (counts)
+    thread->block->mbarriers().arrive({*thread, uint64_t(mbarrier), line}, {});
+}

@@ -14,4 +14,7 @@ void emulatorCopyCommit(cria::emulator::Thread *thread);
 /// group.
 void emulatorCopyWait(cria::emulator::Thread *thread, uint32_t left,
                       uint32_t all);
+/// Finishes all copies; `counts`: then arrives at the mbarrier.
+void emulatorCopyArrive(cria::emulator::Thread *thread, void *mbarrier,
+                        uint32_t counts, int line);
 }

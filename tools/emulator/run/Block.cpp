@@ -12,6 +12,9 @@ namespace {
 /// Stack of a thread, without its local variables. Translated code needs a few
 /// KiB, reports some more.
 constexpr size_t kStackBytes = 64 << 10;
+/// More of it if functions may call themselves. Pages that are not touched cost
+/// nothing.
+constexpr size_t kRecursionBytes = 1 << 20;
 constexpr size_t kMaxPolled = 1 << 16; // addresses that are remembered
 
 } // namespace
@@ -36,6 +39,13 @@ bool Block::inShared(uint64_t address) const {
   return address - uint64_t(arena) < kArena;
 }
 
+Space Block::spaceOf(uint64_t address) const {
+  uint64_t parameters = uint64_t(launch().parameters.data());
+  if (address - parameters < launch().parameters.size())
+    return Space::Param;
+  return stacks.contains(address) ? Space::Local : Space::Other;
+}
+
 void Block::start(Grid &newGrid, Cluster &newCluster, Dim at, Dim in,
                   uint32_t newRank, uint64_t seed) {
   grid = &newGrid;
@@ -52,8 +62,9 @@ void Block::start(Grid &newGrid, Cluster &newCluster, Dim at, Dim in,
   const Launch &launch = grid->launch;
   sharedEnd = kSharedBase + launch.staticShared + launch.dynamicShared;
   std::memset(arena + kSharedBase, 0xFF, sharedEnd - kSharedBase);
+  std::memset(arena + kSharedBase, 0, launch.reservedShared);
   if (launch.checks.accesses())
-    shadow.reset(sharedEnd - kSharedBase);
+    shadow.reset(sharedEnd - kSharedBase, launch.reservedShared);
   for (Range &range : recent)
     range = Range();
   for (Barrier &barrier : barriers)
@@ -153,12 +164,23 @@ void Block::startThreads(Dim at, Dim in) {
   hasNews = false;
 }
 
-void Block::startFibers() {
+bool Block::reserveStacks(size_t count) {
   const Launch &launch = grid->launch;
-  if (!stacks.reserve(threads.size(), kStackBytes + launch.localBytes))
-    return grid->stop({Finding::Misuse,
-                       launch.name + ": no memory for the stacks of threads",
-                       ""});
+  size_t deep = launch.recurses ? kRecursionBytes : 0;
+  size_t bytes = kStackBytes + launch.localBytes + deep;
+  if (!stacks.reserve(count, bytes)) {
+    grid->stop({Finding::Misuse,
+                launch.name + ": no memory for the stacks of threads", ""});
+    return false;
+  }
+  for (size_t i = 0; i < threads.size(); ++i)
+    threads[i].stackLimit = stacks.top(count == 1 ? 0 : i) - deep;
+  return true;
+}
+
+void Block::startFibers() {
+  if (!reserveStacks(threads.size()))
+    return;
   for (size_t i = 0; i < threads.size(); ++i)
     threads[i].stackPointer = newFiber(stacks.top(i), threadEntry, &threads[i]);
 }
@@ -184,9 +206,8 @@ void Block::aloneEntry(void *argument) {
 }
 
 void Block::runAlone() {
-  if (!stacks.reserve(1, kStackBytes + grid->launch.localBytes))
-    return grid->stop(
-        {Finding::Misuse, grid->launch.name + ": no memory for a stack", ""});
+  if (!reserveStacks(1))
+    return;
   emulatorSwitch(&schedulerStack, newFiber(stacks.top(0), aloneEntry, this));
 }
 

@@ -141,6 +141,8 @@ public:
   void wakeWarpgroup(uint32_t index);
   void wakeAll(Wait reason);
   bool inShared(uint64_t address) const;
+  /// Whether an address is in local memory or in the kernel's parameters.
+  Space spaceOf(uint64_t address) const;
   /// Registers of all threads after setmaxnreg; 0: some have not executed it.
   uint64_t registersWanted() const;
   /// `PTX line 5 (file.cu:7)`, and an offset in shared memory.
@@ -151,6 +153,18 @@ public:
   /// Counts bytes of global memory that a bulk copy reads or writes, or that
   /// the multicast of another block has read.
   void countBulk(uint64_t bytes, bool isMulticast = false);
+  /// Whether the thread may read memory; reports it if it may not and memory
+  /// is checked.
+  bool mayRead(Thread &thread, uint64_t address, uint32_t bytes, int line,
+               const char *what);
+  /// Keeps what a thread prints.
+  void print(const std::string &text) { grid->print(number, text); }
+  /// The text at `address` up to its zero byte. Reports memory that the thread
+  /// must not read.
+  std::string textAt(Thread &thread, uint64_t address, int line,
+                     const char *what);
+  /// free of the device.
+  void freeOnHeap(Thread &thread, uint64_t address, int line);
   /// Counts an access to memory.
   void countRequest(Thread &thread, uint32_t site, uint64_t address,
                     uint32_t bytes);
@@ -177,6 +191,7 @@ private:
 
   void shapeThreads();
   void startThreads(Dim cluster, Dim inCluster);
+  bool reserveStacks(size_t count);
   void startFibers();
   void startCounter();
   bool runWarps();

@@ -6,6 +6,9 @@
 
 namespace cria::emulator {
 
+/// The spaces that generic addresses tell apart at run time.
+enum class Space : uint32_t { Other, Local, Param };
+
 enum class ShuffleMode : uint32_t { Butterfly, Index, Down, Up };
 enum class VoteMode : uint32_t { Ballot, All, Any, Uniform };
 enum class ReduceOp : uint32_t {

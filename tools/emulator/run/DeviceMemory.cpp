@@ -10,6 +10,7 @@ namespace {
 constexpr uint64_t kAlign = 512; // at least, as the real driver aligns
 constexpr uint64_t kGap = 4096;  // between allocations
 constexpr uint64_t kPage = 4096;
+constexpr uint64_t kHeapBytes = 256 << 20;
 constexpr size_t kRemembered = 4096;
 /// The preferred place of the memory: machine code that is kept in a cache
 /// (Compile.h) contains addresses.
@@ -23,6 +24,8 @@ std::string named(const Allocation &allocation) {
   std::string bytes = std::to_string(allocation.bytes) + " bytes";
   if (allocation.kind == Allocation::Variable)
     return "variable '" + allocation.name + "' of " + bytes;
+  if (allocation.kind == Allocation::Heap)
+    return "memory of malloc of " + bytes;
   return "allocation " + std::to_string(allocation.serial) + " of " + bytes;
 }
 
@@ -44,8 +47,12 @@ DeviceMemory::DeviceMemory(uint64_t capacity, bool poison)
     if (range == MAP_FAILED)
       continue;
     base = uint64_t(range);
-    cursor = base + roundUp(8 + kGap, kAlign);
+    uint64_t heapBase = base + roundUp(8 + kGap, kAlign);
+    cursor = roundUp(heapBase + kHeapBytes + kGap, kAlign);
     live[base] = {base, 8, Allocation::Variable, 0, "workspace of the grid"};
+    live[heapBase] = {heapBase, kHeapBytes, Allocation::Variable, 0,
+                      "heap of the device"};
+    heap->attach(heapBase, kHeapBytes);
     stamps = base + reserved;
     lines = stamps + reserved;
     return;
@@ -99,6 +106,13 @@ uint64_t DeviceMemory::allocate(uint64_t bytes, Allocation::Kind kind,
     reused = freed.erase(reused);
   live[address] = {address, bytes, kind, ++count, name};
   if (poison && kind == Allocation::Device)
+    std::memset(reinterpret_cast<void *>(address), 0xFF, bytes);
+  return address;
+}
+
+uint64_t DeviceMemory::allocateOnHeap(uint64_t bytes) const {
+  uint64_t address = heap->allocate(bytes);
+  if (address && poison)
     std::memset(reinterpret_cast<void *>(address), 0xFF, bytes);
   return address;
 }
@@ -160,6 +174,8 @@ uint32_t DeviceMemory::firstSegment(uint32_t count, uint32_t end) const {
 }
 
 const Allocation *DeviceMemory::find(uint64_t address, uint64_t bytes) const {
+  if (heap->contains(address))
+    return heap->find(address, bytes);
   const Allocation *before = atOrBefore(live, address);
   if (!before || bytes > before->bytes)
     return nullptr;
@@ -167,6 +183,8 @@ const Allocation *DeviceMemory::find(uint64_t address, uint64_t bytes) const {
 }
 
 bool DeviceMemory::wasFreed(uint64_t address) const {
+  if (heap->contains(address))
+    return heap->findFreed(address) != nullptr;
   const Allocation *before = atOrBefore(freed, address);
   return before && address - before->address < before->bytes &&
          !find(address, 1);
@@ -177,7 +195,9 @@ std::string DeviceMemory::describe(uint64_t address) const {
     return std::to_string(address - inside->address) + " bytes into " +
            named(*inside);
   if (wasFreed(address)) {
-    const Allocation *gone = atOrBefore(freed, address);
+    const Allocation *gone = heap->contains(address)
+                                 ? heap->findFreed(address)
+                                 : atOrBefore(freed, address);
     return std::to_string(address - gone->address) + " bytes into " +
            named(*gone) + ", which was freed";
   }

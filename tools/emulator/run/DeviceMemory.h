@@ -2,16 +2,18 @@
 #pragma once
 
 #include "tools/emulator/run/Check.h"
+#include "tools/emulator/run/DeviceHeap.h"
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 
 namespace cria::emulator {
 
 /// A range of addresses that kernels may use.
 struct Allocation {
-  enum Kind { Device, Variable, PinnedHost, RegisteredHost };
+  enum Kind { Device, Variable, PinnedHost, RegisteredHost, Heap };
 
   uint64_t address = 0, bytes = 0;
   Kind kind = Device;
@@ -40,6 +42,12 @@ public:
   /// @{
   bool registerHost(uint64_t address, uint64_t bytes);
   bool unregisterHost(uint64_t address);
+  /// @}
+
+  /// malloc and free of a kernel. As above; new memory is poisoned, too.
+  /// @{
+  uint64_t allocateOnHeap(uint64_t bytes) const;
+  bool freeOnHeap(uint64_t address) const { return heap->free(address); }
   /// @}
 
   /// The allocation that holds [address, address + bytes), or null.
@@ -88,6 +96,7 @@ private:
   uint64_t base = 0, reserved = 0, cursor = 0;
   uint64_t stamps = 0, lines = 0;
   mutable uint32_t nextSegment = 1;
+  std::unique_ptr<DeviceHeap> heap = std::make_unique<DeviceHeap>();
   std::map<uint64_t, Allocation> live; ///< by address
   std::map<uint64_t, Allocation> freed;
 };

@@ -3,9 +3,12 @@
 #include "tools/emulator/run/AsyncCopy.h"
 #include "tools/emulator/run/AsyncEntries.h"
 #include "tools/emulator/run/Block.h"
+#include "tools/emulator/run/Print.h"
 #include "tools/emulator/run/Rounding.h"
+#include "tools/emulator/run/Video.h"
 
 #include <cfenv>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 
@@ -200,6 +203,30 @@ void emulatorTrap(Thread *thread, int line) {
   thread->block->report(Finding::Trap, *thread, line, "trap");
 }
 
+uint32_t emulatorSpaceOf(Thread *thread, uint64_t address) {
+  return uint32_t(thread->block->spaceOf(address));
+}
+
+/// Nanoseconds, as %globaltimer has them.
+uint64_t emulatorTime(Thread *) {
+  return uint64_t(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                      std::chrono::system_clock::now().time_since_epoch())
+                      .count());
+}
+
+void emulatorStackOverflow(Thread *thread, int line) {
+  thread->block->report(Finding::Misuse, *thread, line,
+                        "stack overflow: a recursion is too deep");
+}
+
+void emulatorBadCall(Thread *thread, uint64_t address, int line) {
+  thread->block->report(
+      Finding::Misuse, *thread, line,
+      "call of an address that is no function of the call's type",
+      "  the address is " + thread->block->launch().memory->describe(address) +
+          "\n");
+}
+
 void emulatorAssertionFailed(Thread *thread, const char *text, const char *file,
                              uint32_t sourceLine, int line) {
   thread->block->report(Finding::Assertion, *thread, line,
@@ -267,12 +294,22 @@ std::vector<RuntimeEntry> runtimeEntries() {
           ENTRY(emulatorMoveFragment),
           ENTRY(emulatorExit),
           ENTRY(emulatorTrap),
+          ENTRY(emulatorTime),
+          ENTRY(emulatorStackOverflow),
+          ENTRY(emulatorBadCall),
+          ENTRY(emulatorPrint),
+          ENTRY(emulatorAllocate),
+          ENTRY(emulatorFree),
           ENTRY(emulatorDirected32),
           ENTRY(emulatorDirected64),
           ENTRY(emulatorRoundFloat),
           ENTRY(emulatorRoundUnsigned),
           ENTRY(emulatorRoundSigned),
           ENTRY(emulatorTanh),
+          ENTRY(emulatorVideo),
+          ENTRY(emulatorFindNth),
+          ENTRY(emulatorSpaceOf),
+          ENTRY(emulatorCopyArrive),
           ENTRY(emulatorCopyAsync),
           ENTRY(emulatorCopyCommit),
           ENTRY(emulatorCopyWait),

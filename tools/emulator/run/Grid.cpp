@@ -110,6 +110,8 @@ LaunchResult Grid::run() {
   result.finding = finding;
   for (auto &worker : workers)
     result.counts.add(worker->counts);
+  for (auto &[block, text] : printed)
+    result.printed += text;
   LaunchTrace &trace = result.trace;
   if (races)
     trace.own = races->range();

@@ -5,6 +5,7 @@
 #include "tools/emulator/run/Launch.h"
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 
@@ -31,6 +32,11 @@ public:
     hasWaited = true;
     if (first)
       waitedFirst = true;
+  }
+  /// Keeps what block `block` prints.
+  void print(uint64_t block, const std::string &text) {
+    std::lock_guard<std::mutex> lock(mutex);
+    printed[block] += text;
   }
   /// Since the launch began.
   double seconds() const;
@@ -62,6 +68,7 @@ private:
   std::atomic<bool> hasWaited = false, waitedFirst = false;
   std::mutex mutex;
   std::optional<Finding> finding;
+  std::map<uint64_t, std::string> printed; ///< by block
   std::vector<std::unique_ptr<Worker>> workers;
 };
 

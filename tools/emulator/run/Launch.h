@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace cria::emulator {
@@ -84,7 +85,9 @@ struct Launch {
   std::function<std::string(int)> sourceOf; ///< ` (file:line)` of a PTX line
   Dim grid, block, cluster;                 ///< cluster: in blocks
   uint32_t staticShared = 0, dynamicShared = 0;
+  uint32_t reservedShared = 0; ///< static bytes that begin as zeros
   uint64_t localBytes = 0;
+  bool recurses = false; ///< functions may call themselves
   std::vector<char> parameters;
   const CountPlan *countPlan = nullptr; ///< null: nothing is counted
   const DeviceMemory *memory = nullptr;
@@ -102,6 +105,7 @@ struct LaunchResult {
   std::optional<Finding> finding; ///< the first; the launch stopped there
   LaunchCounts counts;            ///< if the launch has a plan for them
   LaunchTrace trace;
+  std::string printed; ///< by printf, block after block
 };
 
 /// Lets `launch` begin before the launch of `previous` has ended.

@@ -47,7 +47,7 @@ void Shadow::newGeneration() {
   std::fill_n(generationWords, kKeyWords, generation << kGenerationShift);
 }
 
-void Shadow::reset(uint32_t bytes) {
+void Shadow::reset(uint32_t bytes, uint32_t written) {
   size_t count = (bytes + 3) / 4;
   // Old stamps are older than any thread's epoch, but `written` is not.
   ++epoch;
@@ -61,7 +61,7 @@ void Shadow::reset(uint32_t bytes) {
   if (words.size() < count)
     words.resize(count);
   for (size_t i = 0; i < count; ++i) {
-    words[i].written = 0;
+    words[i].written = i < written / 4 ? 15 : 0;
     words[i].copier = 0;
   }
 }

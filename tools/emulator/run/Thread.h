@@ -69,7 +69,8 @@ struct Thread {
   /// The segment of its warp's accesses to global memory, shifted; or
   /// kNoSegment. All lanes have the same.
   uint32_t *segment;
-  uint32_t manyReaders; ///< the segment of words that several blocks read
+  uint32_t manyReaders;   ///< the segment of words that several blocks read
+  const char *stackLimit; ///< a recursion must not reach addresses below
 
   Block *block;
   Warp *warp;

@@ -34,6 +34,9 @@ llvm::Value *Emitter::symbol(llvm::StringRef name) {
   auto global = kernel.globals.find(name.str());
   if (global != kernel.globals.end())
     return builder.getInt64(global->second);
+  auto function = kernel.functions.find(name.str());
+  if (function != kernel.functions.end())
+    return builder.getInt64(function->second);
   fail("unknown name '" + name + "'");
   return builder.getInt64(0);
 }
@@ -45,6 +48,19 @@ llvm::Value *Emitter::sharedWindow() {
 llvm::Value *Emitter::sharedPointer(llvm::Value *offset) {
   return builder.CreateGEP(builder.getInt8Ty(), sharedWindow(),
                            fit(offset, 64));
+}
+
+llvm::Value *Emitter::isConst(llvm::Value *address) {
+  llvm::Value *is = builder.getFalse();
+  for (const Variable &variable : kernel.ptx.variables) {
+    auto found = kernel.globals.find(variable.name);
+    if (variable.space == "const" && found != kernel.globals.end())
+      is = builder.CreateOr(
+          is, builder.CreateICmpULT(
+                  builder.CreateSub(address, builder.getInt64(found->second)),
+                  builder.getInt64(variable.size)));
+  }
+  return is;
 }
 
 llvm::Value *Emitter::baseOf(const Operand &operand) {

@@ -44,9 +44,24 @@ void emitWait(Emitter &e) {
   e.call("emulatorCopyWait", b.getVoidTy(), {groups, b.getInt32(all)});
 }
 
+/// The copies that the thread has begun arrive at an mbarrier. Here they are
+/// made now. Without .noinc the arrival is one more than the phase needs, so
+/// nothing changes.
+void emitCopyArrive(Emitter &e) {
+  auto &b = e.builder;
+  for (auto fixed : {"async", "mbarrier", "arrive", "b64"})
+    e.has(fixed);
+  bool counts = e.has("noinc");
+  e.callBlocking(
+      "emulatorCopyArrive", b.getVoidTy(),
+      {e.address(e.operand(0), e.space()), b.getInt32(counts), e.line()});
+}
+
 constexpr Form kForms[] = {
     {"cp", "async ca|cg shared|shared::cta global ~L2::64B|L2::128B|L2::256B?",
      "mmis?", emitCopyAsync, 80},
+    {"cp", "async mbarrier arrive noinc? shared|shared::cta? b64", "m",
+     emitCopyArrive, 80},
     {"cp", "async commit_group", "", emitCommit, 80},
     {"cp", "async wait_group", "i", emitWait, 80},
     {"cp", "async wait_all", "", emitWait, 80},

@@ -149,15 +149,36 @@ void emitMask(Emitter &e) {
   e.write(e.operand(0), e.fit(b.CreateShl(mask, bound(1)), 32));
 }
 
-/// Selects four of eight bytes; bit 3 of a selector copies the byte's sign.
+/// Byte `i` of prmt's result: the number of a byte of {b, a}, by `mode`, where
+/// `by` is the last operand. Bit 3 copies the byte's sign.
+Value *permuted(Emitter &e, llvm::StringRef mode, Value *by, unsigned i) {
+  auto &b = e.builder;
+  if (mode.empty())
+    return b.CreateLShr(by, 4 * i);
+  Value *low = b.CreateAnd(by, 3), *place = b.getInt32(i);
+  if (mode == "f4e")
+    return b.CreateAdd(low, place);
+  if (mode == "b4e")
+    return b.CreateAnd(b.CreateSub(low, place), 7);
+  if (mode == "ecl")
+    return e.binary(Intrinsic::umax, low, place);
+  if (mode == "ecr")
+    return e.binary(Intrinsic::umin, low, place);
+  if (mode == "rc16")
+    return b.CreateOr(b.CreateShl(b.CreateAnd(by, 1), 1), i & 1);
+  return low; // rc8
+}
+
+/// Selects four of eight bytes.
 void emitPermute(Emitter &e) {
   auto &b = e.builder;
+  llvm::StringRef mode = e.oneOf("f4e|b4e|rc8|ecl|ecr|rc16");
   e.type();
   Value *bytes = b.CreateOr(e.fit(e.read32(1), 64),
                             b.CreateShl(e.fit(e.read32(2), 64), 32));
-  Value *selectors = e.read32(3), *result = b.getInt32(0);
+  Value *by = e.read32(3), *result = b.getInt32(0);
   for (unsigned i = 0; i < 4; ++i) {
-    Value *selector = b.CreateLShr(selectors, 4 * i);
+    Value *selector = permuted(e, mode, by, i);
     Value *at = e.fit(b.CreateShl(b.CreateAnd(selector, 7), 3), 64);
     Value *byte = e.fit(b.CreateLShr(bytes, at), 8);
     Value *sign = b.CreateAShr(byte, 7);
@@ -168,10 +189,32 @@ void emitPermute(Emitter &e) {
   e.write(e.operand(0), result);
 }
 
-/// Any function of three bits: its table is the last operand.
-void emitLogic3(Emitter &e) {
+/// The value of the low bits, as many as the last operand says.
+void emitExtend(Emitter &e) {
   auto &b = e.builder;
+  bool wrap = e.oneOf("wrap|clamp") == "wrap", sign = e.type().isSigned();
+  Value *count = e.read32(2);
+  count = wrap ? b.CreateAnd(count, 31)
+               : e.binary(Intrinsic::umin, count, b.getInt32(32));
+  Value *above = b.CreateSub(b.getInt64(64), e.fit(count, 64));
+  Value *isEmpty = b.CreateICmpEQ(count, b.getInt32(0));
+  above = b.CreateSelect(isEmpty, b.getInt64(63), above);
+  Value *field = b.CreateShl(e.fit(e.read32(1), 64), above);
+  field = sign ? b.CreateAShr(field, above) : b.CreateLShr(field, above);
+  e.write(e.operand(0),
+          b.CreateSelect(isEmpty, b.getInt32(0), e.fit(field, 32)));
+}
+
+/// The place of the n-th set bit from a bit on, upwards or downwards.
+void emitFindNth(Emitter &e) {
   e.type();
+  e.write(e.operand(0), e.call("emulatorFindNth", e.builder.getInt32Ty(),
+                               {e.read32(1), e.read32(2), e.read32(3)}));
+}
+
+/// Any function of three bits: its table is the last operand.
+Value *logic3(Emitter &e) {
+  auto &b = e.builder;
   Value *inputs[] = {e.read32(1), e.read32(2), e.read32(3)};
   int64_t table = e.operand(4).value;
   Value *result = b.getInt32(0);
@@ -184,7 +227,24 @@ void emitLogic3(Emitter &e) {
                                                   : b.CreateNot(inputs[i]));
     result = b.CreateOr(result, term);
   }
-  e.write(e.operand(0), result);
+  return result;
+}
+
+void emitLogic3(Emitter &e) {
+  e.type();
+  e.write(e.operand(0), logic3(e));
+}
+
+/// d|p: p is whether d is not 0, combined with the last operand.
+void emitLogic3Predicate(Emitter &e) {
+  auto &b = e.builder;
+  bool isOr = e.oneOf("or|and") == "or";
+  e.type();
+  Value *result = logic3(e), *other = e.readPredicate(5);
+  Value *is = b.CreateICmpNE(result, b.getInt32(0));
+  is = isOr ? b.CreateOr(is, other) : b.CreateAnd(is, other);
+  e.writePair(e.operand(0),
+              b.CreateOr(e.fit(result, 64), b.CreateShl(e.fit(is, 64), 32)));
 }
 
 constexpr Form kForms[] = {
@@ -203,8 +263,11 @@ constexpr Form kForms[] = {
     {"bfe", "u32|u64|s32|s64", "dsss", emitExtract},
     {"bfi", "b32|b64", "dssss", emitInsert},
     {"bmsk", "wrap|clamp b32", "dss", emitMask},
-    {"prmt", "b32", "dsss", emitPermute},
+    {"szext", "wrap|clamp u32|s32", "dss", emitExtend},
+    {"fns", "b32", "dsss", emitFindNth},
+    {"prmt", "b32 f4e|b4e|rc8|ecl|ecr|rc16?", "dsss", emitPermute},
     {"lop3", "b32", "dsssi", emitLogic3},
+    {"lop3", "or|and b32", "Psssis", emitLogic3Predicate},
 };
 
 } // namespace

@@ -25,6 +25,8 @@ std::optional<Error> Emitter::translate() {
   builder.SetInsertPoint(entry);
   declare();
   builder.SetInsertPoint(first);
+  if (kernel.layout.recurses && !source.isEntry)
+    checkStack();
   body();
   if (!error)
     closeBlocks();
@@ -51,6 +53,22 @@ void Emitter::declare() {
                                unsigned(std::max<uint64_t>(variable.align, 8)));
   for (int i = 0; i < source.labelCount; ++i)
     labels.push_back(newBlock());
+}
+
+/// Stops the thread if a recursion leaves too little of its stack.
+void Emitter::checkStack() {
+  llvm::BasicBlock *bad = newBlock(), *good = newBlock();
+  llvm::Value *frame =
+      builder.CreateIntrinsic(llvm::Intrinsic::frameaddress,
+                              {builder.getPtrTy()}, {builder.getInt32(0)});
+  llvm::Value *limit =
+      threadField(offsetof(Thread, stackLimit), builder.getPtrTy());
+  builder.CreateCondBr(builder.CreateICmpULT(frame, limit), bad, good);
+  builder.SetInsertPoint(bad);
+  call("emulatorStackOverflow", builder.getVoidTy(),
+       {builder.getInt32(source.line)});
+  builder.CreateUnreachable();
+  builder.SetInsertPoint(good);
 }
 
 void Emitter::body() {

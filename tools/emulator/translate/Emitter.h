@@ -30,7 +30,8 @@ namespace cria::emulator {
 /// What the functions of one kernel share.
 struct KernelContext {
   const PtxModule &ptx;
-  const std::map<std::string, uint64_t> &globals; ///< device addresses
+  const std::map<std::string, uint64_t> &globals;   ///< device addresses
+  const std::map<std::string, uint64_t> &functions; ///< the same
   llvm::Module &module;
   const Layout &layout;
   unsigned capability = 80;
@@ -97,6 +98,8 @@ public:
   /// value of a store that is not strong.
   llvm::Value *address(const Operand &operand, llvm::StringRef space,
                        AccessFlags flags = {}, llvm::Value *stored = nullptr);
+  /// Whether an address is in a variable in .const.
+  llvm::Value *isConst(llvm::Value *address);
   /// Whether accesses are checked.
   bool checks() const { return kernel.checks; }
   /// The host address of a shared address, and of address 0 of shared memory.
@@ -165,6 +168,15 @@ public:
   void finish(); ///< ret
   llvm::BasicBlock *newBlock(const char *name = "");
   bool isEntry() const { return source.isEntry; }
+  /// The functions that a call by address may mean, and the address of one.
+  /// @{
+  std::vector<const Function *> calleesByAddress() const {
+    return emulator::calleesByAddress(kernel.ptx, source, *instruction);
+  }
+  uint64_t addressOf(const Function &function) const {
+    return kernel.functions.at(function.name);
+  }
+  /// @}
   const PtxModule &ptx() const { return kernel.ptx; }
   llvm::Module &module() { return kernel.module; }
   llvm::Value *thread() { return target->getArg(0); }
@@ -198,6 +210,7 @@ private:
   };
 
   void declare();
+  void checkStack();
   void body();
   void emit(const Instruction &next);
   void emitOne();
@@ -215,6 +228,9 @@ private:
   llvm::Value *readVector(const Operand &operand, unsigned bits);
   llvm::Value *special(llvm::StringRef name);
   llvm::Value *laneMask(llvm::StringRef name);
+  llvm::Value *sharedSize(llvm::StringRef name);
+  llvm::Value *machineRegister(llvm::StringRef name);
+  llvm::Value *clock();
   llvm::Value *symbol(llvm::StringRef name);
   llvm::Value *baseOf(const Operand &operand);
   void check(llvm::Value *pointer, llvm::Value *offset,

@@ -63,8 +63,8 @@ const Table &table() {
     for (auto family :
          {integerForms(), bitForms(), floatForms(), compareForms(),
           convertForms(), memoryForms(), atomicForms(), controlForms(),
-          warpForms(), matrixForms(), wmmaForms(), asyncForms(),
-          mbarrierForms(), bulkCopyForms(), warpgroupForms()})
+          callForms(), videoForms(), warpForms(), matrixForms(), wmmaForms(),
+          asyncForms(), mbarrierForms(), bulkCopyForms(), warpgroupForms()})
       table.forms.insert(table.forms.end(), family.begin(), family.end());
     for (const Form &form : table.forms) {
       table.byOpcode[form.opcode].push_back(table.groups.size());

@@ -54,6 +54,7 @@ llvm::ArrayRef<Form> allForms();
 /// The rows of one family, each beside its translation.
 /// @{
 llvm::ArrayRef<Form> integerForms();
+llvm::ArrayRef<Form> videoForms();
 llvm::ArrayRef<Form> bitForms();
 llvm::ArrayRef<Form> floatForms();
 llvm::ArrayRef<Form> compareForms();
@@ -61,6 +62,7 @@ llvm::ArrayRef<Form> convertForms();
 llvm::ArrayRef<Form> memoryForms();
 llvm::ArrayRef<Form> atomicForms();
 llvm::ArrayRef<Form> controlForms();
+llvm::ArrayRef<Form> callForms();
 llvm::ArrayRef<Form> warpForms();
 llvm::ArrayRef<Form> matrixForms();
 llvm::ArrayRef<Form> wmmaForms();

@@ -13,10 +13,8 @@ class Layouter {
 public:
   explicit Layouter(const PtxModule &module) : module(module) {}
 
-  std::variant<Layout, Error> run(const Function &entry) {
+  Layout run(const Function &entry) {
     visit(entry);
-    if (error)
-      return *error;
     placeShared();
     for (const Function *function : layout.functions)
       for (const Variable &variable : function->variables)
@@ -27,18 +25,20 @@ public:
 
 private:
   void visit(const Function &function) {
-    if (llvm::is_contained(open, &function)) {
-      error = Error{function.line, "'" + function.name +
-                                       "' calls itself, which is not emulated"};
+    if (llvm::is_contained(layout.functions, &function)) {
+      layout.recurses |= llvm::is_contained(open, &function);
       return;
     }
-    if (error || llvm::is_contained(layout.functions, &function))
-      return;
     open.push_back(&function);
     layout.functions.push_back(&function);
-    for (const Instruction &instruction : function.body)
+    for (const Instruction &instruction : function.body) {
       for (const Operand &operand : instruction.operands)
         note(operand, instruction.opcode == "call");
+      if (instruction.opcode == "call")
+        for (const Function *callee :
+             calleesByAddress(module, function, instruction))
+          visit(*callee);
+    }
     open.pop_back();
   }
 
@@ -60,6 +60,12 @@ private:
 
   void placeShared() {
     uint64_t dynamicAlign = 16;
+    auto reserved = names.lower_bound("%reserved_smem_offset");
+    if (reserved != names.end() &&
+        llvm::StringRef(*reserved).starts_with("%reserved_smem_offset")) {
+      layout.reserved = 0;
+      layout.sharedBytes = kReservedShared;
+    }
     auto isDynamic = [](const Variable &variable) {
       return variable.unsized || variable.size == 0;
     };
@@ -89,14 +95,65 @@ private:
   Layout layout;
   std::set<std::string> names; ///< names that instructions use
   std::vector<const Function *> open;
-  std::optional<Error> error;
 };
+
+bool isLike(const std::vector<Parameter> &some,
+            const std::vector<Parameter> &others) {
+  return llvm::equal(some, others, [](const Parameter &a, const Parameter &b) {
+    return a.size == b.size;
+  });
+}
+
+/// The operands of a call that are names, without those in parentheses: the
+/// function, and for an indirect call the prototype.
+std::vector<llvm::StringRef> namesOf(const Instruction &call) {
+  std::vector<llvm::StringRef> names;
+  for (const Operand &operand : call.operands)
+    if (operand.kind == Operand::Name)
+      names.push_back(operand.name);
+  return names;
+}
 
 } // namespace
 
-std::variant<Layout, Error> layoutOf(const PtxModule &module,
-                                     const Function &entry) {
+Layout layoutOf(const PtxModule &module, const Function &entry) {
   return Layouter(module).run(entry);
+}
+
+const Prototype *prototypeOf(const Function &caller, const Instruction &call) {
+  auto names = namesOf(call);
+  for (int s = call.scope; s >= 0 && names.size() == 2;
+       s = caller.scopes[s].parent) {
+    auto found = caller.scopes[s].prototypes.find(names[1]);
+    if (found != caller.scopes[s].prototypes.end())
+      return &found->second;
+  }
+  return nullptr;
+}
+
+std::vector<const Function *> calleesByAddress(const PtxModule &module,
+                                               const Function &caller,
+                                               const Instruction &call) {
+  auto names = namesOf(call);
+  std::vector<const Function *> callees;
+  if (names.size() != 2)
+    return callees;
+  const Prototype *prototype = prototypeOf(caller, call);
+  const std::vector<std::string> *list = nullptr;
+  for (int s = call.scope; s >= 0 && !list; s = caller.scopes[s].parent) {
+    auto found = caller.scopes[s].targets.find(names[1]);
+    if (found != caller.scopes[s].targets.end())
+      list = &found->second;
+  }
+  for (const Function &function : module.functions) {
+    if (function.isDeclaration || function.isEntry || !function.hasAddress)
+      continue;
+    if (list ? llvm::is_contained(*list, function.name)
+             : prototype && isLike(function.results, prototype->results) &&
+                   isLike(function.parameters, prototype->parameters))
+      callees.push_back(&function);
+  }
+  return callees;
 }
 
 } // namespace cria::emulator

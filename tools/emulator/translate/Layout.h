@@ -4,7 +4,7 @@
 #include "tools/emulator/ptx/Ast.h"
 
 #include <map>
-#include <variant>
+#include <optional>
 #include <vector>
 
 namespace cria::emulator {
@@ -17,12 +17,26 @@ struct Layout {
   std::map<std::string, uint64_t> moduleShared;
   uint64_t sharedBytes = 0; ///< of static shared memory
   uint64_t localBytes = 0;  ///< of a thread
+  bool recurses = false;    ///< a function may call itself
+  /// The offset of shared memory for system software, if the kernel asks for it
+  /// by %reserved_smem_offset.
+  std::optional<uint64_t> reserved;
 };
 
+constexpr uint64_t kReservedShared = 320;    ///< bytes at Layout::reserved
+constexpr uint64_t kReservedPerBlock = 1024; ///< bytes, as a device has them
+
 /// The layout of `entry`. Variables get exactly their declared alignment;
-/// dynamic shared memory begins after static shared memory. An error if the
-/// kernel may call itself.
-std::variant<Layout, Error> layoutOf(const PtxModule &module,
-                                     const Function &entry);
+/// dynamic shared memory begins after static shared memory.
+Layout layoutOf(const PtxModule &module, const Function &entry);
+
+/// The prototype that an indirect call names; null: the call is direct, or has
+/// a list of functions.
+const Prototype *prototypeOf(const Function &caller, const Instruction &call);
+/// The functions that the call may reach by an address. Empty for a direct
+/// call.
+std::vector<const Function *> calleesByAddress(const PtxModule &module,
+                                               const Function &caller,
+                                               const Instruction &call);
 
 } // namespace cria::emulator

@@ -1,4 +1,5 @@
 // Loads, stores, fences and hints.
+#include "tools/emulator/run/Collective.h"
 #include "tools/emulator/run/Thread.h"
 #include "tools/emulator/translate/Emitter.h"
 
@@ -144,8 +145,9 @@ void emitFence(Emitter &e) {
   b.CreateFence(AtomicOrdering::SequentiallyConsistent);
 }
 
-/// Shared memory lies in a window of generic addresses. Local memory, which
-/// lies on stacks, is not distinguished from global memory.
+/// Shared memory lies in a window of generic addresses, the variables in .const
+/// at addresses of their own. Local memory and parameters are known at run
+/// time.
 void emitIsSpace(Emitter &e) {
   auto &b = e.builder;
   llvm::StringRef space = e.space();
@@ -155,9 +157,18 @@ void emitIsSpace(Emitter &e) {
                                     b.getInt64(uint64_t(256) << 10));
   if (space == "shared")
     return e.write(e.operand(0), isShared);
+  Value *isConst = e.isConst(address);
+  if (space == "const")
+    return e.write(e.operand(0), isConst);
+  Value *found = e.call("emulatorSpaceOf", b.getInt32Ty(), {address});
+  auto is = [&](Space which) {
+    return b.CreateICmpEQ(found, b.getInt32(uint32_t(which)));
+  };
   if (space == "global")
-    return e.write(e.operand(0), b.CreateNot(isShared));
-  e.fail("only shared and global memory are told apart");
+    return e.write(e.operand(0),
+                   b.CreateAnd(b.CreateNot(b.CreateOr(isShared, isConst)),
+                               is(Space::Other)));
+  e.write(e.operand(0), is(space == "local" ? Space::Local : Space::Param));
 }
 
 /// Orders the kernel with the kernels before and after it.
@@ -201,8 +212,9 @@ constexpr Form kForms[] = {
      "mS", emitStore, 70},
     {"membar", "cta|gl|sys", "", emitFence},
     {"fence", "sc|acq_rel cta|cluster|gpu|sys", "", emitFence, 70},
-    {"isspacep", "global|shared|shared::cta|shared::cluster", "ds",
-     emitIsSpace},
+    {"isspacep",
+     "global|shared|shared::cta|shared::cluster|local|const|param|param::entry",
+     "ds", emitIsSpace},
     {"prefetch", "~global|local? ~L1|L2|L2::evict_last|L2::evict_normal", "m",
      emitNothing},
     {"prefetchu", "~L1", "m", emitNothing},

@@ -4,6 +4,8 @@
 
 namespace cria::emulator {
 
+using llvm::Value;
+
 llvm::AllocaInst *Emitter::slot(llvm::Type *type, unsigned align) {
   llvm::AllocaInst *result = llvm::IRBuilder<>(entry).CreateAlloca(type);
   result->setAlignment(llvm::Align(llvm::PowerOf2Ceil(align)));
@@ -162,6 +164,11 @@ llvm::Value *Emitter::laneMask(llvm::StringRef name) {
   return builder.CreateNot(name == "ge" ? less : lessEqual);
 }
 
+Value *Emitter::clock() {
+  return builder.CreateIntrinsic(builder.getInt64Ty(),
+                                 llvm::Intrinsic::readcyclecounter, {});
+}
+
 llvm::Value *Emitter::special(llvm::StringRef name) {
   static const std::map<llvm::StringRef, size_t> vectors = {
       {"%tid", offsetof(Thread, tid)},
@@ -193,13 +200,60 @@ llvm::Value *Emitter::special(llvm::StringRef name) {
   if (base.consume_front("%lanemask_") &&
       llvm::is_contained({"eq", "lt", "le", "ge", "gt"}, base))
     return laneMask(base);
-  if (name == "%smid" || name == "%gridid")
-    return builder.getInt32(0);
+  if (Value *value = sharedSize(name))
+    return value;
+  return machineRegister(name);
+}
+
+/// Registers of the size and the places of shared memory; null for others.
+llvm::Value *Emitter::sharedSize(llvm::StringRef name) {
+  constexpr uint64_t kUnit = 128; // sizes are multiples of it
+  auto &b = builder;
+  if (name == "%total_smem_size" || name == "%aggr_smem_size") {
+    Value *dynamic =
+        threadField(offsetof(Thread, dynamicShared), b.getInt32Ty());
+    uint64_t reserved = name == "%aggr_smem_size" ? kReservedPerBlock : 0;
+    Value *sum = b.CreateAdd(
+        dynamic,
+        b.getInt32(uint32_t(kernel.layout.sharedBytes + reserved + kUnit - 1)));
+    return b.CreateAnd(sum, b.getInt32(~uint32_t(kUnit - 1)));
+  }
+  if (!kernel.layout.reserved || !name.consume_front("%reserved_smem_offset_"))
+    return nullptr;
+  uint64_t begin = kSharedBase + *kernel.layout.reserved;
+  if (name == "begin" || name == "1") // 0 is the system's alone
+    return b.getInt32(uint32_t(begin));
+  if (name == "end")
+    return b.getInt32(uint32_t(begin + kReservedShared));
+  if (name == "cap")
+    return b.getInt32(uint32_t(kReservedShared));
+  return nullptr;
+}
+
+/// Registers of the machine, and its clocks. A launch runs on one
+/// multiprocessor.
+llvm::Value *Emitter::machineRegister(llvm::StringRef name) {
+  auto &b = builder;
+  if (name == "%smid" || name == "%gridid" || name == "%current_graph_exec")
+    return b.getInt64(0);
   if (name == "%nsmid")
-    return builder.getInt32(1);
-  if (name == "%clock" || name == "%clock64" || name == "%globaltimer")
-    return builder.CreateIntrinsic(builder.getInt64Ty(),
-                                   llvm::Intrinsic::readcyclecounter, {});
+    return b.getInt32(1);
+  if (name == "%is_explicit_cluster")
+    return b.CreateICmpNE(
+        threadField(offsetof(Thread, clusterBlocks), b.getInt32Ty()),
+        b.getInt32(1));
+  unsigned number;
+  if (name.starts_with("%pm") || name.starts_with("%envreg"))
+    if (!name.ltrim("%pmenvrg").consumeInteger(10, number))
+      return b.getInt64(0); // nothing has set it
+  if (name == "%clock_hi")
+    return b.CreateLShr(clock(), 32);
+  if (name == "%clock" || name == "%clock64")
+    return clock();
+  if (name.starts_with("%globaltimer")) {
+    Value *time = call("emulatorTime", b.getInt64Ty(), {});
+    return name.ends_with("_hi") ? b.CreateLShr(time, 32) : time;
+  }
   fail("unknown register '" + name + "'");
   return builder.getInt32(0);
 }

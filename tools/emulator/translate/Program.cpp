@@ -22,8 +22,9 @@ Program::Program(const TranslateOptions &options, DeviceMemory &memory)
     : options(options), memory(memory) {}
 
 Program::~Program() {
-  for (auto &[name, address] : globals)
-    memory.free(address, Allocation::Variable);
+  for (auto *places : {&globals, &functions})
+    for (auto &[name, address] : *places)
+      memory.free(address, Allocation::Variable);
 }
 
 std::variant<std::unique_ptr<Program>, Error>
@@ -37,6 +38,10 @@ Program::load(llvm::StringRef text, const TranslateOptions &options,
   if (auto error = program->checkTarget())
     return *error;
   if (auto error = program->placeVariables())
+    return *error;
+  if (auto error = program->placeFunctions())
+    return *error;
+  if (auto error = program->relocate())
     return *error;
   if (auto error = program->translateAll())
     return *error;
@@ -108,10 +113,29 @@ std::optional<Error> Program::placeVariables() {
     if (!variable.initial.empty())
       std::memcpy(at, variable.initial.data(), variable.initial.size());
   }
+  return std::nullopt;
+}
+
+std::optional<Error> Program::placeFunctions() {
+  for (const Function &function : ptx.functions) {
+    if (!function.hasAddress || functions.count(function.name))
+      continue;
+    uint64_t address = memory.allocate(8, Allocation::Variable, function.name);
+    if (!address)
+      return Error{function.line, "no memory for '" + function.name + "'"};
+    functions[function.name] = address;
+  }
+  return std::nullopt;
+}
+
+/// Puts addresses into variables.
+std::optional<Error> Program::relocate() {
   for (const Variable &variable : ptx.variables)
     for (const Variable::Relocation &relocation : variable.relocations) {
       auto to = globals.find(relocation.name);
-      if (to == globals.end() || !globals.count(variable.name))
+      if (to == globals.end())
+        to = functions.find(relocation.name);
+      if (to == functions.end() || !globals.count(variable.name))
         return Error{variable.line, "unknown name '" + relocation.name + "'"};
       uint64_t address = to->second + uint64_t(relocation.addend);
       uint64_t room = variable.size - relocation.offset;
@@ -150,10 +174,7 @@ std::vector<llvm::Function *> declareAll(const Layout &layout,
 } // namespace
 
 std::variant<Kernel, Error> Program::translate(const Function &entry) {
-  auto found = layoutOf(ptx, entry);
-  if (auto *error = std::get_if<Error>(&found))
-    return *error;
-  Layout &layout = std::get<Layout>(found);
+  Layout layout = layoutOf(ptx, entry);
   for (const Function *function : layout.functions)
     if (function->refusal)
       return *function->refusal;
@@ -164,7 +185,7 @@ std::variant<Kernel, Error> Program::translate(const Function &entry) {
   auto context = std::make_unique<llvm::LLVMContext>();
   auto module = std::make_unique<llvm::Module>(entry.name, *context);
   prepareForHost(*module);
-  KernelContext kernel{ptx, globals, *module, layout};
+  KernelContext kernel{ptx, globals, functions, *module, layout};
   kernel.capability = options.capability;
   kernel.checks = options.checks;
   kernel.global = options.checks && options.global;
@@ -187,8 +208,10 @@ std::variant<Kernel, Error> Program::translate(const Function &entry) {
   Kernel made;
   made.function = &entry;
   made.sharedBytes = layout.sharedBytes;
+  made.reservedBytes = layout.reserved ? kReservedShared : 0;
   made.localBytes = layout.localBytes;
   made.blocks = kernel.blocks;
+  made.recurses = layout.recurses;
   made.countPlan = std::move(countPlan);
   made.pending = std::make_unique<llvm::orc::ThreadSafeModule>(
       std::move(module), std::move(context));

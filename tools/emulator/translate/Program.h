@@ -37,9 +37,11 @@ using KernelCode = void (*)(Thread *thread, const char *parameters);
 /// A kernel.
 struct Kernel {
   const Function *function = nullptr;
-  uint64_t sharedBytes = 0; ///< static
+  uint64_t sharedBytes = 0;   ///< static
+  uint64_t reservedBytes = 0; ///< of them, for system software, at the start
   uint64_t localBytes = 0;
-  bool blocks = false; ///< threads wait for each other
+  bool blocks = false;   ///< threads wait for each other
+  bool recurses = false; ///< it needs large stacks
   KernelCode code = nullptr;
   std::unique_ptr<CountPlan> countPlan; ///< null: nothing is counted
   std::unique_ptr<llvm::orc::ThreadSafeModule> pending; ///< not yet compiled
@@ -82,6 +84,8 @@ private:
   Program(const TranslateOptions &options, DeviceMemory &memory);
   std::optional<Error> checkTarget() const;
   std::optional<Error> placeVariables();
+  std::optional<Error> placeFunctions();
+  std::optional<Error> relocate();
   std::optional<Error> translateAll();
   std::variant<Kernel, Error> translate(const Function &entry);
 
@@ -90,6 +94,9 @@ private:
   PtxModule ptx;
   std::map<std::string, Kernel> kernels;
   std::map<std::string, uint64_t> globals;
+  /// Functions whose address is used. There are bytes at an address, so that no
+  /// variable is there, but no code.
+  std::map<std::string, uint64_t> functions;
   std::map<int, Location> locations; ///< by PTX line
   std::set<const Form *> used;
   std::unique_ptr<llvm::orc::LLJIT> jit;
