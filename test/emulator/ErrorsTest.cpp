@@ -130,14 +130,6 @@ TEST(Errors, NameTargetsAndVersions) {
   EXPECT_EQ(load(".target sm_80"), "line 1: expected .version");
 }
 
-TEST(Errors, FunctionsMayNotCallThemselves) {
-  TestDevice device;
-  EXPECT_EQ(device.load(".version 8.0\n.target sm_80\n"
-                        ".func f()\n{\ncall f;\nret;\n}\n"
-                        ".entry k()\n{\ncall f;\nret;\n}\n"),
-            "line 3: 'f' calls itself, which is not emulated");
-}
-
 /// The error of each kernel of a module, by name.
 std::map<std::string, std::string> refusals(const std::string &ptx) {
   TestDevice device;
@@ -171,12 +163,6 @@ TEST(Errors, RefuseAKernelAndNotTheModule) {
   EXPECT_EQ(
       refusals(".entry bad()\n{\n.frob %x;\nret;\n}\n" + good),
       (Refusals{{"bad", "line 5: unknown directive '.frob'"}, {"good", ""}}));
-  EXPECT_EQ(
-      refusals(".func f()\n{\ncall f;\nret;\n}\n"
-               ".entry bad()\n{\ncall f;\nret;\n}\n" +
-               good),
-      (Refusals{{"bad", "line 3: 'f' calls itself, which is not emulated"},
-                {"good", ""}}));
   EXPECT_EQ(
       refusals(".global .texref t;\n.entry bad()\n{\n.reg.b64 %d;\n"
                "mov.u64 %d, t;\nret;\n}\n" +

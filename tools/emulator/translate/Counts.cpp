@@ -110,6 +110,8 @@ InstructionClass productClass(const Instruction &instruction, unsigned warps) {
   }
   if (types.size() < 2)
     return {name};
+  if (types.size() == 2) // wmma with f16 names the types of D and C alone
+    types = {types[0], "f16"};
   std::string result = types[0] == "f16" ? ".f16" : "";
   return {name + "." + types[1].str() + result,
           uint64_t(2) * shape.m * shape.n * shape.k / warps};
@@ -153,9 +155,9 @@ llvm::StringRef simpleClass(llvm::StringRef opcode) {
              "sync")
       .Case("shfl", "shuffle")
       .Cases({"vote", "match", "redux", "activemask", "elect"}, "vote")
-      .Cases(
-          {"prefetch", "prefetchu", "discard", "applypriority", "createpolicy"},
-          "hint")
+      .Cases({"prefetch", "prefetchu", "discard", "applypriority",
+              "createpolicy", "brkpt", "pmevent"},
+             "hint")
       .Case("mbarrier", "mbarrier")
       .Case("mapa", "integer")
       .Case("ldmatrix", "ldmatrix")
@@ -167,8 +169,10 @@ llvm::StringRef simpleClass(llvm::StringRef opcode) {
 
 InstructionClass classOf(const Instruction &instruction) {
   llvm::StringRef opcode = instruction.opcode;
-  if (opcode == "mma")
+  if (opcode == "mma" || (opcode == "wmma" && hasModifier(instruction, "mma")))
     return productClass(instruction, 1);
+  if (opcode == "wmma")
+    return {hasModifier(instruction, "load") ? "ldmatrix" : "stmatrix"};
   if (opcode == "wgmma" && hasModifier(instruction, "mma_async"))
     return productClass(instruction, 4);
   llvm::StringRef simple = simpleClass(opcode);

@@ -165,6 +165,8 @@ std::vector<llvm::Function *> declareAll(const Layout &layout,
                           : llvm::Function::InternalLinkage,
         (function->isEntry ? "k_" : "f_") + function->name, module);
     made->addFnAttr(llvm::Attribute::NoUnwind);
+    if (layout.recurses) // an endless recursion must not become a loop
+      made->addFnAttr("disable-tail-calls", "true");
     made->addParamAttr(0, llvm::Attribute::NoAlias);
     declared.push_back(made);
   }
