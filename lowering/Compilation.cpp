@@ -271,10 +271,15 @@ llvm::Error Compilation::translate() {
     manifest.addCuda(*image);
   std::vector<Text> texts = {
       {"cria_manifest", ".cria.manifest", manifest.text()}};
-  if (image)
+  if (image) {
+    const CudaBinary &ptx = image->binaries.front();
+    texts.push_back({ptx.symbol(), ".cria.ptx", image->text,
+                     /*exported=*/true});
     for (const CudaBinary &binary : image->binaries)
-      texts.push_back({binary.symbol(), ".cria." + binary.format, binary.bytes,
-                       /*exported=*/true});
+      if (binary.format != "ptx")
+        texts.push_back({binary.symbol(), ".cria." + binary.format,
+                         binary.bytes, /*exported=*/true});
+  }
   // Code for a GPU is embedded as text. There is no code for the host.
   OwningOpRef<ModuleOp> none;
   if (pipeline.device == Device::Cuda)

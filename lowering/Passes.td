@@ -445,12 +445,11 @@ def OverlapLaunches : Pass<"overlap-launches", "::mlir::gpu::GPUFuncOp"> {
     load.
 
     On sm_90 and later a launch may begin while the launch before it still runs.
-    If the `gpu.module` has such a target, `nvvm.griddepcontrol
-    launch_dependents` and `wait` follow the copies, in the entry block. All
-    threads of all blocks wait, so a kernel that has waited for one launch has
-    waited for all launches before. Before the wait a kernel reads only given
-    memory, which no launch of the step writes, and writes only shared memory. The
-    code for other targets has neither op.
+    So `nvvm.griddepcontrol launch_dependents` and `wait` follow the copies, in
+    the entry block. All threads of all blocks wait, so a kernel that has waited
+    for one launch has waited for all launches before. Before the wait a kernel
+    reads only given memory, which no launch of the step writes, and writes only
+    shared memory. The PTX for older chips has neither instruction.
   }];
   let dependentDialects = ["::mlir::NVVM::NVVMDialect"];
 }

@@ -265,7 +265,7 @@ const ExportedSymbol *Artifact::find(const std::string &symbol) const {
   return found == symbols.end() ? nullptr : &*found;
 }
 
-Result<std::string_view> Artifact::image(const cuda::Image &image) const {
+Result<std::string> Artifact::image(const cuda::Image &image) const {
   auto fail = [&](std::string_view what) {
     return Status(CRIA_INVALID_ARGUMENT,
                   {file, ": image ", quote(image.symbol), " ", what});
@@ -274,12 +274,20 @@ Result<std::string_view> Artifact::image(const cuda::Image &image) const {
   if (!symbol)
     return fail("is not in the code");
   std::string_view whole = memory.bytes().substr(symbol->offset, symbol->size);
+  if (!image.spans.empty()) {
+    if (image.spans.back() > whole.size())
+      return fail("ends before the last of its spans");
+    std::string text;
+    for (size_t i = 0; i < image.spans.size(); i += 2)
+      text += whole.substr(image.spans[i], image.spans[i + 1] - image.spans[i]);
+    return text;
+  }
   if (!image.isPtx)
-    return whole;
+    return std::string(whole);
   size_t end = whole.find('\0');
   if (end == std::string_view::npos)
     return fail("has no NUL at its end");
-  return whole.substr(0, end);
+  return std::string(whole.substr(0, end));
 }
 
 Artifact::~Artifact() {

@@ -67,9 +67,8 @@ public:
   /// the others.
   CriaBatchEntry pagedPrefill() const { return pagedPrefillEntry; }
   CriaBatchEntry batch() const { return batchEntry; }
-  /// The bytes of `image` in the object; none if the artifact was only
-  /// inspected. PTX ends with a NUL, which is not part of them.
-  Result<std::string_view> image(const cuda::Image &image) const;
+  /// The code of `image`; none if the artifact was only inspected.
+  Result<std::string> image(const cuda::Image &image) const;
 
 private:
   Artifact() = default;

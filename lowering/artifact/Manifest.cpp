@@ -365,6 +365,15 @@ void Manifest::addCuda(const CudaImage &image) {
       entry["dependent"] = true;
     if (binary.wgmma)
       entry["wgmma"] = true;
+    bool isWhole = binary.bytes.size() == image.text.size();
+    if (!binary.spans.empty() && !isWhole) {
+      json::Array spans;
+      for (auto [offset, size] : binary.spans) {
+        spans.push_back(static_cast<int64_t>(offset));
+        spans.push_back(static_cast<int64_t>(offset + size));
+      }
+      entry["spans"] = std::move(spans);
+    }
     images.push_back(std::move(entry));
   }
   cuda["images"] = std::move(images);

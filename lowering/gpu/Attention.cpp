@@ -333,9 +333,10 @@ bool simt::emitAttention(KernelFunction &function, StringRef &reason) {
     wgmma = emitAttentionWgmma(function, *in);
   if (isForAll || chips.others)
     other = emitAttentionMma(function, *in);
-  if (wgmma && other)
+  if (!isForAll)
     for (gpu::GPUFuncOp kernel : {wgmma, other})
-      kernel->setAttr(kWgmmaAttribute,
-                      Builder(kernel).getBoolAttr(kernel == wgmma));
+      if (kernel)
+        kernel->setAttr(kWgmmaAttribute,
+                        Builder(kernel).getBoolAttr(kernel == wgmma));
   return true;
 }

@@ -525,16 +525,16 @@ static void beginMma(KernelFunction &function, const Twine &suffix,
     tile = makeWgmmaGemm(function, suffix + "_wgmma", works, launch);
   else if (chips.wgmma)
     tile = makeClusterGemm(function, suffix + "_cluster", works, rows, launch);
-  bool hasWgmma = tile != nullptr, hasBoth = hasWgmma && chips.others;
+  bool hasWgmma = tile != nullptr;
   auto begun = [&](bool wgmma) {
     KernelBuilder &b = launch->b;
-    if (hasBoth)
+    if (hasWgmma)
       b.function->setAttr(kWgmmaAttribute, b.getBoolAttr(wgmma));
     kernels.push_back({std::move(launch), std::move(tile)});
   };
   if (hasWgmma)
     begun(true);
-  if (hasWgmma && !hasBoth)
+  if (hasWgmma && !chips.others)
     return;
   launch = std::make_unique<Launch>(function, suffix, kGemmThreads);
   tile = makeMmaGemm(*launch, works, rows);

@@ -115,7 +115,7 @@ void simt::emitGemv(KernelFunction &function, const Twine &suffix,
                     const Statistics &statistics) {
   const Chips &chips = function.chips;
   std::optional<bool> one, other;
-  if (chips.wgmma && chips.others) {
+  if (chips.wgmma) {
     one = true;
     other = false;
   }

@@ -97,7 +97,7 @@ static Result<std::vector<Image>> candidates(const Context &context,
   std::vector<Image> found;
   for (const Image &candidate : artifact.manifest().cuda->images) {
     chips += (chips.empty() ? "" : ", ") + candidate.chip;
-    Result<std::string_view> data = artifact.image(candidate);
+    Result<std::string> data = artifact.image(candidate);
     if (!data.ok())
       return data.status();
     if (!runsOn(candidate, device) || !choice.allows(candidate))
@@ -166,11 +166,11 @@ Code::load(const std::shared_ptr<Context> &context, const Artifact &artifact,
 
 /// Loads the image and prepares all that it launches.
 Status Code::load(const Artifact &artifact) {
-  Result<std::string_view> bytes = artifact.image(image);
+  Result<std::string> bytes = artifact.image(image);
   if (!bytes.ok())
     return bytes.status();
-  Result<Loaded> loaded = loadModule(context, *bytes, image.isPtx,
-                                     concat({image.chip, " code of ", path}));
+  Result<Loaded> loaded =
+      loadModule(context, *bytes, concat({image.chip, " code of ", path}));
   if (!loaded.ok())
     return loaded.status();
   module = std::move(*loaded);

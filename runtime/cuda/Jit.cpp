@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <memory>
-#include <new>
 
 namespace cria::cuda {
 
@@ -46,14 +44,14 @@ std::string Log::error() const {
   return lines.empty() ? "" : ": " + lines;
 }
 
-static Result<Loaded> load(const std::shared_ptr<Context> &context,
-                           const void *image, const std::string &name) {
+Result<Loaded> loadModule(const std::shared_ptr<Context> &context,
+                          const std::string &code, const std::string &name) {
   using Clock = std::chrono::steady_clock;
   Clock::time_point begin = Clock::now();
   Log log;
   CUmodule module = nullptr;
-  CUresult result = (*context)->cuModuleLoadDataEx(&module, image, log.count(),
-                                                   log.options(), log.values());
+  CUresult result = (*context)->cuModuleLoadDataEx(
+      &module, code.c_str(), log.count(), log.options(), log.values());
   Status status =
       context->check(result, "cuModuleLoadDataEx",
                      concat({"loading ", name, " on sm_", context->chip()}));
@@ -61,23 +59,6 @@ static Result<Loaded> load(const std::shared_ptr<Context> &context,
     return Status(status.code(), status.message() + log.error());
   std::chrono::duration<double> taken = Clock::now() - begin;
   return Loaded{Module(context, module), taken.count(), log.info()};
-}
-
-/// Drivers read the headers of a cubin, an ELF file, where they lie. Artifacts
-/// of earlier compilers may hold them at any address: those are copied.
-Result<Loaded> loadModule(const std::shared_ptr<Context> &context,
-                          std::string_view code, bool isPtx,
-                          const std::string &name) {
-  static constexpr uintptr_t alignment = 16;
-  if (isPtx || reinterpret_cast<uintptr_t>(code.data()) % alignment == 0)
-    return load(context, code.data(), name);
-  auto *aligned = static_cast<char *>(
-      ::operator new(code.size(), std::align_val_t(alignment)));
-  std::unique_ptr<char, void (*)(char *)> owned(aligned, [](char *memory) {
-    ::operator delete(memory, std::align_val_t(alignment));
-  });
-  memcpy(aligned, code.data(), code.size());
-  return load(context, aligned, name);
 }
 
 std::vector<std::string> slowdownsOf(const std::string &log) {

@@ -5,7 +5,6 @@
 #include "runtime/cuda/Context.h"
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace cria::cuda {
@@ -16,12 +15,10 @@ struct Loaded {
   std::string log; // of the driver's compiler, its lines
 };
 
-/// Loads `code`, NUL-terminated PTX or a cubin, into the current context.
-/// `name` stands for it in errors, which carry the log of the driver's
-/// compiler.
+/// Loads `code`, PTX or a cubin, into the current context. `name` stands for it
+/// in errors, which carry the log of the driver's compiler.
 Result<Loaded> loadModule(const std::shared_ptr<Context> &context,
-                          std::string_view code, bool isPtx,
-                          const std::string &name);
+                          const std::string &code, const std::string &name);
 
 /// What a compiler's log says of code that is slower than it was written to be,
 /// the messages C7500 to C7599 of ptxas: each once, with how often it is there.

@@ -16,6 +16,7 @@ static constexpr int64_t mostThreads = 1024; // in a block, on any device
 static constexpr size_t mostArguments = 512; // 4 KiB of parameters
 static constexpr size_t mostMaps = 24;       // of 128 bytes each, 3 KiB
 static constexpr size_t mostSteps = 1 << 12;
+static constexpr size_t mostSpans = 1 << 16;
 
 uint64_t Dimension::at(int64_t tokens, int64_t logits, int64_t hidden) const {
   if (count == Fixed)
@@ -86,6 +87,15 @@ void Reader::readImage(const JsonCursor &at) {
     image.dependent = dependent->boolean();
   if (auto wgmma = at.find("wgmma"))
     image.wgmma = wgmma->boolean();
+  if (auto spans = at.find("spans")) {
+    int64_t last = 0;
+    for (const JsonCursor &place : spans->elements(mostSpans)) {
+      last = place.integer(last, mostBytes);
+      image.spans.push_back(static_cast<uint64_t>(last));
+    }
+    if (image.spans.empty() || image.spans.size() % 2)
+      spans->expected("pairs of places");
+  }
   if (!isChip(image.chip))
     at["chip"].expected("a chip such as sm_80");
   if (!image.isPtx && format != "cubin")

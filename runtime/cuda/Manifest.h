@@ -23,6 +23,9 @@ struct Image {
   /// may begin earlier.
   bool dependent = false;
   bool wgmma = false; // has the kernels for chips with wgmma
+  /// Where the parts of the data begin and end that the code is joined from, in
+  /// ascending order; empty: the code is all data.
+  std::vector<uint64_t> spans = {};
 };
 
 /// A dimension of a grid: a number, or for a count n of at least `from` and at

@@ -74,7 +74,7 @@
 // CHECK: nvvm.mma.sync
 
 // ALONE: gpu.func @many_wgmma(
-// ALONE-NOT: cria.wgmma
+// ALONE-SAME: cria.wgmma = true
 // ALONE-NOT: gpu.func @many(
 // NONE-NOT: wgmma
 // NONE-NOT: verifyTarget

@@ -1,6 +1,6 @@
-// RUN: cria-opt --pass-pipeline='builtin.module(gpu.module(gpu.func(overlap-launches)))' --split-input-file %s | FileCheck %s
+// RUN: cria-opt --pass-pipeline='builtin.module(gpu.module(gpu.func(overlap-launches)))' %s | FileCheck %s
 
-gpu.module @kernels [#nvvm.target<chip = "sm_80">, #nvvm.target<chip = "sm_90">] {
+gpu.module @kernels {
   // The wait is behind copies of weights, and before what others have written:
   // a number that stood first moves, with what is computed from it.
   // CHECK-LABEL: gpu.func @copies
@@ -179,24 +179,6 @@ gpu.module @kernels [#nvvm.target<chip = "sm_80">, #nvvm.target<chip = "sm_90">]
   // CHECK: nvvm.griddepcontrol wait
   // CHECK-NEXT: gpu.return
   gpu.func @nothing(%w: memref<8xf32>) kernel attributes {cria.given = array<i32: 0>} {
-    gpu.return
-  }
-}
-
-// -----
-
-// Older chips only ask for weights first.
-// CHECK-LABEL: gpu.module @before
-// CHECK-NOT: griddepcontrol
-// CHECK: nvgpu.device_async_copy
-// CHECK-NEXT: memref.load
-gpu.module @before [#nvvm.target<chip = "sm_80">] {
-  gpu.func @copies(%w: memref<256xbf16>, %state: memref<4xi32>, %x: memref<4xi32>)
-      workgroup(%stage: memref<256xbf16, #gpu.address_space<workgroup>>) kernel attributes {cria.given = array<i32: 0>} {
-    %c0 = arith.constant 0 : index
-    %position = memref.load %state[%c0] : memref<4xi32>
-    %copy = nvgpu.device_async_copy %w[%c0], %stage[%c0], 8 {bypassL1} : memref<256xbf16> to memref<256xbf16, #gpu.address_space<workgroup>>
-    memref.store %position, %x[%c0] : memref<4xi32>
     gpu.return
   }
 }

@@ -268,9 +268,7 @@ Status CudaRates::prepare() {
     return current.status();
   std::string ptx =
       loop.header + ".address_size 64\n" + readLoop() + multiplyLoop(loop);
-  auto loaded =
-      loadModule(context, std::string_view(ptx.c_str(), ptx.size() + 1), true,
-                 "the benchmark's loops");
+  auto loaded = loadModule(context, ptx, "the benchmark's loops");
   if (!loaded.ok())
     return loaded.status();
   module = std::move(loaded->module);

@@ -21,7 +21,6 @@
 /// overlap whose blocks do not fill the device.
 #include "lowering/Passes.h"
 #include "lowering/gpu/Launches.h"
-#include "lowering/gpu/cuda/Image.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -39,15 +38,6 @@ namespace cria {
 using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
-
-/// Whether launches overlap on a chip that code is generated for.
-static bool hasOverlap(gpu::GPUModuleOp kernels) {
-  ArrayAttr targets = kernels.getTargetsAttr();
-  return targets && llvm::any_of(targets, [](Attribute target) {
-           auto chip = dyn_cast<NVVM::NVVMTargetAttr>(target);
-           return chip && overlapsLaunches(chip.getChip());
-         });
-}
 
 static bool isShared(Value memory) {
   return gpu::GPUDialect::hasWorkgroupMemoryAddressSpace(
@@ -157,10 +147,9 @@ struct OverlapLaunches : cria::impl::OverlapLaunchesBase<OverlapLaunches> {
   void runOnOperation() override {
     gpu::GPUFuncOp kernel = getOperation();
     OpBuilder b(sortByWait(kernel));
-    if (hasOverlap(kernel->getParentOfType<gpu::GPUModuleOp>()))
-      for (auto kind : {NVVM::GridDepActionKind::launch_dependents,
-                        NVVM::GridDepActionKind::wait})
-        NVVM::GriddepcontrolOp::create(b, kernel.getLoc(), kind);
+    for (auto kind : {NVVM::GridDepActionKind::launch_dependents,
+                      NVVM::GridDepActionKind::wait})
+      NVVM::GriddepcontrolOp::create(b, kernel.getLoc(), kind);
   }
 };
 } // namespace

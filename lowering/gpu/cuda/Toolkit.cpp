@@ -123,8 +123,9 @@ llvm::Expected<CudaBinary> cria::assemble(const CudaImage &image,
   auto bytes = output->text();
   if (!bytes)
     return bytes.takeError();
-  return CudaBinary{"cubin",       chip.str(), std::move(*bytes),
-                    ptx.dependent, ptx.wgmma,  std::move(*log)};
+  return CudaBinary{"cubin",        chip.str(),    std::move(*bytes),
+                    /*spans=*/{},   ptx.dependent, ptx.wgmma,
+                    std::move(*log)};
 }
 
 llvm::Expected<std::string> cria::disassemble(const CudaBinary &cubin) {

@@ -109,6 +109,26 @@ TEST_F(CudaCodeTest, ChecksTheImages) {
       fails(CRIA_INVALID_ARGUMENT, "image 'open_end' has no NUL at its end"));
 }
 
+TEST_F(CudaCodeTest, JoinsAnImageFromSpans) {
+  std::string ptx = cudaPtx();
+  size_t cut = ptx.find(".visible"), end = ptx.size();
+  std::string data = "const char fake_ptx[] = R\"(" + ptx.substr(0, cut) +
+                     "not PTX" + ptx.substr(cut) + "not PTX)\";";
+  nlohmann::json manifest = cudaManifest();
+  manifest["cuda"]["images"][0]["spans"] = {0, cut, cut + 7, end + 7};
+  auto opened =
+      Artifact::open(folder.write("x.cria", artifactOf(manifest, data)));
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  artifact = *opened;
+  EXPECT_THAT(device(), HasSubstr("; sm_80 PTX"));
+
+  manifest["cuda"]["images"][0]["spans"] = {0, end + 16};
+  EXPECT_THAT(Artifact::open(folder.write("x.cria", artifactOf(manifest, data)))
+                  .status(),
+              fails(CRIA_INVALID_ARGUMENT,
+                    "image 'fake_ptx' ends before the last of its spans"));
+}
+
 // Also one that lies at an odd address, as in artifacts of earlier compilers.
 TEST_F(CudaCodeTest, PrefersACubin) {
   useTestDriver();
