@@ -14,6 +14,17 @@ void forget(CUcontext context) {
 
 } // namespace
 
+CUcontext Driver::primaryContext(CUdevice device) {
+  Primary &primary = primaries[device];
+  if (!primary.context) {
+    primary.context = std::make_unique<CUctx_st>();
+    primary.context->isPrimary = true;
+    primary.context->device = device;
+    primary.context->flags = primary.flags;
+  }
+  return primary.context.get();
+}
+
 extern "C" {
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
@@ -22,15 +33,8 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     return CUDA_ERROR_INVALID_VALUE;
   if (!driver.isDevice(device))
     return CUDA_ERROR_INVALID_DEVICE;
-  Primary &primary = driver.primaries[device];
-  if (!primary.context) {
-    primary.context = std::make_unique<CUctx_st>();
-    primary.context->isPrimary = true;
-    primary.context->device = device;
-    primary.context->flags = primary.flags;
-  }
-  ++primary.uses;
-  *context = primary.context.get();
+  *context = driver.primaryContext(device);
+  ++driver.primaries[device].uses;
   return CUDA_SUCCESS;
 }
 

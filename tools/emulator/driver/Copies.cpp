@@ -1,12 +1,11 @@
 // Copies and fills. Host and device share one space of addresses; the driver
 // checks whether an address belongs to the device.
-#include "tools/emulator/driver/Driver.h"
+#include "tools/emulator/driver/Copies.h"
 
 using namespace cria::emulator;
 
-namespace {
+namespace cria::emulator {
 
-/// Whether the range is on the device; else reports where it lies.
 bool onDevice(Driver &driver, uint64_t address, size_t bytes) {
   if (bytes == 0 || driver.memory->find(address, bytes))
     return true;
@@ -17,15 +16,12 @@ bool onDevice(Driver &driver, uint64_t address, size_t bytes) {
   return false;
 }
 
-/// The same for an address of the host or the device.
 bool isAnywhere(Driver &driver, uint64_t address, size_t bytes) {
   return !driver.memory->isReserved(address) ||
          onDevice(driver, address, bytes);
 }
 
-/// A synchronous copy runs on the legacy stream, which waits for all others. It
-/// is forbidden while another stream is captured.
-CUresult now() {
+CUresult forbidSynchronous() {
   Driver &driver = Driver::get();
   if (driver.captures.empty() || driver.nullIsPerThread)
     return CUDA_SUCCESS;
@@ -35,7 +31,7 @@ CUresult now() {
 }
 
 CUresult copyNow(const CopyWork &work) {
-  if (CUresult result = now())
+  if (CUresult result = forbidSynchronous())
     return result;
   return execute(work);
 }
@@ -48,16 +44,21 @@ CUresult copyLater(const CopyWork &work, CUstream stream) {
 
 CUresult checkFill(Driver &driver, const FillWork &work) {
   uint64_t bytes = work.count * work.width;
-  bool fits = work.count <= UINT64_MAX / work.width;
-  return fits && work.to % work.width == 0 && onDevice(driver, work.to, bytes)
-             ? CUDA_SUCCESS
-             : CUDA_ERROR_INVALID_VALUE;
+  bool fits = work.count <= UINT64_MAX / work.width &&
+              (work.rows <= 1 || work.pitch >= bytes);
+  if (!fits || work.to % work.width ||
+      (work.rows > 1 && work.pitch % work.width))
+    return CUDA_ERROR_INVALID_VALUE;
+  for (uint64_t row = 0; row < work.rows; ++row)
+    if (!onDevice(driver, work.to + row * work.pitch, bytes))
+      return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
 }
 
 CUresult fillNow(Driver &driver, const FillWork &work) {
   if (CUresult result = checkFill(driver, work))
     return result;
-  if (CUresult result = now())
+  if (CUresult result = forbidSynchronous())
     return result;
   return execute(work);
 }
@@ -70,7 +71,7 @@ CUresult fillLater(Driver &driver, const FillWork &work, CUstream stream) {
   return submit(stream, work);
 }
 
-} // namespace
+} // namespace cria::emulator
 
 extern "C" {
 

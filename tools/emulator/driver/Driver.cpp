@@ -43,16 +43,22 @@ void Driver::clear(CUctx_st &context) {
     return function.module->context == &context;
   });
   modules.eraseIf([&](CUmod_st &module) { return module.context == &context; });
+  libraries.forEach(
+      [&](CUlib_st &library) { library.modules.erase(&context); });
   streams.eraseIf(
       [&](CUstream_st &stream) { return stream.context == &context; });
   events.eraseIf([&](CUevent_st &event) { return event.context == &context; });
   for (uint64_t address : context.allocations)
-    memory->free(address, Allocation::Device);
+    if (!memory->free(address, Allocation::Device))
+      memory->free(address, Allocation::Managed);
   for (uint64_t address : context.hostAllocations)
     if (!memory->free(address, Allocation::PinnedHost))
       memory->unregisterHost(address);
-  context = CUctx_st{
-      context.isPrimary, context.device, context.flags, CUDA_SUCCESS, {}, {}};
+  CUctx_st cleared;
+  cleared.isPrimary = context.isPrimary;
+  cleared.device = context.device;
+  cleared.flags = context.flags;
+  context = std::move(cleared);
 }
 
 void Driver::flushPrinted() {

@@ -6,6 +6,7 @@
 /// context, and every later call returns it.
 #pragma once
 
+#include "tools/emulator/driver/Api.h"
 #include "tools/emulator/driver/Settings.h"
 #include "tools/emulator/translate/Program.h"
 
@@ -23,6 +24,9 @@ struct CUctx_st {
   unsigned flags = 0;
   CUresult error = CUDA_SUCCESS; ///< error that all later calls return
   std::set<uint64_t> allocations, hostAllocations;
+  std::map<int, size_t> limits; ///< that were set, by CUlimit
+  int cacheConfig = 0, bankConfig = 0;
+  std::set<CUcontext> peers; ///< whose memory it may access
 };
 
 struct CUfunc_st {
@@ -34,13 +38,41 @@ struct CUfunc_st {
 
 struct CUmod_st {
   CUcontext context = nullptr;
+  CUlibrary library = nullptr; ///< that it belongs to, or null
   std::unique_ptr<cria::emulator::Program> program;
   std::map<std::string, CUfunction> functions;
+};
+
+/// Code that each context loads when it first needs it.
+struct CUlib_st {
+  std::vector<std::string> texts; ///< PTX, to be linked
+  std::map<std::string, CUkernel> kernels;
+  std::map<CUcontext, CUmodule> modules;
+};
+
+/// A kernel of a library, of all contexts.
+struct CUkern_st {
+  CUlibrary library = nullptr;
+  std::string name;
+  std::map<CUdevice, int> maxDynamicShared;
+};
+
+struct CUmemPoolHandle_st {
+  CUdevice device = 0;
+  uint64_t most = 0; ///< bytes; 0: any
+  uint64_t high = 0; ///< the most bytes that were in use
+  uint64_t threshold = 0;
+  int flags[3] = {1, 1, 1}; ///< reuse policies
+  std::set<uint64_t> allocations;
 };
 
 namespace cria::emulator {
 
 struct Capture;
+
+/// The priorities of streams; a lower number is a higher priority. Priorities
+/// have no effect, as no work waits.
+constexpr int kLeastPriority = 0, kGreatestPriority = -5;
 
 /// A launch of a kernel with its parameters.
 struct KernelWork {
@@ -54,14 +86,19 @@ struct KernelWork {
   std::vector<char> parameters;
 };
 
+/// Copies `slices` times `rows` rows of `bytes` bytes. Pitches are the
+/// distances between rows and between slices.
 struct CopyWork {
   uint64_t to = 0, from = 0, bytes = 0;
+  uint64_t rows = 1, slices = 1;
+  uint64_t toPitch = 0, fromPitch = 0, toSlice = 0, fromSlice = 0;
 };
 
-/// Fills `count` elements of `width` bytes.
+/// Fills `rows` rows of `count` elements of `width` bytes.
 struct FillWork {
   uint64_t to = 0, count = 0;
   uint32_t value = 0, width = 1;
+  uint64_t rows = 1, pitch = 0;
 };
 
 struct HostWork {
@@ -69,28 +106,54 @@ struct HostWork {
   void *userData = nullptr;
 };
 
+/// Records an event, or waits for one.
+struct EventWork {
+  CUevent event = nullptr;
+  bool records = false;
+};
+
+/// Runs the nodes of a graph.
+struct GraphWork {
+  CUgraph graph = nullptr;
+};
+
+struct EmptyWork {};
+
 /// What a stream does.
-using Work = std::variant<KernelWork, CopyWork, FillWork, HostWork>;
+using Work = std::variant<KernelWork, CopyWork, FillWork, HostWork, GraphWork,
+                          EmptyWork, EventWork>;
 
 } // namespace cria::emulator
 
 struct CUstream_st {
   CUcontext context = nullptr;
   unsigned flags = 0;
+  int priority = 0;
   std::shared_ptr<cria::emulator::Capture> capture;
 };
 
 struct CUgraphNode_st {
   cria::emulator::Work work;
   std::vector<void *> pointers; ///< to the parameters of a kernel, for queries
+  CUgraph graph = nullptr;
+  std::vector<CUgraphNode> after; ///< nodes that come before it
+  CUgraphNode original = nullptr; ///< of a clone
 };
 
 struct CUgraph_st {
   std::vector<CUgraphNode> nodes;
+  bool isChild = false; ///< belongs to a node
 };
 
 struct CUgraphExec_st {
-  std::vector<std::pair<CUgraphNode, cria::emulator::Work>> works;
+  /// In the order in which they run.
+  struct Step {
+    CUgraphNode node;
+    cria::emulator::Work work;
+    bool enabled = true;
+  };
+  std::vector<Step> steps;
+  unsigned long long flags = 0;
 };
 
 namespace cria::emulator {
@@ -101,6 +164,7 @@ using Progress = std::map<CUstream, uint64_t>;
 /// A graph that is being captured, by all streams that joined.
 struct Capture {
   std::vector<std::unique_ptr<CUgraphNode_st>> nodes;
+  uint64_t id = 0;
   CUstream origin = nullptr;
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   bool invalidated = false;
@@ -219,12 +283,17 @@ struct Driver {
   Handles<CUctx_st> contexts{"a context"}; ///< besides the primary ones
   Handles<CUmod_st> modules{"a module"};
   Handles<CUfunc_st> functions{"a function"};
+  Handles<CUlib_st> libraries{"a library"};
+  Handles<CUkern_st> kernels{"a kernel"};
   Handles<CUstream_st> streams{"a stream"};
   Handles<CUevent_st> events{"an event"};
   Handles<CUgraph_st> graphs{"a graph"};
   Handles<CUgraphNode_st> nodes{"a graph node"};
   Handles<CUgraphExec_st> executables{"an executable graph"};
+  Handles<CUmemPoolHandle_st> pools{"a memory pool"};
+  std::map<CUdevice, CUmemoryPool> defaultPools, currentPools;
   std::set<std::shared_ptr<Capture>> captures; ///< under way
+  uint64_t captureCount = 0;
   /// Launches that nothing else followed, by stream.
   std::map<CUstream, LaunchTrace> traces;
   std::string printed; ///< by kernels, since the program last waited
@@ -265,6 +334,14 @@ struct Driver {
     reportMisuse(handles.describe(handle));
     return error;
   }
+  /// The handle of a kernel of a library may be passed as that of a function:
+  /// replaces it by the function in the current context. The error if there is
+  /// no such function.
+  CUresult resolve(CUfunction &function);
+  /// The pool that counts the allocation at `address`, or null.
+  CUmemoryPool poolOf(uint64_t address);
+  /// The primary context of a device, which need not be retained.
+  CUcontext primaryContext(CUdevice device);
   CUresult checkContext(CUcontext context) {
     return isContext(context)
                ? CUDA_SUCCESS
@@ -280,10 +357,31 @@ std::vector<CUcontext> &contextStack();
 CUresult submit(CUstream stream, Work work);
 /// Runs `work` now.
 CUresult execute(const Work &work);
+/// Blocks of `threads` threads that a multiprocessor holds at the same time, by
+/// threads, blocks and shared memory; registers are not known.
+uint64_t blocksPerSm(const CUfunc_st &function, uint64_t threads,
+                     uint64_t dynamicShared);
+/// The nodes of a graph in an order that its edges allow.
+std::vector<CUgraphNode> orderOf(const CUgraph_st &graph);
 /// Whether the kernel can be launched this way.
 CUresult checkLaunch(const KernelWork &work);
+/// The value of an attribute of a function; none if it is not known.
+std::optional<int> attribute(const Driver &driver, const CUfunc_st &function,
+                             CUfunction_attribute which);
+CUresult setAttribute(CUfunction function, CUfunction_attribute which,
+                      int value);
+/// Where the parameter `index` of a kernel lies.
+CUresult parameterInfo(const Kernel &kernel, size_t index, size_t *offset,
+                       size_t *bytes);
 /// The capture that `stream` takes part in, or null.
 Capture *captureOf(CUstream stream);
+/// CUDA_SUCCESS, or the error of a synchronous copy or fill while a stream is
+/// captured: it would run on the legacy stream, which waits for all others.
+CUresult forbidSynchronous();
+/// Whether the range of the device is allocated, or is the host's; else reports
+/// what is wrong.
+bool isAnywhere(Driver &driver, uint64_t address, size_t bytes);
+CUstreamCaptureMode &captureModeOfThread();
 /// CUDA_SUCCESS, or the error of a call that must not be made while something
 /// is captured (which ends the capture).
 CUresult forbidCapture();

@@ -110,29 +110,51 @@ bool isGone(uint64_t address, uint64_t bytes) {
 
 CUresult run(const CopyWork &work) {
   Driver::get().traces.clear();
-  if (isGone(work.to, work.bytes) || isGone(work.from, work.bytes))
-    return CUDA_SUCCESS;
-  std::memmove(reinterpret_cast<void *>(work.to),
-               reinterpret_cast<void *>(work.from), work.bytes);
+  for (uint64_t slice = 0; slice < work.slices; ++slice)
+    for (uint64_t row = 0; row < work.rows; ++row) {
+      uint64_t to = work.to + slice * work.toSlice + row * work.toPitch;
+      uint64_t from = work.from + slice * work.fromSlice + row * work.fromPitch;
+      if (isGone(to, work.bytes) || isGone(from, work.bytes))
+        return CUDA_SUCCESS;
+      std::memmove(reinterpret_cast<void *>(to), reinterpret_cast<void *>(from),
+                   work.bytes);
+    }
   return CUDA_SUCCESS;
 }
 
-template <typename T> void fill(const FillWork &work) {
-  std::fill_n(reinterpret_cast<T *>(work.to), work.count, T(work.value));
+template <typename T> void fill(const FillWork &work, uint64_t to) {
+  std::fill_n(reinterpret_cast<T *>(to), work.count, T(work.value));
 }
 
 CUresult run(const FillWork &work) {
   Driver::get().traces.clear();
-  if (isGone(work.to, work.count * work.width))
-    return CUDA_SUCCESS;
-  if (work.width == 1)
-    fill<uint8_t>(work);
-  else if (work.width == 2)
-    fill<uint16_t>(work);
-  else
-    fill<uint32_t>(work);
+  for (uint64_t row = 0; row < work.rows; ++row) {
+    uint64_t to = work.to + row * work.pitch;
+    if (isGone(to, work.count * work.width))
+      return CUDA_SUCCESS;
+    if (work.width == 1)
+      fill<uint8_t>(work, to);
+    else if (work.width == 2)
+      fill<uint16_t>(work, to);
+    else
+      fill<uint32_t>(work, to);
+  }
   return CUDA_SUCCESS;
 }
+
+CUresult run(const EmptyWork &) { return CUDA_SUCCESS; }
+
+CUresult run(const EventWork &work) {
+  Driver &driver = Driver::get();
+  if (CUresult result = driver.check(driver.events, work.event))
+    return result;
+  if (work.records)
+    work.event->time = now();
+  return CUDA_SUCCESS;
+}
+
+/// Executable graphs have the nodes of child graphs in their place.
+CUresult run(const GraphWork &) { return CUDA_ERROR_UNKNOWN; }
 
 CUresult run(const HostWork &work) {
   Driver::get().traces.clear();
@@ -173,25 +195,39 @@ bool fitsClusters(const KernelWork &work) {
 }
 
 uint64_t residentBlocks(const KernelWork &work, unsigned capability) {
-  const DeviceLimits &limits = limitsOf(capability);
-  uint64_t shared =
-      work.function->kernel->sharedBytes + work.dynamicShared + kSharedReserved;
-  uint64_t warps = (work.block.total() + 31) / 32;
-  uint64_t each =
-      std::min<uint64_t>({kMaxBlocksPerSm, kMaxThreadsPerSm / 32 / warps,
-                          limits.sharedPerSm / shared});
-  return each * limits.smCount;
+  return blocksPerSm(*work.function, work.block.total(), work.dynamicShared) *
+         limitsOf(capability).smCount;
+}
+
+/// Copies the parameters from the buffer that `extra` names.
+CUresult gatherBuffer(KernelWork &work, void **extra) {
+  void *const kEnd = nullptr, *const kPointer = reinterpret_cast<void *>(1),
+              *const kSize = reinterpret_cast<void *>(2);
+  const void *buffer = nullptr;
+  const size_t *bytes = nullptr;
+  for (; *extra != kEnd; extra += 2) {
+    if (*extra == kPointer)
+      buffer = extra[1];
+    else if (*extra == kSize)
+      bytes = static_cast<const size_t *>(extra[1]);
+    else
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (!buffer || !bytes || *bytes < work.parameters.size())
+    return CUDA_ERROR_INVALID_VALUE;
+  std::memcpy(work.parameters.data(), buffer, work.parameters.size());
+  return CUDA_SUCCESS;
 }
 
 /// Copies the parameters into their buffer.
 CUresult gather(KernelWork &work, void **parameters, void **extra) {
   Driver &driver = Driver::get();
-  if (CUresult result = driver.check(driver.functions, work.function))
+  if (CUresult result = driver.resolve(work.function))
     return result;
   const Function &function = *work.function->kernel->function;
   work.parameters.assign(function.parameterBytes, 0);
   if (extra)
-    return CUDA_ERROR_NOT_SUPPORTED;
+    return parameters ? CUDA_ERROR_INVALID_VALUE : gatherBuffer(work, extra);
   if (!parameters && !function.parameters.empty())
     return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < function.parameters.size(); ++i) {
@@ -218,11 +254,12 @@ CUresult applyAttributes(const CUlaunchConfig &config, KernelWork &work) {
   for (unsigned i = 0; i < config.numAttrs; ++i) {
     const CUlaunchAttribute &attribute = config.attrs[i];
     const auto &cluster = attribute.value.clusterDim;
-    switch (attribute.id) {
+    switch (int(attribute.id)) {
     case CU_LAUNCH_ATTRIBUTE_IGNORE:
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
     case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
     case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
       break;
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
       if (Driver::get().settings.capability < 90)
@@ -239,7 +276,14 @@ CUresult applyAttributes(const CUlaunchConfig &config, KernelWork &work) {
         return CUDA_ERROR_INVALID_VALUE;
       work.cluster = {cluster.x, cluster.y, cluster.z};
       break;
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+      break;
     default:
+      Driver::get().reportMisuse("launch attribute " +
+                                 std::to_string(attribute.id) +
+                                 " is not emulated");
       return CUDA_ERROR_NOT_SUPPORTED;
     }
   }

@@ -17,6 +17,10 @@ struct Attribute {
   unsigned value;
 };
 
+/// CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE and ..._TENSOR_MAP_ACCESS_
+/// SUPPORTED, which the runtime does not name.
+constexpr int kMaxPersistingL2 = 108, kTensorMapAccess = 127;
+
 /// The attributes that all devices share.
 constexpr Attribute kCommon[] = {
     {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, kMaxThreads},
@@ -42,11 +46,13 @@ constexpr Attribute kCommon[] = {
     {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
     {CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 65536},
-    {CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 0},
+    {CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 1},
     {CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 1},
     {CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, kMaxBlocksPerSm},
     {CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, kSharedReserved},
     {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
+#define ATTRIBUTE(name, id, value) {id, value},
+#include "tools/emulator/driver/Attributes.def"
 };
 
 } // namespace
@@ -63,7 +69,9 @@ std::optional<int> attributeOf(CUdevice_attribute attribute,
       {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, limits.memoryClockKhz},
       {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, limits.busBits},
       {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, limits.l2Bytes},
+      {kMaxPersistingL2, limits.l2Bytes * 3 / 4},
       {CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, capability >= 90},
+      {kTensorMapAccess, capability >= 90},
       {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, capability / 10},
       {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, capability % 10},
       {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,

@@ -1,5 +1,5 @@
 // Memory of the device and memory of the host that the device may use.
-#include "tools/emulator/driver/Driver.h"
+#include "tools/emulator/driver/Memory.h"
 
 using namespace cria::emulator;
 
@@ -18,19 +18,6 @@ CUresult allocateHost(Driver &driver, void **pointer, size_t bytes) {
   return CUDA_SUCCESS;
 }
 
-CUresult allocate(Driver &driver, CUdeviceptr *pointer, size_t bytes) {
-  if (!pointer || bytes == 0)
-    return CUDA_ERROR_INVALID_VALUE;
-  if (bytes > driver.freeOn(currentContext()->device))
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  uint64_t address = driver.memory->allocate(bytes, Allocation::Device);
-  if (!address)
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  currentContext()->allocations.insert(address);
-  *pointer = address;
-  return CUDA_SUCCESS;
-}
-
 /// Reports why `address` cannot be freed. `source` allocates memory that can.
 void reportBadFree(Driver &driver, uint64_t address, const char *source) {
   bool twice = driver.memory->wasFreed(address);
@@ -42,15 +29,32 @@ void reportBadFree(Driver &driver, uint64_t address, const char *source) {
 }
 
 CUresult freeDevice(Driver &driver, CUdeviceptr pointer) {
-  if (pointer && !driver.memory->free(pointer, Allocation::Device)) {
+  if (pointer && !driver.memory->free(pointer, Allocation::Device) &&
+      !driver.memory->free(pointer, Allocation::Managed)) {
     reportBadFree(driver, pointer, "cuMemAlloc");
     return CUDA_ERROR_INVALID_VALUE;
   }
   currentContext()->allocations.erase(pointer);
+  driver.pools.forEach(
+      [&](CUmemPoolHandle_st &pool) { pool.allocations.erase(pointer); });
   return CUDA_SUCCESS;
 }
 
 } // namespace
+
+CUresult cria::emulator::allocate(Driver &driver, CUdeviceptr *pointer,
+                                  size_t bytes, Allocation::Kind kind) {
+  if (!pointer || bytes == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (bytes > driver.freeOn(currentContext()->device))
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  uint64_t address = driver.memory->allocate(bytes, kind);
+  if (!address)
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  currentContext()->allocations.insert(address);
+  *pointer = address;
+  return CUDA_SUCCESS;
+}
 
 extern "C" {
 
@@ -67,7 +71,35 @@ CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes) {
   ENTER(Context);
   if (CUresult result = forbidCapture())
     return result;
-  return allocate(driver, pointer, bytes);
+  return allocate(driver, pointer, bytes, Allocation::Device);
+}
+
+CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned flags) {
+  ENTER(Context);
+  if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult result = forbidCapture())
+    return result;
+  return allocate(driver, pointer, bytes, Allocation::Managed);
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width,
+                            size_t height, unsigned elementBytes) {
+  ENTER(Context);
+  constexpr size_t kPitch = 512;
+  if (!pitch || !width || !height ||
+      (elementBytes != 4 && elementBytes != 8 && elementBytes != 16))
+    return CUDA_ERROR_INVALID_VALUE;
+  size_t row = (width + kPitch - 1) / kPitch * kPitch;
+  if (row < width || height > SIZE_MAX / row)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult result = forbidCapture())
+    return result;
+  if (CUresult result =
+          allocate(driver, pointer, row * height, Allocation::Device))
+    return result;
+  *pitch = row;
+  return CUDA_SUCCESS;
 }
 
 CUresult cuMemFree_v2(CUdeviceptr pointer) {
@@ -83,7 +115,7 @@ CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream) {
     return result;
   if (captureOf(stream))
     return CUDA_ERROR_NOT_SUPPORTED;
-  return allocate(driver, pointer, bytes);
+  return allocateFrom(nullptr, pointer, bytes);
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream) {

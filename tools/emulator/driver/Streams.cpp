@@ -46,12 +46,15 @@ void merge(Progress &into, const Progress &from) {
     into[stream] = std::max(into[stream], count);
 }
 
-CUresult create(Driver &driver, CUstream *stream, unsigned flags) {
+CUresult create(Driver &driver, CUstream *stream, unsigned flags,
+                int priority) {
   if (!stream || flags > CU_STREAM_NON_BLOCKING)
     return CUDA_ERROR_INVALID_VALUE;
   auto made = std::make_unique<CUstream_st>();
   made->context = currentContext();
   made->flags = flags;
+  made->priority =
+      std::max(kGreatestPriority, std::min(kLeastPriority, priority));
   *stream = driver.streams.adopt(std::move(made));
   return CUDA_SUCCESS;
 }
@@ -92,8 +95,15 @@ Capture *captureOf(CUstream stream) {
   return isDefault(stream) ? nullptr : stream->capture.get();
 }
 
+CUstreamCaptureMode &captureModeOfThread() {
+  static thread_local CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  return mode;
+}
+
 CUresult forbidCapture() {
   Driver &driver = Driver::get();
+  if (captureModeOfThread() == CU_STREAM_CAPTURE_MODE_RELAXED)
+    return CUDA_SUCCESS;
   for (auto &capture : driver.captures)
     if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED) {
       invalidateAll();
@@ -115,6 +125,8 @@ CUresult submit(CUstream stream, Work work) {
     return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   auto node = std::make_unique<CUgraphNode_st>();
   node->work = std::move(work);
+  if (!capture->nodes.empty()) // in the order of capture
+    node->after.push_back(capture->nodes.back().get());
   capture->nodes.push_back(std::move(node));
   ++capture->done[stream];
   return CUDA_SUCCESS;
@@ -126,12 +138,13 @@ extern "C" {
 
 CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
   ENTER(Context);
-  return create(driver, stream, flags);
+  return create(driver, stream, flags, 0);
 }
 
-CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int) {
+CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags,
+                                    int priority) {
   ENTER(Context);
-  return create(driver, stream, flags);
+  return create(driver, stream, flags, priority);
 }
 
 CUresult cuStreamDestroy_v2(CUstream stream) {
@@ -199,6 +212,7 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
   stream->capture = std::make_shared<Capture>();
   stream->capture->origin = stream;
   stream->capture->mode = mode;
+  stream->capture->id = ++driver.captureCount;
   driver.captures.insert(stream->capture);
   return CUDA_SUCCESS;
 }
@@ -221,6 +235,8 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
   if (!isJoined(*capture))
     return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
   *graph = driver.graphs.make();
+  for (auto &node : capture->nodes)
+    node->graph = *graph;
   for (auto &node : capture->nodes)
     (*graph)->nodes.push_back(driver.nodes.adopt(std::move(node)));
   return CUDA_SUCCESS;
@@ -274,6 +290,22 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
   event->progress = event->capture->known[stream];
   event->progress[stream] = event->capture->done[stream];
   return CUDA_SUCCESS;
+}
+
+/// An external event of a capture is recorded by a node of the graph.
+CUresult cuEventRecordWithFlags(CUevent event, CUstream stream,
+                                unsigned flags) {
+  ENTER(Context);
+  constexpr unsigned kExternal = 1;
+  if (flags > kExternal)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult result = checkStream(stream))
+    return result;
+  if (!flags || !captureOf(stream))
+    return cuEventRecord(event, stream);
+  if (CUresult result = driver.check(driver.events, event))
+    return result;
+  return submit(stream, EventWork{event, true});
 }
 
 CUresult cuEventQuery(CUevent event) {

@@ -66,6 +66,14 @@ struct Instruction {
   std::vector<int> labels; ///< labels before it
 };
 
+/// How other modules see a name when modules are linked.
+enum class Linkage {
+  Private, ///< not at all
+  Extern,  ///< `.extern`: the name is defined elsewhere
+  Visible, ///< `.visible`: one module defines the name
+  Weak     ///< `.weak`, `.common`: the first definition counts
+};
+
 /// A variable in memory.
 struct Variable {
   /// An initializer that is the address of another variable.
@@ -79,7 +87,7 @@ struct Variable {
   std::string space; ///< global, const, shared, local or param
   int line = 0;
   uint64_t align = 1, size = 0;
-  bool isExtern = false;
+  Linkage linkage = Linkage::Private;
   bool unsized = false; ///< x[]: dynamic shared memory
   bool isKnown = true;  ///< else of an unknown type: a texture, ...
   std::vector<uint8_t> initial;
@@ -118,6 +126,7 @@ struct Scope {
 /// A kernel (`.entry`) or a device function (`.func`).
 struct Function {
   std::string name;
+  Linkage linkage = Linkage::Private;
   bool isEntry = false;
   bool isDeclaration = true;
   bool hasAddress = false; ///< it is used other than in direct calls

@@ -83,7 +83,11 @@ private:
     else if (name == ".section")
       section();
     else if (name == ".extern")
-      isExtern = true;
+      linkage = Linkage::Extern;
+    else if (name == ".visible")
+      linkage = Linkage::Visible;
+    else if (name == ".weak" || name == ".common")
+      linkage = Linkage::Weak;
     else if (name == ".global" || name == ".shared" || name == ".const")
       variable(name.drop_front());
     else if (name == ".entry" || name == ".func")
@@ -91,7 +95,7 @@ private:
     else if (name == ".pragma" || name == ".alias") // calls of an alias are
                                                     // refused
       cursor.skipPast(';');
-    else if (name != ".visible" && name != ".weak" && name != ".common")
+    else
       cursor.fail("unknown directive '" + name + "'");
   }
 
@@ -135,7 +139,7 @@ private:
 
   void variable(llvm::StringRef space) {
     Variable result = parseVariable(cursor, space);
-    result.isExtern = std::exchange(isExtern, false);
+    result.linkage = std::exchange(linkage, Linkage::Private);
     cursor.expect(';');
     module.variables.push_back(std::move(result));
   }
@@ -144,7 +148,7 @@ private:
     Function result;
     result.isEntry = isEntry;
     result.line = cursor.line();
-    isExtern = false;
+    result.linkage = std::exchange(linkage, Linkage::Private);
     if (cursor.here().is('('))
       result.results = parseParameters(cursor);
     result.name = cursor.word().str();
@@ -209,7 +213,7 @@ private:
 
   Cursor cursor;
   PtxModule module;
-  bool isExtern = false;
+  Linkage linkage = Linkage::Private; ///< of what comes next
 };
 
 } // namespace

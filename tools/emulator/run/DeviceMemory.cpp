@@ -53,6 +53,7 @@ DeviceMemory::DeviceMemory(uint64_t capacity, bool poison)
     live[heapBase] = {heapBase, kHeapBytes, Allocation::Variable, 0,
                       "heap of the device"};
     heap->attach(heapBase, kHeapBytes);
+    rangesStart = base + reserved;
     stamps = base + reserved;
     lines = stamps + reserved;
     return;
@@ -74,12 +75,12 @@ uint64_t DeviceMemory::findGap(uint64_t bytes) {
   for (uint64_t start : {cursor, base}) {
     uint64_t at = start;
     for (auto i = live.lower_bound(start); i != live.end(); ++i) {
-      if (i->first >= base + reserved || i->first >= at + bytes + kGap)
+      if (i->first >= rangesStart || i->first >= at + bytes + kGap)
         break;
       if (i->first >= base)
         at = roundUp(i->first + i->second.bytes + kGap, kAlign);
     }
-    if (at + bytes + kGap <= base + reserved)
+    if (at + bytes + kGap <= rangesStart)
       return at;
   }
   return 0;
@@ -105,7 +106,7 @@ uint64_t DeviceMemory::allocate(uint64_t bytes, Allocation::Kind kind,
   while (reused != freed.end() && reused->first < address + bytes)
     reused = freed.erase(reused);
   live[address] = {address, bytes, kind, ++count, name};
-  if (poison && kind == Allocation::Device)
+  if (poison && (kind == Allocation::Device || kind == Allocation::Managed))
     std::memset(reinterpret_cast<void *>(address), 0xFF, bytes);
   return address;
 }
@@ -144,6 +145,48 @@ bool DeviceMemory::free(uint64_t address, Allocation::Kind kind) {
   if (first < last)
     madvise(reinterpret_cast<void *>(first), last - first, MADV_DONTNEED);
   return true;
+}
+
+uint64_t DeviceMemory::reserve(uint64_t bytes, uint64_t align) {
+  uint64_t room = rangesStart - cursor;
+  if (bytes > room || align + kGap > room - bytes)
+    return 0;
+  rangesStart = (rangesStart - kGap - bytes) / align * align;
+  ranges[rangesStart] = bytes;
+  return rangesStart;
+}
+
+void DeviceMemory::release(uint64_t address) {
+  ranges.erase(address);
+  rangesStart = ranges.empty() ? base + reserved : ranges.begin()->first;
+}
+
+bool DeviceMemory::map(uint64_t address, uint64_t bytes, int file) {
+  return mmap(reinterpret_cast<void *>(address), bytes, PROT_READ | PROT_WRITE,
+              MAP_SHARED | MAP_FIXED, file, 0) != MAP_FAILED;
+}
+
+void DeviceMemory::unmap(uint64_t address, uint64_t bytes) {
+  mmap(reinterpret_cast<void *>(address), bytes, PROT_READ | PROT_WRITE,
+       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
+void DeviceMemory::setMapped(const std::map<uint64_t, uint64_t> &runs) {
+  auto isRun = [&](const Allocation &allocation) {
+    auto run = runs.find(allocation.address);
+    return run != runs.end() && run->second == allocation.bytes;
+  };
+  for (auto i = live.begin(); i != live.end();) {
+    bool ends = i->second.kind == Allocation::Mapped && !isRun(i->second);
+    if (ends)
+      remember(i->second);
+    i = ends ? live.erase(i) : std::next(i);
+  }
+  for (auto [address, bytes] : runs)
+    if (!live.count(address)) {
+      live[address] = {address, bytes, Allocation::Mapped, ++count, ""};
+      freed.erase(address);
+    }
 }
 
 bool DeviceMemory::registerHost(uint64_t address, uint64_t bytes) {

@@ -13,7 +13,15 @@ namespace cria::emulator {
 
 /// A range of addresses that kernels may use.
 struct Allocation {
-  enum Kind { Device, Variable, PinnedHost, RegisteredHost, Heap };
+  enum Kind {
+    Device,
+    Managed,
+    Mapped,
+    Variable,
+    PinnedHost,
+    RegisteredHost,
+    Heap
+  };
 
   uint64_t address = 0, bytes = 0;
   Kind kind = Device;
@@ -38,6 +46,16 @@ public:
                     const std::string &name = "");
   /// Whether an allocation of this kind began at `address`.
   bool free(uint64_t address, Allocation::Kind kind);
+  /// Ranges of addresses that hold no allocations, and memory that is mapped
+  /// there: the start of `file`. `setMapped` says which memory is mapped and
+  /// may be accessed: bytes, by address. Each run is one allocation.
+  /// @{
+  uint64_t reserve(uint64_t bytes, uint64_t align);
+  void release(uint64_t address);
+  bool map(uint64_t address, uint64_t bytes, int file);
+  void unmap(uint64_t address, uint64_t bytes);
+  void setMapped(const std::map<uint64_t, uint64_t> &runs);
+  /// @}
   /// Memory of the program that kernels may use, and its end.
   /// @{
   bool registerHost(uint64_t address, uint64_t bytes);
@@ -94,6 +112,8 @@ private:
   uint64_t limit, inUse = 0, count = 0;
   bool poison;
   uint64_t base = 0, reserved = 0, cursor = 0;
+  std::map<uint64_t, uint64_t> ranges; ///< of `reserve`: bytes, by address
+  uint64_t rangesStart = 0; ///< allocations lie before it, ranges after it
   uint64_t stamps = 0, lines = 0;
   mutable uint32_t nextSegment = 1;
   std::unique_ptr<DeviceHeap> heap = std::make_unique<DeviceHeap>();

@@ -1,6 +1,6 @@
 #include "tools/emulator/translate/Program.h"
 
-#include "tools/emulator/ptx/Parser.h"
+#include "tools/emulator/ptx/Link.h"
 #include "tools/emulator/translate/Compile.h"
 #include "tools/emulator/translate/Emitter.h"
 #include "tools/emulator/translate/Products.h"
@@ -30,7 +30,13 @@ Program::~Program() {
 std::variant<std::unique_ptr<Program>, Error>
 Program::load(llvm::StringRef text, const TranslateOptions &options,
               DeviceMemory &memory) {
-  auto parsed = parsePtx(text);
+  return link(text.str(), options, memory);
+}
+
+std::variant<std::unique_ptr<Program>, Error>
+Program::link(llvm::ArrayRef<std::string> texts,
+              const TranslateOptions &options, DeviceMemory &memory) {
+  auto parsed = linkPtx(texts);
   if (auto *error = std::get_if<Error>(&parsed))
     return *error;
   std::unique_ptr<Program> program(new Program(options, memory));
@@ -97,11 +103,11 @@ std::optional<Error> Program::placeVariables() {
   for (const Variable &variable : ptx.variables) {
     if (variable.space == "shared" || !variable.isKnown)
       continue;
-    if (variable.isExtern || globals.count(variable.name))
-      return Error{variable.line,
-                   "variable '" + variable.name +
-                       (variable.isExtern ? "' is defined nowhere"
-                                          : "' is defined twice")};
+    bool isExtern = variable.linkage == Linkage::Extern;
+    if (isExtern || globals.count(variable.name))
+      return Error{variable.line, "variable '" + variable.name +
+                                      (isExtern ? "' is defined nowhere"
+                                                : "' is defined twice")};
     uint64_t bytes = std::max<uint64_t>(variable.size, 1);
     uint64_t address =
         memory.allocate(bytes, Allocation::Variable, variable.name);

@@ -64,6 +64,10 @@ public:
   static std::variant<std::unique_ptr<Program>, Error>
   load(llvm::StringRef text, const TranslateOptions &options,
        DeviceMemory &memory);
+  /// The same for several texts, which are linked.
+  static std::variant<std::unique_ptr<Program>, Error>
+  link(llvm::ArrayRef<std::string> texts, const TranslateOptions &options,
+       DeviceMemory &memory);
   ~Program();
   Program(const Program &) = delete;
   Program &operator=(const Program &) = delete;
