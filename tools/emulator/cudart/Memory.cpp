@@ -93,27 +93,24 @@ struct PointerAttributes {
   long reserved[8];
 };
 
-struct PitchedPtr {
-  void *ptr;
-  size_t pitch, xsize, ysize;
-};
+/// An allocation of no bytes is null.
+template <typename F> Error allocate(void **pointer, size_t bytes, F with) {
+  if (!pointer)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (bytes == 0) {
+    *pointer = nullptr;
+    return 0;
+  }
+  CUdeviceptr made;
+  if (Error error = with(&made))
+    return error;
+  *pointer = reinterpret_cast<void *>(made);
+  return 0;
+}
 
-struct Extent {
-  size_t width, height, depth;
-};
+} // namespace
 
-struct Memcpy3D {
-  void *srcArray;
-  size_t srcPos[3];
-  PitchedPtr srcPtr;
-  void *dstArray;
-  size_t dstPos[3];
-  PitchedPtr dstPtr;
-  Extent extent;
-  Direction kind;
-};
-
-Error boxOf(const Memcpy3D *params, CUDA_MEMCPY3D &copy) {
+Error cria::cudart::boxOf(const Memcpy3D *params, CUDA_MEMCPY3D &copy) {
   if (!params || params->kind > Any)
     return CUDA_ERROR_INVALID_VALUE;
   copy = {};
@@ -140,23 +137,6 @@ Error boxOf(const Memcpy3D *params, CUDA_MEMCPY3D &copy) {
   copy.Depth = params->extent.depth;
   return 0;
 }
-
-/// An allocation of no bytes is null.
-template <typename F> Error allocate(void **pointer, size_t bytes, F with) {
-  if (!pointer)
-    return CUDA_ERROR_INVALID_VALUE;
-  if (bytes == 0) {
-    *pointer = nullptr;
-    return 0;
-  }
-  CUdeviceptr made;
-  if (Error error = with(&made))
-    return error;
-  *pointer = reinterpret_cast<void *>(made);
-  return 0;
-}
-
-} // namespace
 
 API(cudaMalloc)(void **pointer, size_t bytes) {
   ENTER();

@@ -24,6 +24,32 @@ struct Dim3 {
 
 enum Direction { HostToHost, HostToDevice, DeviceToHost, DeviceToDevice, Any };
 
+/// Structures of the runtime, of the names in comments.
+/// @{
+struct PitchedPtr { // cudaPitchedPtr
+  void *ptr;
+  size_t pitch, xsize, ysize;
+};
+
+struct Extent { // cudaExtent
+  size_t width, height, depth;
+};
+
+struct Memcpy3D { // cudaMemcpy3DParms
+  void *srcArray;
+  size_t srcPos[3];
+  PitchedPtr srcPtr;
+  void *dstArray;
+  size_t dstPos[3];
+  PitchedPtr dstPtr;
+  Extent extent;
+  Direction kind;
+};
+/// @}
+
+/// The driver's description of a copy; an error if it makes no sense.
+Error boxOf(const Memcpy3D *params, CUDA_MEMCPY3D &copy);
+
 /// Makes the context of the thread's device current, unless another context
 /// is; the error if it cannot.
 Error enter();

@@ -59,6 +59,23 @@ API(cudaStreamGetId)(CUstream stream, unsigned long long *id) {
   RETURN(cuStreamGetId(stream, id));
 }
 
+API(cudaStreamSetAttribute)
+(CUstream stream, int attribute, const CUlaunchAttributeValue *value) {
+  ENTER();
+  RETURN(cuStreamSetAttribute(stream, attribute, value));
+}
+
+API(cudaStreamGetAttribute)
+(CUstream stream, int attribute, CUlaunchAttributeValue *value) {
+  ENTER();
+  RETURN(cuStreamGetAttribute(stream, attribute, value));
+}
+
+API(cudaStreamCopyAttributes)(CUstream to, CUstream from) {
+  ENTER();
+  RETURN(cuStreamCopyAttributes(to, from));
+}
+
 API(cudaStreamAddCallback)
 (CUstream stream, CUstreamCallback callback, void *userData, unsigned flags) {
   ENTER();

@@ -412,6 +412,11 @@ CUresult cuStreamGetPriority(CUstream stream, int *priority);
 CUresult cuStreamGetCtx(CUstream stream, CUcontext *context);
 CUresult cuStreamGetDevice(CUstream stream, CUdevice *device);
 CUresult cuStreamGetId(CUstream stream, unsigned long long *id);
+CUresult cuStreamSetAttribute(CUstream stream, int attribute,
+                              const CUlaunchAttributeValue *value);
+CUresult cuStreamGetAttribute(CUstream stream, int attribute,
+                              CUlaunchAttributeValue *value);
+CUresult cuStreamCopyAttributes(CUstream to, CUstream from);
 CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback callback,
                              void *userData, unsigned flags);
 CUresult cuStreamGetCaptureInfo_v2(CUstream stream,

@@ -102,8 +102,15 @@ CUresult cuCtxCreate_v3(CUcontext *context, void *affinities, int count,
 
 CUresult cuCtxCreate_v4(CUcontext *context, void *parameters, unsigned flags,
                         CUdevice device) {
-  return parameters ? CUDA_ERROR_NOT_SUPPORTED
-                    : cuCtxCreate_v2(context, flags, device);
+  struct Parameters { // CUctxCreateParams
+    const void *affinities;
+    int count;
+    const void *sharing;
+  };
+  auto *given = static_cast<const Parameters *>(parameters);
+  bool isPlain = !given || (!given->count && !given->sharing);
+  return isPlain ? cuCtxCreate_v2(context, flags, device)
+                 : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult cuCtxDestroy_v2(CUcontext context) {

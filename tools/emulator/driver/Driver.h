@@ -129,6 +129,7 @@ struct CUstream_st {
   CUcontext context = nullptr;
   unsigned flags = 0;
   int priority = 0;
+  std::map<int, CUlaunchAttributeValue> attributes;
   std::shared_ptr<cria::emulator::Capture> capture;
 };
 

@@ -180,4 +180,43 @@ CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr at,
   return write(stream, at, value, 8, flags);
 }
 
+/// Attributes have no effect.
+CUresult cuStreamSetAttribute(CUstream stream, int attribute,
+                              const CUlaunchAttributeValue *value) {
+  ENTER(Context);
+  if (CUresult result = checkStream(stream))
+    return result;
+  if (!value)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (isNamed(stream))
+    stream->attributes[attribute] = *value;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetAttribute(CUstream stream, int attribute,
+                              CUlaunchAttributeValue *value) {
+  ENTER(Context);
+  if (CUresult result = checkStream(stream))
+    return result;
+  if (!value)
+    return CUDA_ERROR_INVALID_VALUE;
+  *value = {};
+  if (!isNamed(stream))
+    return CUDA_SUCCESS;
+  auto set = stream->attributes.find(attribute);
+  if (set != stream->attributes.end())
+    *value = set->second;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCopyAttributes(CUstream to, CUstream from) {
+  ENTER(Context);
+  for (CUstream stream : {to, from})
+    if (CUresult result = checkStream(stream))
+      return result;
+  if (isNamed(to) && isNamed(from))
+    to->attributes = from->attributes;
+  return CUDA_SUCCESS;
+}
+
 } // extern "C"

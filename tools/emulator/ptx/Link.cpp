@@ -127,7 +127,8 @@ std::optional<Error> merge(std::vector<T> &all, T &&added) {
 }
 
 int linesOf(const std::string &text) {
-  return int(std::count(text.begin(), text.end(), '\n'));
+  bool endsInLine = !text.empty() && text.back() != '\n';
+  return int(std::count(text.begin(), text.end(), '\n')) + endsInLine;
 }
 
 } // namespace
@@ -154,7 +155,7 @@ std::variant<PtxModule, Error> linkPtx(llvm::ArrayRef<std::string> texts) {
     for (Function &function : module.functions)
       if (auto error = merge(linked.functions, std::move(function)))
         return *error;
-    lines += linesOf(text) + 1;
+    lines += linesOf(text);
     files = module.files.empty() ? files : module.files.rbegin()->first;
     linked.files.merge(module.files);
   }

@@ -5,6 +5,8 @@
 #include "tools/emulator/run/DeviceMemory.h"
 #include "tools/emulator/translate/Layout.h"
 
+#include "llvm/ADT/ArrayRef.h"
+
 #include <functional>
 #include <memory>
 #include <optional>

@@ -1,0 +1,117 @@
+/* What nvcc makes of a program with a kernel, a constant and a launch by
+ * <<<>>>, written by hand. */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+typedef struct {
+  unsigned x, y, z;
+} dim3;
+
+extern void **__cudaRegisterFatBinary(void *);
+extern void __cudaRegisterFatBinaryEnd(void **);
+extern void __cudaRegisterFunction(void **, const char *, char *, const char *,
+                                   int, void *, void *, void *, void *, int *);
+extern void __cudaRegisterVar(void **, char *, char *, const char *, int,
+                              size_t, int, int);
+extern unsigned __cudaPushCallConfiguration(dim3, dim3, size_t, void *);
+extern int __cudaPopCallConfiguration(dim3 *, dim3 *, size_t *, void *);
+extern int __cudaGetKernel(void **, const void *);
+extern int __cudaLaunchKernel(void *, dim3, dim3, void **, size_t, void *);
+extern int cudaMalloc(void **, size_t);
+extern int cudaFree(void *);
+extern int cudaMemcpy(void *, const void *, size_t, int);
+extern int cudaMemcpyToSymbol(const void *, const void *, size_t, size_t, int);
+extern int cudaDeviceSynchronize(void);
+extern int cudaGetLastError(void);
+extern const char *cudaGetErrorString(int);
+
+enum { HostToDevice = 1, DeviceToHost = 2 };
+
+static const char ptx[] = ".version 8.0\n"
+                          ".target sm_80\n"
+                          ".address_size 64\n"
+                          ".visible .const .align 4 .u32 bias;\n"
+                          ".visible .entry add(.param .u64 x)\n"
+                          "{\n"
+                          ".reg .b32 %t, %v, %c;\n"
+                          ".reg .b64 %p;\n"
+                          "ld.param.u64 %p, [x];\n"
+                          "mov.u32 %t, %tid.x;\n"
+                          "mad.wide.u32 %p, %t, 4, %p;\n"
+                          "ld.global.u32 %v, [%p];\n"
+                          "ld.const.u32 %c, [bias];\n"
+                          "add.u32 %v, %v, %c;\n"
+                          "st.global.u32 [%p], %v;\n"
+                          "ret;\n"
+                          "}\n";
+
+/* A fat binary with one entry: PTX for sm_80. */
+static struct {
+  uint32_t magic;
+  uint16_t version, headerBytes;
+  uint64_t bytes;
+  struct {
+    uint16_t kind, version;
+    uint32_t headerBytes;
+    uint64_t bytes;
+    uint32_t compressedBytes, unknown;
+    uint16_t minor, major;
+    uint32_t capability;
+    uint64_t unknown2, flags, unknown3, unpackedBytes;
+  } entry;
+  char text[(sizeof ptx + 7) / 8 * 8];
+} fatbin = {0xBA55ED50,
+            1,
+            16,
+            64 + sizeof fatbin.text,
+            {1, 0x101, 64, sizeof fatbin.text, 0, 0, 0, 8, 80, 0, 0, 0, 0},
+            {0}};
+
+static struct {
+  uint32_t magic, version;
+  void *data, *others;
+} wrapper = {0x466243B1, 1, &fatbin, NULL};
+
+static char bias;         /* stands for the constant */
+static void add(int *x) { /* stands for the kernel */
+  dim3 grid, block;
+  size_t shared;
+  void *stream, *kernel, *arguments[] = {&x};
+  __cudaGetKernel(&kernel, (const void *)add);
+  __cudaPopCallConfiguration(&grid, &block, &shared, &stream);
+  __cudaLaunchKernel(kernel, grid, block, arguments, shared, stream);
+}
+
+static void launch(int *x, unsigned threads) {
+  dim3 one = {1, 1, 1}, block = {threads, 1, 1};
+  __cudaPushCallConfiguration(one, block, 0, NULL);
+  add(x);
+}
+
+int main(void) {
+  int numbers[4] = {1, 2, 3, 4}, seven = 7;
+  void *x;
+  for (size_t i = 0; i < sizeof ptx; ++i)
+    fatbin.text[i] = ptx[i];
+  void **binary = __cudaRegisterFatBinary(&wrapper);
+  __cudaRegisterFunction(binary, (const char *)add, NULL, "add", -1, NULL, NULL,
+                         NULL, NULL, NULL);
+  __cudaRegisterVar(binary, &bias, NULL, "bias", 0, 4, 1, 0);
+  __cudaRegisterFatBinaryEnd(binary);
+  if (cudaMalloc(&x, sizeof numbers) ||
+      cudaMemcpy(x, numbers, sizeof numbers, HostToDevice) ||
+      cudaMemcpyToSymbol(&bias, &seven, sizeof seven, 0, HostToDevice))
+    return 1;
+  launch(x, 4);
+  cudaMemcpy(numbers, x, sizeof numbers, DeviceToHost);
+  printf("%d %d %d %d\n", numbers[0], numbers[1], numbers[2], numbers[3]);
+  launch(x, 2048);
+  printf("%s\n", cudaGetErrorString(cudaGetLastError()));
+  printf("%s\n", cudaGetErrorString(cudaGetLastError()));
+  printf("%s\n", cudaGetErrorString(
+                     cudaMemcpyToSymbol(&seven, &seven, 4, 0, HostToDevice)));
+  launch(x, 5);
+  printf("%s\n", cudaGetErrorString(cudaDeviceSynchronize()));
+  return 0;
+}
