@@ -291,6 +291,22 @@ TEST_F(Images, kernelOfALibraryRunsInEveryContext) {
   EXPECT_EQ(cuKernelGetFunction(&gone, kernel), CUDA_ERROR_INVALID_HANDLE);
 }
 
+TEST_F(Images, libraryThatDoesNotLoadSaysWhy) {
+  CUlibrary library;
+  CUkernel kernel;
+  CUfunction function;
+  std::string text = kHead + ".visible .entry k()\n{\nno.such;\nret;\n}\n";
+  ASSERT_EQ(cuLibraryLoadData(&library, text.c_str(), nullptr, nullptr, 0,
+                              nullptr, nullptr, 0),
+            CUDA_SUCCESS);
+  ASSERT_EQ(cuLibraryGetKernel(&kernel, library, "k"), CUDA_SUCCESS);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(cuKernelGetFunction(&function, kernel), CUDA_ERROR_INVALID_PTX);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::HasSubstr("the library does not load: ptxas application "
+                                 "ptx input, line 6"));
+}
+
 TEST_F(Images, libraryGivesItsVariables) {
   CUlibrary library;
   ASSERT_EQ(cuLibraryLoadData(&library, kCallee.c_str(), nullptr, nullptr, 0,

@@ -9,13 +9,22 @@ using namespace cria::emulator;
 namespace {
 
 /// The module of `library` in the current context, loaded if it is not yet.
-CUresult moduleOf(CUlibrary library, CUmodule *module, JitLog log = {}) {
+/// The caller has no log, so what is wrong is printed.
+CUresult moduleOf(CUlibrary library, CUmodule *module) {
   CUcontext context = currentContext();
   auto found = library->modules.find(context);
   if (found == library->modules.end()) {
     CUmodule made;
-    if (CUresult result = loadModule(library->texts, log, &made))
+    char text[512] = "";
+    CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER,
+                              CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void *values[] = {text, reinterpret_cast<void *>(sizeof text)};
+    if (CUresult result =
+            loadModule(library->texts, JitLog(2, options, values), &made)) {
+      Driver::get().reportMisuse("the library does not load: " +
+                                 std::string(text));
       return result;
+    }
     made->library = library;
     found = library->modules.emplace(context, made).first;
   }
