@@ -160,6 +160,29 @@ TEST_F(Images, linkResolvesExternNamesAndKeepsPrivateNamesApart) {
   EXPECT_EQ(cuLinkDestroy(link), CUDA_ERROR_INVALID_HANDLE);
 }
 
+// The text that takes the address does not know the body, and the other text
+// does not know of the address.
+TEST_F(Images, linkedFunctionIsCalledByAddress) {
+  std::string caller = kCaller;
+  auto replace = [&](const std::string &from, const std::string &to) {
+    caller.replace(caller.find(from), from.size(), to);
+  };
+  replace(".reg .b32 %v, %w;", ".reg .b32 %v, %w;\n  .reg .b64 %f;\n"
+                               "  mov.u64 %f, twice;");
+  replace("call.uni (out), twice, (in);",
+          "proto: .callprototype (.param .b32 _) _ (.param .b32 _);\n"
+          "  call (out), %f, (in), proto;");
+  CUlinkState link;
+  ASSERT_EQ(cuLinkCreate_v2(0, nullptr, nullptr, &link), CUDA_SUCCESS);
+  ASSERT_EQ(add(link, caller), CUDA_SUCCESS);
+  ASSERT_EQ(add(link, kCallee), CUDA_SUCCESS);
+  void *image;
+  ASSERT_EQ(cuLinkComplete(link, &image, nullptr), CUDA_SUCCESS);
+  CUmodule module;
+  ASSERT_EQ(cuModuleLoadData(&module, image), CUDA_SUCCESS);
+  EXPECT_EQ(runModule(module, "k", 5), 5 * 2 + 1000 + 7 + 100);
+}
+
 TEST_F(Images, linkRefusesWhatIsDefinedTwiceAndObjectFiles) {
   CUlinkState link;
   char log[256] = "";

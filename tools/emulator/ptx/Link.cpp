@@ -43,6 +43,10 @@ public:
     for (Function &function : module.functions) {
       rename(function.name);
       hideLocals(function);
+      for (Scope &scope : function.scopes)
+        for (auto &list : scope.targets)
+          for (std::string &name : list.second)
+            rename(name);
       for (Instruction &instruction : function.body)
         for (Operand &operand : instruction.operands)
           rename(operand);
@@ -62,6 +66,10 @@ private:
       for (const auto &one : scope.variables)
         hidden.insert(one.first);
       for (const auto &one : scope.labels)
+        hidden.insert(one.first);
+      for (const auto &one : scope.targets)
+        hidden.insert(one.first);
+      for (const auto &one : scope.prototypes)
         hidden.insert(one.first);
     }
   }
@@ -103,6 +111,12 @@ void shiftLines(PtxModule &module, int lines, int files) {
   module.files = std::move(shifted);
 }
 
+/// What is known of a name in any of the texts.
+void join(Variable &, const Variable &) {}
+void join(Function &all, const Function &one) {
+  all.hasAddress |= one.hasAddress;
+}
+
 /// Adds `added`, unless `all` has a definition of its name already; then one of
 /// both must be weak or a declaration.
 template <typename T>
@@ -114,6 +128,8 @@ std::optional<Error> merge(std::vector<T> &all, T &&added) {
     all.push_back(std::move(added));
     return std::nullopt;
   }
+  join(added, *same);
+  join(*same, added);
   if (!isDefinition(added))
     return std::nullopt;
   if (!isDefinition(*same) ||
