@@ -2,9 +2,9 @@
 
 #include "dialect/Dialect.h"
 #include "lowering/Resume.h"
-#include "lowering/Slots.h"
+#include "lowering/artifact/Footer.h"
 #include "lowering/artifact/Link.h"
-#include "lowering/artifact/Writer.h"
+#include "lowering/entry/Slots.h"
 #include "lowering/gpu/cuda/Toolkit.h"
 #include "lowering/import/Adapters.h"
 #include "lowering/import/Program.h"
@@ -90,8 +90,7 @@ llvm::Error Compilation::select(const CompileOptions &options) {
   pipeline.cpu = cpus->front();
   pipeline.emulateAmx = options.emulateAmx;
   pipeline.plain = options.plain;
-  pipeline.taps = options.taps;
-  pipeline.tapped = options.tapped;
+  pipeline.beforeTile = options.beforeTile;
   pipeline.chips = options.chips.empty() ? options.defaultChips : options.chips;
   others.assign(cpus->begin() + 1, cpus->end());
   if (!others.empty())
@@ -188,7 +187,7 @@ llvm::Error Compilation::readText(const CompileOptions &options,
     return reported();
   if (current != Phase::Tile)
     return llvm::Error::success();
-  if (options.plain || options.taps)
+  if (options.plain || options.beforeTile)
     return llvm::createStringError(
         "--taps, --plain: expected a phase before tile, got " + options.input);
   std::vector<std::string> chips = chipsOf(*module);
@@ -236,7 +235,7 @@ void Compilation::describeTile() {
 
 /// Refuses options that paged caches do not support.
 static llvm::Error checkBatch(const PipelineOptions &pipeline) {
-  if (pipeline.batch && pipeline.taps)
+  if (pipeline.batch && pipeline.beforeTile)
     return llvm::createStringError("--batch: expected no --taps with it");
   return llvm::Error::success();
 }

@@ -1,10 +1,10 @@
 /// One compilation: a program taken from phase to phase.
 #pragma once
 
-#include "lowering/Costs.h"
 #include "lowering/Pipeline.h"
 #include "lowering/artifact/Manifest.h"
 #include "lowering/cpu/Codegen.h"
+#include "lowering/entry/Costs.h"
 #include "lowering/gpu/cuda/Image.h"
 #include "lowering/import/Import.h"
 
@@ -41,8 +41,8 @@ struct CompileOptions {
   /// NVIDIA chips for which the PTX is also assembled.
   std::vector<std::string> cubins;
   /// See PipelineOptions.
-  bool plain = false, taps = false;
-  std::vector<std::string> tapped;
+  bool plain = false;
+  std::function<void(mlir::OpPassManager &)> beforeTile;
   /// For tests: the schedule for AMX in plain loops, on any CPU.
   bool emulateAmx = false;
   /// The NVIDIA chips, if neither `chips` nor a text names any.

@@ -69,29 +69,6 @@ def ConvertLlamaToLinalg : Pass<"convert-llama-to-linalg", "::mlir::ModuleOp"> {
     "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
 }
 
-def AddTaps : Pass<"add-taps", "::mlir::ModuleOp"> {
-  let summary = "make the results of kernels visible, and replaceable";
-  let description = [{
-    Runs on entry functions on tensors. Each result of a kernel, except caches
-    and logits, is stored into the session's buffer `made`, which has a place
-    for each iteration of the loop around the kernel. While the tap's number in
-    `force` is not 0, later ops read the buffer `given` instead of the result.
-    The buffers are arguments of the entries, after the KV caches. The manifest
-    (lowering/artifact/Manifest.h) lists the buffers under `caches`. The
-    manifest's key `taps` says which buffer belongs to which result, and has the
-    module's text.
-
-    With `kept`, only the listed kernels are called, and `given` holds the
-    results of the others.
-  }];
-  let options = [ListOption<"kept", "kept", "std::string",
-                            "the kernels that are called (default: all)">];
-  let dependentDialects = ["::mlir::affine::AffineDialect",
-                           "::mlir::arith::ArithDialect",
-                           "::mlir::linalg::LinalgDialect",
-                           "::mlir::tensor::TensorDialect"];
-}
-
 def CarryInPlace : Pass<"carry-in-place", "::mlir::ModuleOp"> {
   let summary = "give a loop's tensors the same buffers in every iteration";
   let description = [{
@@ -457,7 +434,7 @@ def OverlapLaunches : Pass<"overlap-launches", "::mlir::gpu::GPUFuncOp"> {
 def PlanLaunches : Pass<"plan-launches", "::mlir::ModuleOp"> {
   let summary = "turn the entries into the plan of the gpu.module";
   let description = [{
-    Before: entry functions (lowering/Entry.h) that launch kernels of one
+    Before: entry functions (lowering/entry/Entry.h) that launch kernels of one
     `gpu.module` and take sums over ranks, also in loops with constant bounds,
     and otherwise only compute numbers and views. After: the module's attribute
     `cria.plan` lists the launches and sums of each entry, in the form of

@@ -32,51 +32,6 @@
 using namespace mlir;
 using namespace cria;
 
-static constexpr PhaseInfo kPhases[] = {
-    {Phase::Import, "import", "the program in the llama dialect"},
-    {Phase::Fuse, "fuse", "entries, with ops grouped into kernels"},
-    {Phase::Linalg, "linalg", "linalg on tensors; MLIR's dialects from here"},
-    {Phase::Tile, "tile", "loops over vectors on memrefs"},
-    {Phase::Llvm, "llvm", "the LLVM dialect"},
-    {Phase::LlvmIr, "llvmir", "LLVM IR, optimized"},
-    {Phase::Ptx, "ptx", "PTX, for NVIDIA GPUs"},
-    {Phase::Asm, "asm", "assembly"},
-    {Phase::Obj, "obj", "a relocatable object"},
-};
-
-ArrayRef<PhaseInfo> cria::phases() { return kPhases; }
-
-static constexpr Phase kCpuPhases[] = {
-    Phase::Import, Phase::Fuse,   Phase::Linalg, Phase::Tile,
-    Phase::Llvm,   Phase::LlvmIr, Phase::Asm,    Phase::Obj};
-static constexpr Phase kCudaPhases[] = {
-    Phase::Import, Phase::Fuse, Phase::Linalg, Phase::Tile,
-    Phase::Llvm,   Phase::Ptx,  Phase::Obj};
-
-ArrayRef<Phase> cria::phasesOf(Device device) {
-  if (device == Device::Cpu)
-    return kCpuPhases;
-  return kCudaPhases;
-}
-
-std::string cria::dumpName(Device device, Phase phase) {
-  const char *extension = phase <= Phase::Llvm     ? ".mlir"
-                          : phase == Phase::LlvmIr ? ".ll"
-                          : phase == Phase::Ptx    ? ".ptx"
-                          : phase == Phase::Asm    ? ".s"
-                                                   : ".o";
-  ArrayRef<Phase> order = phasesOf(device);
-  return std::to_string(llvm::find(order, phase) - order.begin()) + "-" +
-         kPhases[static_cast<int>(phase)].name + extension;
-}
-
-std::optional<Phase> cria::phaseByName(StringRef name) {
-  for (const PhaseInfo &info : kPhases)
-    if (name == info.name)
-      return info.phase;
-  return std::nullopt;
-}
-
 static void buildLinalg(OpPassManager &pm, const PipelineOptions &options) {
   pm.addPass(createConvertLlamaToLinalg({options.chunk}));
   // Folds sizes and extensions that the lowering leaves. There is no CSE,
@@ -269,11 +224,8 @@ static const Pipeline &pipelineTo(Device device, Phase phase) {
 void cria::buildPhase(OpPassManager &pm, Phase phase,
                       const PipelineOptions &options) {
   // Up to here the module is the same for all targets.
-  if (phase == Phase::Tile && options.taps) {
-    AddTapsOptions taps;
-    taps.kept.assign(options.tapped.begin(), options.tapped.end());
-    pm.addPass(createAddTaps(taps));
-  }
+  if (phase == Phase::Tile && options.beforeTile)
+    options.beforeTile(pm);
   if (phase == Phase::Tile)
     pm.addPass(
         createAttachTarget({options.device == Device::Cuda ? "cuda" : "cpu",
@@ -331,7 +283,7 @@ static LogicalResult addPhase(OpPassManager &pm, Phase phase, StringRef text,
 
 void cria::registerPhasePipelines() {
   for (Phase phase : {Phase::Fuse, Phase::Linalg, Phase::Tile, Phase::Llvm}) {
-    const PhaseInfo &info = kPhases[static_cast<int>(phase)];
+    const PhaseInfo &info = phases()[static_cast<int>(phase)];
     registerPassPipeline(
         (Twine("cria-") + info.name).str(), info.summary,
         [phase](OpPassManager &pm, StringRef options, ErrorHandler error) {

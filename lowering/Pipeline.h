@@ -1,7 +1,8 @@
-/// The whole compilation: the phases in order, and the passes between them.
+/// The whole compilation: the passes between the phases.
 #pragma once
 
 #include "lowering/cpu/Target.h"
+#include "lowering/entry/Phase.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"
@@ -10,29 +11,6 @@
 #include <optional>
 
 namespace cria {
-
-/// The forms that a program has during compilation, in order. Each can be
-/// printed (--emit).
-enum class Phase { Import, Fuse, Linalg, Tile, Llvm, LlvmIr, Ptx, Asm, Obj };
-
-/// The kind of device that runs the compiled code.
-enum class Device { Cpu, Cuda };
-
-struct PhaseInfo {
-  Phase phase;
-  /// The name, as in --emit and in file names.
-  const char *name;
-  const char *summary;
-};
-
-llvm::ArrayRef<PhaseInfo> phases();
-/// The name of the file that --dump-phases writes, such as "2-linalg.mlir".
-std::string dumpName(Device device, Phase phase);
-/// The phases that programs for a device go through, in order.
-llvm::ArrayRef<Phase> phasesOf(Device device);
-/// Whether a phase is the same for all devices.
-inline bool isShared(Phase phase) { return phase <= Phase::Linalg; }
-std::optional<Phase> phaseByName(llvm::StringRef name);
 
 struct PipelineOptions {
   Device device = Device::Cpu;
@@ -47,10 +25,9 @@ struct PipelineOptions {
   int64_t batch = 0;
   /// Whether each op becomes plain loops on CPUs, without our schedules.
   bool plain = false;
-  /// Whether the results of kernels are visible, and the kernels that this
-  /// applies to; empty means all.
-  bool taps = false;
-  std::vector<std::string> tapped;
+  /// Adds passes over the program that all targets share, before the first pass
+  /// to Tile; null for none. For tools that look into programs.
+  std::function<void(mlir::OpPassManager &)> beforeTile;
   /// For tests: the schedule for AMX in plain loops, on any CPU.
   bool emulateAmx = false;
 };

@@ -1,7 +1,7 @@
 #include "lowering/Resume.h"
 
 #include "dialect/Dialect.h"
-#include "lowering/Entry.h"
+#include "lowering/entry/Entry.h"
 #include "lowering/import/Program.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -11,23 +11,6 @@
 using namespace mlir;
 using namespace cria;
 namespace json = llvm::json;
-
-Phase cria::phaseOf(ModuleOp module) {
-  if (!module.getOps<gpu::GPUModuleOp>().empty())
-    return Phase::Tile;
-  for (auto function : module.getOps<func::FuncOp>())
-    if (function->hasAttr("arguments") || function->hasAttr("weight") ||
-        function->hasAttr("rope"))
-      return llvm::any_of(function.getArgumentTypes(),
-                          llvm::IsaPred<MemRefType>) ||
-                     llvm::any_of(function.getResultTypes(),
-                                  llvm::IsaPred<MemRefType>)
-                 ? Phase::Tile
-                 : Phase::Linalg;
-  WalkResult kernels =
-      module.walk([](llama::KernelOp) { return WalkResult::interrupt(); });
-  return kernels.wasInterrupted() ? Phase::Fuse : Phase::Import;
-}
 
 //===----------------------------------------------------------------------===//
 // Flags
@@ -136,7 +119,7 @@ llvm::Error cria::resume(CompileOptions &options, Phase phase,
 llvm::Error cria::checkTarget(const PipelineOptions &options, StringRef input,
                               const Manifest &manifest) {
   Manifest now = manifest;
-  now.setTarget(options);
+  now.setTarget(options.device, options.cpu, options.plain);
   auto same = [&](const char *key) {
     const llvm::json::Value *a = now.object().get(key);
     const llvm::json::Value *b = manifest.object().get(key);

@@ -5,9 +5,6 @@
 
 namespace cria {
 
-/// The phase of a module, Import to Tile, as its ops show.
-Phase phaseOf(mlir::ModuleOp module);
-
 /// Sets the options to those with which a text with a manifest was made. An
 /// error if the user asked for others.
 llvm::Error resume(CompileOptions &options, Phase phase,

@@ -1,7 +1,7 @@
 /// Shared parts of the tools' command lines.
 #pragma once
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 #include "runtime/cria.h"
 
 #include <CLI/CLI.hpp>

@@ -1,6 +1,6 @@
 #include "tools/Ids.h"
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 
 #include <charconv>
 

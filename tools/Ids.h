@@ -1,7 +1,7 @@
 /// Token ids as people and scripts write them: "1,403,407".
 #pragma once
 
-#include "runtime/Status.h"
+#include "runtime/base/Status.h"
 
 #include <cstdint>
 #include <string>

@@ -2,7 +2,7 @@
 /// error and not the end, and nothing takes more memory than it may.
 #pragma once
 
-#include "runtime/Status.h"
+#include "runtime/base/Status.h"
 
 #include <cstddef>
 #include <string>

@@ -1,7 +1,7 @@
 /// Shows the progress of binding weights on a terminal.
 #pragma once
 
-#include "runtime/Backend.h"
+#include "runtime/device/Backend.h"
 
 #include <chrono>
 #include <cstdio>

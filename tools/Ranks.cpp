@@ -1,7 +1,7 @@
 #include "tools/Ranks.h"
 
-#include "runtime/JoinRanks.h"
-#include "runtime/cpu/Cores.h"
+#include "runtime/base/Cores.h"
+#include "runtime/ranks/JoinRanks.h"
 
 #include <algorithm>
 #include <cstdio>

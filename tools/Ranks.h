@@ -2,9 +2,9 @@
 /// that is compiled for several.
 #pragma once
 
-#include "runtime/Artifact.h"
 #include "runtime/Ranks.h"
-#include "runtime/Status.h"
+#include "runtime/artifact/Artifact.h"
+#include "runtime/base/Status.h"
 
 namespace cria {
 

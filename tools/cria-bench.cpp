@@ -4,7 +4,7 @@
 #include "tools/Ranks.h"
 #include "tools/bench/Bench.h"
 
-#include "runtime/cpu/Features.h"
+#include "runtime/base/Features.h"
 
 #include <CLI/CLI.hpp>
 

@@ -1,7 +1,7 @@
 /// cria-bisect: names the first kernel whose result is wrong.
 ///
 /// Exit code 0: no kernel leaves its tolerance; 1: a kernel does; 2: an error.
-#include "runtime/Printable.h"
+#include "runtime/base/Printable.h"
 #include "tools/CommandLine.h"
 #include "tools/Ids.h"
 #include "tools/WeightOptions.h"

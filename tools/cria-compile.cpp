@@ -1,11 +1,12 @@
 /// cria-compile: compiles a config.json, the metadata of a GGUF file, or a
 /// program in the llama dialect to an artifact.
 #include "lowering/Compilation.h"
-#include "lowering/artifact/Writer.h"
 #include "lowering/import/LedgerReport.h"
 #include "lowering/import/Shrink.h"
-#include "lowering/report/Html.h"
+#include "lowering/support/WriteFile.h"
 #include "tools/CompilerVersion.h"
+#include "tools/plan/Html.h"
+#include "tools/taps/Passes.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
@@ -323,10 +324,13 @@ static llvm::Expected<CompileOptions> readOptions() {
   if (plain && target != "cpu")
     return llvm::createStringError("--plain: expected --target=cpu with it");
   options.plain = plain;
-  options.taps = taps.getNumOccurrences();
-  for (const std::string &name : taps)
-    if (!name.empty())
-      options.tapped.push_back(name);
+  if (taps.getNumOccurrences())
+    options.beforeTile = [](mlir::OpPassManager &pm) {
+      AddTapsOptions kept;
+      llvm::copy_if(taps, std::back_inserter(kept.kept),
+                    [](const std::string &name) { return !name.empty(); });
+      pm.addPass(createAddTaps(kept));
+    };
   return options;
 }
 

@@ -1,9 +1,9 @@
 /// cria-inspect: shows an artifact, and checks whether a checkpoint fits it.
-#include "runtime/Artifact.h"
-#include "runtime/Limits.h"
-#include "runtime/Preflight.h"
-#include "runtime/Printable.h"
-#include "runtime/cpu/Features.h"
+#include "runtime/artifact/Artifact.h"
+#include "runtime/base/Features.h"
+#include "runtime/base/Limits.h"
+#include "runtime/base/Printable.h"
+#include "runtime/session/Preflight.h"
 #include "tools/CommandLine.h"
 #include "tools/WeightOptions.h"
 

@@ -5,6 +5,7 @@
 #include "lowering/import/Nesting.h"
 #include "passes/Passes.h"
 #include "tools/CompilerVersion.h"
+#include "tools/taps/Passes.h"
 
 #include "mlir/Bytecode/BytecodeReader.h"
 #include "mlir/InitAllPasses.h"
@@ -47,6 +48,7 @@ int main(int argc, char **argv) {
   mlir::registerAllPasses();
   cria::registerCriaPasses();
   cria::registerCriaLoweringPasses();
+  cria::registerCriaTapsPasses();
   cria::registerPhasePipelines();
   auto [input, output] = mlir::registerAndParseCLIOptions(
       argc, argv, "Cria optimizer driver\n", registry);

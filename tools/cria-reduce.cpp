@@ -3,6 +3,7 @@
 #include "lowering/Passes.h"
 #include "passes/Passes.h"
 #include "tools/CompilerVersion.h"
+#include "tools/taps/Passes.h"
 
 #include "mlir/InitAllPasses.h"
 #include "mlir/Tools/mlir-reduce/MlirReduceMain.h"
@@ -14,6 +15,7 @@ int main(int argc, char **argv) {
   mlir::registerAllPasses();
   cria::registerCriaPasses();
   cria::registerCriaLoweringPasses();
+  cria::registerCriaTapsPasses();
   mlir::MLIRContext context(registry);
   return mlir::failed(mlir::mlirReduceMain(argc, argv, context));
 }

@@ -3,7 +3,7 @@
 /// stdout receives only the text, in whole characters as they come, or one
 /// other result instead: with --print-ids, the ids. Everything else goes to
 /// stderr.
-#include "runtime/Artifact.h"
+#include "runtime/artifact/Artifact.h"
 #include "runtime/gguf/Files.h"
 #include "tools/Ids.h"
 #include "tools/Ranks.h"

@@ -2,7 +2,7 @@
 
 #include "dialect/Dialect.h"
 #include "dialect/Signature.h"
-#include "lowering/LayerNumber.h"
+#include "lowering/entry/LayerNumber.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
 

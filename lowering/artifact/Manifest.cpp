@@ -2,9 +2,9 @@
 
 #include "dialect/Dialect.h"
 #include "dialect/Signature.h"
-#include "lowering/Costs.h"
-#include "lowering/Entry.h"
 #include "lowering/artifact/CacheRopes.h"
+#include "lowering/entry/Costs.h"
+#include "lowering/entry/Entry.h"
 #include "lowering/import/Program.h"
 #include "runtime/Abi.h"
 
@@ -231,15 +231,15 @@ void Manifest::describeBatch(func::FuncOp batch) {
       {"width", pages.getDimSize(1)}};
 }
 
-void Manifest::setTarget(const PipelineOptions &options) {
-  bool isCpu = options.device == Device::Cpu;
+void Manifest::setTarget(Device device, const CpuTarget &cpu, bool plain) {
+  bool isCpu = device == Device::Cpu;
   root["target"] = json::Object{
       {"kind", isCpu ? "cpu" : "cuda"}, {"arch", "x86_64"}, {"os", "linux"}};
-  setFlag("cpu", options.cpu.flag);
-  if (options.plain)
+  setFlag("cpu", cpu.flag);
+  if (plain)
     setFlag("plain", true);
   if (isCpu)
-    root["cpu"] = json::Array{cpuOf(options.cpu, root)};
+    root["cpu"] = json::Array{cpuOf(cpu, root)};
 }
 
 /// The description of the code for the compilation's own CPU.

@@ -1,7 +1,8 @@
 /// The manifest: what the runtime must know of an artifact, as JSON.
 #pragma once
 
-#include "lowering/Pipeline.h"
+#include "lowering/cpu/Target.h"
+#include "lowering/entry/Phase.h"
 #include "lowering/gpu/cuda/Image.h"
 #include "lowering/import/Config.h"
 
@@ -27,8 +28,9 @@ public:
   /// slots. `config` is the config.json, or null for a program given as IR.
   void fromProgram(mlir::ModuleOp program, llvm::json::Value config,
                    int64_t chunk);
-  /// Sets the target. `fromProgram` must be called first.
-  void setTarget(const PipelineOptions &options);
+  /// Sets the target, and whether each op becomes plain loops. `fromProgram`
+  /// must be called first.
+  void setTarget(Device device, const CpuTarget &cpu, bool plain);
   /// Sets the ledger: what happened to each key of the config.
   void setLedger(llvm::ArrayRef<LedgerRow> rows);
   /// Sets the costs of each kernel, and the sizes of entries over paged caches.

@@ -32,8 +32,8 @@
 /// is decomposed into loops over all scores, with a missed-optimization remark.
 #include "lowering/Passes.h"
 #include "lowering/kernel/Attention.h"
+#include "lowering/kernel/LinalgBuilder.h"
 #include "lowering/kernel/Softmax.h"
-#include "lowering/linalg/Builder.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"

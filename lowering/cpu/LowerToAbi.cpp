@@ -9,8 +9,8 @@
 ///
 /// A cast connects each memref with its descriptor. The casts are removed when
 /// the rest is converted to the LLVM dialect.
-#include "lowering/Entry.h"
 #include "lowering/Passes.h"
+#include "lowering/entry/Entry.h"
 #include "runtime/Abi.h"
 
 #include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"

@@ -1,6 +1,6 @@
 #include "lowering/cpu/Rates.h"
 
-#include "lowering/import/Json.h"
+#include "lowering/support/Json.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"

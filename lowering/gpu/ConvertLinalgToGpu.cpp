@@ -3,9 +3,9 @@
 /// Tries the schedules, the fastest first. A kernel function stays as it is, so
 /// that bufferization sees what it reads and writes; later, its callers call
 /// `k.launch` instead. A function that no schedule takes gets no `k.launch`.
-#include "lowering/Entry.h"
 #include "lowering/Passes.h"
-#include "lowering/gpu/Schedules.h"
+#include "lowering/entry/Entry.h"
+#include "lowering/gpu/schedules/Schedules.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"

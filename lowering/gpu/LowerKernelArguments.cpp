@@ -2,7 +2,7 @@
 ///   =>
 /// gpu.func @k(%p: !llvm.ptr<1>) { %x = cast(descriptor of %p) : memref<...> }
 #include "lowering/Passes.h"
-#include "lowering/gpu/KernelBuilder.h"
+#include "lowering/gpu/build/KernelBuilder.h"
 
 #include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
 #include "mlir/Conversion/LLVMCommon/TypeConverter.h"

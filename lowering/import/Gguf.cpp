@@ -2,9 +2,9 @@
 /// metadata, which is read like any other config. The ledger and errors use the
 /// names of the keys in the GGUF file.
 #include "lowering/import/Gguf.h"
-#include "lowering/import/Json.h"
 #include "lowering/import/LedgerReport.h"
 #include "lowering/import/gguf/Config.h"
+#include "lowering/support/Json.h"
 #include "runtime/gguf/Files.h"
 
 using namespace cria;

@@ -5,7 +5,7 @@
 
 #include "lowering/import/Quantization.h"
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"

@@ -2,10 +2,10 @@
 #include "dialect/Dialect.h"
 #include "dialect/Elementwise.h"
 #include "dialect/Signature.h"
-#include "lowering/LayerNumber.h"
-#include "lowering/import/Json.h"
+#include "lowering/entry/LayerNumber.h"
 #include "lowering/import/Nesting.h"
 #include "lowering/import/Rows.h"
+#include "lowering/support/Json.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -1,6 +1,6 @@
 #include "lowering/import/Quantization.h"
 
-#include "runtime/PackedConfig.h"
+#include "runtime/weights/packed/PackedConfig.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -19,8 +19,8 @@ struct QuantizationKey {
 
 } // namespace
 
-// Keys that runtime/PackedConfig.cpp reads, and keys that only say how the
-// tensors were made or are run, or what the tensors say, too.
+// Keys that runtime/weights/packed/PackedConfig.cpp reads, and keys that only
+// say how the tensors were made or are run, or what the tensors say, too.
 static constexpr llvm::StringLiteral kInt4 = "auto-round awq gptq",
                                      kRound = "auto-round gptq",
                                      kGptq = "awq gptq", kAwq = "awq",

@@ -1,6 +1,7 @@
 /// Checks quantization_config, which says how a checkpoint stores weights. The
-/// runtime reads it again with the tensors; see runtime/PackedConfig.h. Here
-/// every key is understood or refused.
+/// runtime reads it again with the tensors; see
+/// runtime/weights/packed/PackedConfig.h. Here every key is understood or
+/// refused.
 #pragma once
 
 #include "lowering/import/Ledger.h"

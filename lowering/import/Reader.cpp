@@ -1,6 +1,6 @@
 #include "lowering/import/Reader.h"
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 
 #include <cfloat>
 

@@ -1,7 +1,7 @@
 /// Typed, range-checked access to the keys of one JSON object.
 #pragma once
 
-#include "lowering/import/Json.h"
+#include "lowering/support/Json.h"
 
 #include <optional>
 

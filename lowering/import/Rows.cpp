@@ -7,7 +7,7 @@
 #include "dialect/Dialect.h"
 #include "dialect/Elementwise.h"
 #include "dialect/Signature.h"
-#include "lowering/LayerNumber.h"
+#include "lowering/entry/LayerNumber.h"
 
 #include "mlir/Analysis/FlatLinearValueConstraints.h"
 #include "mlir/Analysis/Presburger/IntegerRelation.h"

@@ -1,7 +1,7 @@
 #include "lowering/import/Shrink.h"
 
-#include "lowering/import/Json.h"
-#include "runtime/Json.h"
+#include "lowering/support/Json.h"
+#include "runtime/base/Json.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"

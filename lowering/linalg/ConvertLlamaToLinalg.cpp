@@ -4,8 +4,8 @@
 /// The pass that calls the lowerings of the ops. It lowers symbols, signatures
 /// and functions.
 #include "dialect/Signature.h"
-#include "lowering/Entry.h"
 #include "lowering/Passes.h"
+#include "lowering/entry/Entry.h"
 #include "lowering/import/Program.h"
 #include "lowering/linalg/Lowering.h"
 

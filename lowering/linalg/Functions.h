@@ -2,7 +2,7 @@
 #pragma once
 
 #include "dialect/Dialect.h"
-#include "lowering/linalg/Builder.h"
+#include "lowering/kernel/LinalgBuilder.h"
 
 namespace cria {
 

@@ -5,9 +5,9 @@
 ///     yield %z
 ///   }                                  func private @k_decode(%x, %o)
 #include "dialect/Signature.h"
-#include "lowering/Bounds.h"
 #include "lowering/linalg/Lowering.h"
 #include "lowering/linalg/Pages.h"
+#include "lowering/memory/Bounds.h"
 
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"

@@ -2,7 +2,7 @@
 /// rows that attention reads are gathered from pages.
 #pragma once
 
-#include "lowering/linalg/Builder.h"
+#include "lowering/kernel/LinalgBuilder.h"
 
 namespace cria {
 

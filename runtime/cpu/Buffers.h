@@ -1,8 +1,8 @@
 /// The memory that entry functions of compiled CPU code work on.
 #pragma once
 
-#include "runtime/Artifact.h"
-#include "runtime/Memory.h"
+#include "runtime/artifact/Artifact.h"
+#include "runtime/base/Memory.h"
 
 #include <vector>
 

@@ -1,11 +1,11 @@
 #include "runtime/cpu/Model.h"
 
-#include "runtime/PagedSession.h"
-#include "runtime/RopeTables.h"
-#include "runtime/WeightLoader.h"
-#include "runtime/cpu/Cores.h"
+#include "runtime/base/Cores.h"
 #include "runtime/cpu/Paged.h"
 #include "runtime/cpu/Session.h"
+#include "runtime/device/PagedSession.h"
+#include "runtime/weights/RopeTables.h"
+#include "runtime/weights/WeightLoader.h"
 
 #include <algorithm>
 

@@ -2,11 +2,11 @@
 /// alignment allow it.
 #pragma once
 
-#include "runtime/Artifact.h"
-#include "runtime/Backend.h"
-#include "runtime/FileGuard.h"
-#include "runtime/Memory.h"
 #include "runtime/Ranks.h"
+#include "runtime/artifact/Artifact.h"
+#include "runtime/base/FileGuard.h"
+#include "runtime/base/Memory.h"
+#include "runtime/device/Backend.h"
 
 #include <memory>
 #include <vector>

@@ -1,8 +1,8 @@
 #include "runtime/cpu/Session.h"
 
-#include "runtime/RopeTables.h"
-#include "runtime/Sampler.h"
-#include "runtime/SharedLogits.h"
+#include "runtime/device/Sampler.h"
+#include "runtime/ranks/SharedLogits.h"
+#include "runtime/weights/RopeTables.h"
 
 #include <algorithm>
 #include <cstring>

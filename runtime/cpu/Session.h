@@ -1,11 +1,11 @@
 /// What a session holds on the CPU: threads, KV caches and scratch.
 #pragma once
 
-#include "runtime/Artifact.h"
-#include "runtime/Backend.h"
+#include "runtime/artifact/Artifact.h"
+#include "runtime/base/Pool.h"
 #include "runtime/cpu/Buffers.h"
-#include "runtime/cpu/Pool.h"
 #include "runtime/cpu/Trace.h"
+#include "runtime/device/Backend.h"
 
 #include <memory>
 #include <vector>

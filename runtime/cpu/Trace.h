@@ -1,9 +1,9 @@
 /// When kernels run, on the CPU.
 #pragma once
 
-#include "runtime/Backend.h"
-#include "runtime/Manifest.h"
-#include "runtime/cpu/Pool.h"
+#include "runtime/artifact/Manifest.h"
+#include "runtime/base/Pool.h"
+#include "runtime/device/Backend.h"
 
 #include <vector>
 

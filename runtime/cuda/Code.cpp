@@ -1,7 +1,7 @@
 #include "runtime/cuda/Code.h"
 
-#include "runtime/Environment.h"
-#include "runtime/Json.h"
+#include "runtime/base/Environment.h"
+#include "runtime/base/Json.h"
 
 #include <algorithm>
 #include <cctype>

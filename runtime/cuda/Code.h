@@ -2,10 +2,10 @@
 /// in it, checked against what the device can launch.
 #pragma once
 
-#include "runtime/Artifact.h"
+#include "runtime/artifact/Artifact.h"
+#include "runtime/artifact/CudaPlan.h"
 #include "runtime/cuda/Context.h"
 #include "runtime/cuda/Jit.h"
-#include "runtime/cuda/Manifest.h"
 
 #include <map>
 #include <memory>

@@ -1,6 +1,6 @@
 #include "runtime/cuda/Context.h"
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 
 #include <chrono>
 #include <cstdio>

@@ -8,7 +8,7 @@
 /// many threads.
 #pragma once
 
-#include "runtime/Status.h"
+#include "runtime/base/Status.h"
 #include "runtime/cuda/Driver.h"
 
 #include <atomic>

@@ -1,8 +1,8 @@
 #include "runtime/cuda/Driver.h"
 
-#include "runtime/Environment.h"
-#include "runtime/Json.h"
-#include "runtime/LibraryBeside.h"
+#include "runtime/base/Environment.h"
+#include "runtime/base/Json.h"
+#include "runtime/base/LibraryBeside.h"
 
 #include <cstdlib>
 #include <dlfcn.h>

@@ -2,9 +2,9 @@
 /// are needed to build, and a machine without a driver runs everything else.
 #pragma once
 
-#include "runtime/Devices.h"
-#include "runtime/Status.h"
+#include "runtime/base/Status.h"
 #include "runtime/cuda/DriverApi.h"
+#include "runtime/device/Device.h"
 
 #include <memory>
 #include <string>

@@ -1,10 +1,10 @@
 #include "runtime/cuda/Model.h"
 
-#include "runtime/Environment.h"
-#include "runtime/PagedSession.h"
-#include "runtime/RopeTables.h"
+#include "runtime/base/Environment.h"
 #include "runtime/cuda/Paged.h"
 #include "runtime/cuda/Session.h"
+#include "runtime/device/PagedSession.h"
+#include "runtime/weights/RopeTables.h"
 
 #include <algorithm>
 #include <cstdlib>

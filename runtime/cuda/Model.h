@@ -2,14 +2,14 @@
 /// ranks share the model, this is one rank's part of it.
 #pragma once
 
-#include "runtime/Artifact.h"
-#include "runtime/Backend.h"
-#include "runtime/Device.h"
-#include "runtime/WeightLoader.h"
+#include "runtime/artifact/Artifact.h"
 #include "runtime/cuda/Code.h"
 #include "runtime/cuda/Context.h"
 #include "runtime/cuda/Nccl.h"
 #include "runtime/cuda/Upload.h"
+#include "runtime/device/Backend.h"
+#include "runtime/device/Device.h"
+#include "runtime/weights/WeightLoader.h"
 
 #include <memory>
 #include <string>

@@ -1,7 +1,7 @@
 #include "runtime/cuda/Nccl.h"
 
-#include "runtime/Environment.h"
-#include "runtime/JoinRanks.h"
+#include "runtime/base/Environment.h"
+#include "runtime/ranks/JoinRanks.h"
 
 #include <dlfcn.h>
 

@@ -1,7 +1,7 @@
 #include "runtime/cuda/Paged.h"
 
-#include "runtime/JoinRanks.h"
 #include "runtime/cuda/Model.h"
+#include "runtime/ranks/JoinRanks.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,6 +1,6 @@
 #include "runtime/cuda/Ropes.h"
 
-#include "runtime/RopeTables.h"
+#include "runtime/weights/RopeTables.h"
 
 namespace cria::cuda {
 

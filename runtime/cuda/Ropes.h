@@ -1,9 +1,9 @@
 /// A session's own tables of rope on the device: those that depend on its text.
 #pragma once
 
-#include "runtime/Backend.h"
-#include "runtime/Manifest.h"
+#include "runtime/artifact/Manifest.h"
 #include "runtime/cuda/Context.h"
+#include "runtime/device/Backend.h"
 
 #include <memory>
 #include <vector>

@@ -1,6 +1,6 @@
 #include "runtime/cuda/Runner.h"
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 #include "runtime/cuda/Model.h"
 
 #include <algorithm>

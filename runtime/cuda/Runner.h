@@ -7,11 +7,11 @@
 #pragma once
 
 #include "runtime/Abi.h"
-#include "runtime/Backend.h"
+#include "runtime/artifact/CudaPlan.h"
 #include "runtime/cuda/Context.h"
-#include "runtime/cuda/Manifest.h"
 #include "runtime/cuda/Ropes.h"
 #include "runtime/cuda/Timer.h"
+#include "runtime/device/Backend.h"
 
 #include <memory>
 #include <utility>

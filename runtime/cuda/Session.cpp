@@ -1,9 +1,9 @@
 #include "runtime/cuda/Session.h"
 
-#include "runtime/JoinRanks.h"
-#include "runtime/Sampler.h"
-#include "runtime/SharedLogits.h"
 #include "runtime/cuda/Model.h"
+#include "runtime/device/Sampler.h"
+#include "runtime/ranks/JoinRanks.h"
+#include "runtime/ranks/SharedLogits.h"
 
 #include <algorithm>
 #include <cstring>

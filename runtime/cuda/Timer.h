@@ -1,8 +1,8 @@
 /// How long each launch of a step takes on the device, by events in its stream.
 #pragma once
 
+#include "runtime/artifact/CudaPlan.h"
 #include "runtime/cuda/Context.h"
-#include "runtime/cuda/Manifest.h"
 
 #include <memory>
 #include <utility>

@@ -1,7 +1,7 @@
 #include "runtime/cuda/Upload.h"
 
-#include "runtime/cpu/Cores.h"
-#include "runtime/cpu/Pool.h"
+#include "runtime/base/Cores.h"
+#include "runtime/base/Pool.h"
 
 #include <algorithm>
 #include <mutex>

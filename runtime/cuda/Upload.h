@@ -2,8 +2,8 @@
 /// turns, and while the device copies one, all cores fill the other.
 #pragma once
 
-#include "runtime/Backend.h"
 #include "runtime/cuda/Context.h"
+#include "runtime/device/Backend.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -2,7 +2,7 @@
 /// of the file, and with the limits of a header, before memory is allocated.
 #include "runtime/gguf/Header.h"
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 
 #include <algorithm>
 #include <cstring>

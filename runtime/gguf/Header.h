@@ -2,8 +2,8 @@
 /// and checked whole; the tensors are not read.
 #pragma once
 
-#include "runtime/File.h"
-#include "runtime/Status.h"
+#include "runtime/base/File.h"
+#include "runtime/base/Status.h"
 
 #include <cstdint>
 #include <map>

@@ -1,6 +1,6 @@
 #include "runtime/gguf/Names.h"
 
-#include "runtime/Concat.h"
+#include "runtime/base/Concat.h"
 
 #include <algorithm>
 #include <iterator>

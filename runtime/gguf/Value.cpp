@@ -1,6 +1,6 @@
 #include "runtime/gguf/Header.h"
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 
 #include <charconv>
 #include <cmath>

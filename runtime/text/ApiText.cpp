@@ -1,6 +1,6 @@
 #include "runtime/text/Handles.h"
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 #include "runtime/text/Generation.h"
 #include "runtime/text/GenerationKeys.h"
 #include "runtime/text/tokenizer/TextStream.h"

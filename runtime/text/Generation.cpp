@@ -1,6 +1,6 @@
 #include "runtime/text/Generation.h"
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 #include "runtime/gguf/Files.h"
 #include "runtime/text/GenerationKeys.h"
 #include "runtime/text/gguf/Text.h"

@@ -1,8 +1,8 @@
 /// What a checkpoint says about generating text: generation_config.json.
 #pragma once
 
-#include "runtime/Sampler.h"
-#include "runtime/Status.h"
+#include "runtime/base/SamplerOptions.h"
+#include "runtime/base/Status.h"
 
 #include <nlohmann/json.hpp>
 

@@ -2,7 +2,7 @@
 /// what is refused and the list in docs/config.md.
 #pragma once
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 #include "runtime/text/Generation.h"
 
 #include <optional>

@@ -1,7 +1,7 @@
 /// What the handles of cria_text.h hold that several files use.
 #pragma once
 
-#include "runtime/Api.h"
+#include "runtime/base/Api.h"
 #include "runtime/cria_text.h"
 #include "runtime/text/tokenizer/Tokenizer.h"
 

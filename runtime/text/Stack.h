@@ -2,7 +2,7 @@
 /// file says.
 #pragma once
 
-#include "runtime/Status.h"
+#include "runtime/base/Status.h"
 
 #include <cstddef>
 

@@ -1,8 +1,8 @@
 /// An artifact, unchanged and with a matching footer: after the checksum the
 /// manifest must still be checked. And an ELF object, which is checked but
 /// never loaded.
-#include "runtime/Artifact.h"
-#include "runtime/ElfCheck.h"
+#include "runtime/artifact/Artifact.h"
+#include "runtime/artifact/ElfCheck.h"
 #include "test/fuzz/Fuzz.h"
 
 #include <cstring>

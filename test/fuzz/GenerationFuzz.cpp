@@ -1,5 +1,5 @@
 /// generation_config.json, or config.json in its place.
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 #include "runtime/text/Generation.h"
 #include "test/fuzz/Fuzz.h"
 

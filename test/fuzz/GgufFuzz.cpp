@@ -2,10 +2,10 @@
 /// tensors, a tokenizer, a chat template.
 #include "lowering/import/gguf/Config.h"
 #include "runtime/gguf/Files.h"
-#include "runtime/gguf/Tensors.h"
 #include "runtime/text/chat/Template.h"
 #include "runtime/text/gguf/Text.h"
 #include "runtime/text/tokenizer/Tokenizer.h"
+#include "runtime/weights/gguf/Tensors.h"
 #include "test/fuzz/Fuzz.h"
 
 using namespace cria;

@@ -1,5 +1,5 @@
 /// model.safetensors.index.json beside one good shard.
-#include "runtime/Checkpoint.h"
+#include "runtime/weights/Checkpoint.h"
 #include "test/fuzz/Fuzz.h"
 
 using namespace cria;

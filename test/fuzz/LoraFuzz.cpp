@@ -1,6 +1,6 @@
 /// adapter_config.json of a LoRA adapter, asked for the rank and the factor of
 /// modules that its patterns may name.
-#include "runtime/LoraConfig.h"
+#include "runtime/weights/lora/LoraConfig.h"
 #include "test/fuzz/Fuzz.h"
 
 #include <cmath>

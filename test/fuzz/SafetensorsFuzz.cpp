@@ -1,5 +1,5 @@
 /// The header of a safetensors file; its data as well, whose size must fit.
-#include "runtime/Safetensors.h"
+#include "runtime/weights/Safetensors.h"
 #include "test/fuzz/Fuzz.h"
 
 using namespace cria;

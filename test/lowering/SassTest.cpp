@@ -1,4 +1,4 @@
-#include "lowering/gpu/cuda/Sass.h"
+#include "tools/plan/Sass.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

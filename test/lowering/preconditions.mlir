@@ -1,4 +1,4 @@
-// What schedules take for granted (lowering/gpu/Preconditions.h): a kernel that
+// What schedules take for granted (lowering/gpu/schedules/Preconditions.h): a kernel that
 // breaks each precondition is refused with its sentence, or takes another way.
 // RUN: cria-opt --convert-linalg-to-gpu --remarks-filter=.* %s -o %t.mlir 2> %t.remarks
 // RUN: FileCheck %s < %t.mlir

@@ -1,6 +1,6 @@
 #include "runtime/cria.h"
 
-#include "runtime/Printable.h"
+#include "runtime/base/Printable.h"
 #include "test/runtime/Fixtures.h"
 
 #include <gtest/gtest.h>

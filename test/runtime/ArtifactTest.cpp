@@ -1,6 +1,6 @@
-#include "runtime/Artifact.h"
+#include "runtime/artifact/Artifact.h"
 
-#include "runtime/cpu/Features.h"
+#include "runtime/base/Features.h"
 #include "test/runtime/Fixtures.h"
 
 #include <gtest/gtest.h>

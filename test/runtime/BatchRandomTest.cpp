@@ -1,9 +1,9 @@
 /// Sequences join, are fed, fork, move, fail and leave at random, in pools that
 /// are too small for them and on a device that fails. Whatever happens, each
 /// draws what a session draws that is fed the same ids, to the last bit.
-#include "runtime/Batch.h"
+#include "runtime/batch/Batch.h"
 
-#include "runtime/Session.h"
+#include "runtime/session/Session.h"
 #include "test/runtime/Fixtures.h"
 
 #include <gtest/gtest.h>

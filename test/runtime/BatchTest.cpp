@@ -1,6 +1,6 @@
-#include "runtime/Batch.h"
+#include "runtime/batch/Batch.h"
 
-#include "runtime/Session.h"
+#include "runtime/session/Session.h"
 #include "test/runtime/Fixtures.h"
 
 #include <gtest/gtest.h>

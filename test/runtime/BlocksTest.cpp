@@ -1,9 +1,9 @@
 /// Compared with the gguf package of llama.cpp: data/make_block_goldens.py says
 /// how the goldens were made.
-#include "runtime/Blocks.h"
+#include "runtime/weights/blocks/Blocks.h"
 
-#include "runtime/Floats.h"
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
+#include "runtime/weights/Floats.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

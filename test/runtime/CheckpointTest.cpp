@@ -1,4 +1,4 @@
-#include "runtime/Checkpoint.h"
+#include "runtime/weights/Checkpoint.h"
 
 #include "test/runtime/Fixtures.h"
 

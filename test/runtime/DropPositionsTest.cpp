@@ -1,8 +1,8 @@
 // Dropping positions from the middle of a text, in caches of every type.
-#include "runtime/DropPositions.h"
+#include "runtime/session/DropPositions.h"
 
-#include "runtime/Floats.h"
-#include "runtime/RopeTables.h"
+#include "runtime/weights/Floats.h"
+#include "runtime/weights/RopeTables.h"
 #include "test/runtime/Fixtures.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
-#include "runtime/ElfCheck.h"
+#include "runtime/artifact/ElfCheck.h"
 
 #include "runtime/Abi.h"
-#include "runtime/Artifact.h"
+#include "runtime/artifact/Artifact.h"
 #include "test/runtime/Fixtures.h"
 
 #include <gtest/gtest.h>

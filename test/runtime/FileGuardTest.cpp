@@ -1,4 +1,4 @@
-#include "runtime/FileGuard.h"
+#include "runtime/base/FileGuard.h"
 
 #include "test/runtime/Fixtures.h"
 

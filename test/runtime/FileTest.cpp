@@ -1,4 +1,4 @@
-#include "runtime/File.h"
+#include "runtime/base/File.h"
 
 #include "test/runtime/Fixtures.h"
 

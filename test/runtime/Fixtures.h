@@ -2,7 +2,7 @@
 /// written tensor by tensor, and an artifact whose code is a few lines of C.
 #pragma once
 
-#include "runtime/Status.h"
+#include "runtime/base/Status.h"
 #include "runtime/text/Stack.h"
 
 #include <gmock/gmock.h>

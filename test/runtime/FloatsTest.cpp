@@ -1,4 +1,4 @@
-#include "runtime/Floats.h"
+#include "runtime/weights/Floats.h"
 
 #include <gtest/gtest.h>
 

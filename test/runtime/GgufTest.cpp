@@ -1,9 +1,9 @@
 #include "runtime/gguf/Files.h"
 
 #include "lowering/import/gguf/Config.h"
-#include "runtime/Checkpoint.h"
-#include "runtime/Elements.h"
 #include "runtime/text/gguf/Text.h"
+#include "runtime/weights/Checkpoint.h"
+#include "runtime/weights/Elements.h"
 #include "test/runtime/Fixtures.h"
 
 #include <gtest/gtest.h>

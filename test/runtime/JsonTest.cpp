@@ -1,4 +1,4 @@
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 
 #include "test/runtime/Fixtures.h"
 

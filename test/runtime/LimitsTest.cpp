@@ -1,4 +1,4 @@
-#include "runtime/Limits.h"
+#include "runtime/base/Limits.h"
 
 #include "test/runtime/Fixtures.h"
 

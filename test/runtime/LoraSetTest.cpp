@@ -1,6 +1,6 @@
 #include "runtime/cria.h"
 
-#include "runtime/Session.h"
+#include "runtime/session/Session.h"
 #include "test/runtime/Fixtures.h"
 
 #include <gtest/gtest.h>

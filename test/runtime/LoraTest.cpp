@@ -1,8 +1,8 @@
-#include "runtime/Lora.h"
+#include "runtime/weights/lora/Lora.h"
 
-#include "runtime/Binding.h"
-#include "runtime/Floats.h"
-#include "runtime/Model.h"
+#include "runtime/session/Model.h"
+#include "runtime/weights/Binding.h"
+#include "runtime/weights/Floats.h"
 #include "test/runtime/Fixtures.h"
 
 #include <gtest/gtest.h>

@@ -1,8 +1,8 @@
-#include "runtime/Model.h"
+#include "runtime/session/Model.h"
 
-#include "runtime/Floats.h"
-#include "runtime/Limits.h"
-#include "runtime/Preflight.h"
+#include "runtime/base/Limits.h"
+#include "runtime/session/Preflight.h"
+#include "runtime/weights/Floats.h"
 #include "test/runtime/Fixtures.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "runtime/ModulePattern.h"
+#include "runtime/weights/lora/ModulePattern.h"
 
 #include "test/runtime/Fixtures.h"
 

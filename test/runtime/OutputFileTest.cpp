@@ -1,6 +1,6 @@
-#include "runtime/OutputFile.h"
+#include "runtime/base/OutputFile.h"
 
-#include "runtime/File.h"
+#include "runtime/base/File.h"
 #include "test/runtime/Fixtures.h"
 #include "tools/Ids.h"
 

@@ -1,4 +1,4 @@
-#include "runtime/PackedConfig.h"
+#include "runtime/weights/packed/PackedConfig.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

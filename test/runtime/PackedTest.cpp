@@ -1,7 +1,7 @@
-#include "runtime/Packed.h"
+#include "runtime/weights/packed/Packed.h"
 
-#include "runtime/Floats.h"
-#include "runtime/Model.h"
+#include "runtime/session/Model.h"
+#include "runtime/weights/Floats.h"
 #include "test/runtime/Fixtures.h"
 
 #include <gtest/gtest.h>

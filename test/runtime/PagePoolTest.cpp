@@ -1,4 +1,4 @@
-#include "runtime/PagePool.h"
+#include "runtime/batch/PagePool.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
-#include "runtime/cpu/Pool.h"
+#include "runtime/base/Pool.h"
 
-#include "runtime/cpu/Cores.h"
+#include "runtime/base/Cores.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
-#include "runtime/Printable.h"
+#include "runtime/base/Printable.h"
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 #include "test/runtime/Fixtures.h"
 
 #include <gtest/gtest.h>

@@ -1,9 +1,9 @@
 #include "runtime/Ranks.h"
 
-#include "runtime/Model.h"
-#include "runtime/RandomWeights.h"
-#include "runtime/Sampler.h"
-#include "runtime/Session.h"
+#include "runtime/device/Sampler.h"
+#include "runtime/session/Model.h"
+#include "runtime/session/Session.h"
+#include "runtime/weights/random/RandomWeights.h"
 #include "test/runtime/Fixtures.h"
 
 #include <gtest/gtest.h>

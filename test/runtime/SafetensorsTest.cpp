@@ -1,4 +1,4 @@
-#include "runtime/Safetensors.h"
+#include "runtime/weights/Safetensors.h"
 
 #include "test/runtime/Fixtures.h"
 

@@ -1,8 +1,8 @@
 /// Compared with the logits processors of transformers:
 /// data/make_sampler_goldens.py says how the goldens were made.
-#include "runtime/Sampler.h"
+#include "runtime/device/Sampler.h"
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 #include "test/runtime/Fixtures.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "runtime/Session.h"
+#include "runtime/session/Session.h"
 
 #include "test/runtime/Fixtures.h"
 

@@ -1,6 +1,6 @@
-#include "runtime/WeightCache.h"
+#include "runtime/weights/blocks/WeightCache.h"
 
-#include "runtime/Model.h"
+#include "runtime/session/Model.h"
 #include "test/runtime/Fixtures.h"
 
 #include <gtest/gtest.h>

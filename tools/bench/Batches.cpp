@@ -1,6 +1,6 @@
 #include "tools/bench/Batches.h"
 
-#include "runtime/Batch.h"
+#include "runtime/batch/Batch.h"
 #include "tools/bench/Timing.h"
 
 #include <algorithm>

@@ -1,9 +1,9 @@
 #include "tools/bench/Bench.h"
 
-#include "runtime/File.h"
-#include "runtime/OutputFile.h"
-#include "runtime/Sampler.h"
-#include "runtime/Session.h"
+#include "runtime/base/File.h"
+#include "runtime/base/OutputFile.h"
+#include "runtime/device/Sampler.h"
+#include "runtime/session/Session.h"
 #include "tools/Ranks.h"
 #include "tools/bench/Batches.h"
 #include "tools/bench/Rates.h"

@@ -7,8 +7,8 @@
 /// their ratios.
 #pragma once
 
-#include "runtime/Device.h"
-#include "runtime/Status.h"
+#include "runtime/base/Status.h"
+#include "runtime/device/Device.h"
 #include "tools/WeightOptions.h"
 #include "tools/bench/Kernels.h"
 

@@ -1,7 +1,7 @@
 /// How long each kernel of a step takes, and how much it reads.
 #pragma once
 
-#include "runtime/Model.h"
+#include "runtime/session/Model.h"
 
 #include <cstdint>
 #include <string>

@@ -1,7 +1,7 @@
 /// Tries a piece of code that may fault.
 #pragma once
 
-#include "runtime/Status.h"
+#include "runtime/base/Status.h"
 
 #include <functional>
 

@@ -1,8 +1,8 @@
 #include "tools/bench/Rates.h"
 
-#include "runtime/cpu/Clones.h"
-#include "runtime/cpu/Features.h"
-#include "runtime/cpu/Pool.h"
+#include "runtime/base/Clones.h"
+#include "runtime/base/Features.h"
+#include "runtime/base/Pool.h"
 #include "tools/bench/Probe.h"
 #include "tools/bench/Units.h"
 

@@ -2,7 +2,7 @@
 /// weights, and how many operations per second its multiply-add units do.
 #pragma once
 
-#include "runtime/Model.h"
+#include "runtime/session/Model.h"
 
 #include <nlohmann/json.hpp>
 

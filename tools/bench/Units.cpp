@@ -1,6 +1,6 @@
 #include "tools/bench/Units.h"
 
-#include "runtime/cpu/Features.h"
+#include "runtime/base/Features.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -1,7 +1,7 @@
 /// The multiply-add instructions of this CPU, each as a loop that can be timed.
 #pragma once
 
-#include "runtime/DType.h"
+#include "runtime/base/DType.h"
 
 #include <cstdint>
 #include <string>

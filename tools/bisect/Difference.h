@@ -1,7 +1,7 @@
 /// How far rows of numbers are from the rows of a reference.
 #pragma once
 
-#include "runtime/DType.h"
+#include "runtime/base/DType.h"
 
 #include <cstdint>
 #include <optional>

@@ -1,9 +1,9 @@
 #include "tools/bisect/Recording.h"
 
-#include "runtime/File.h"
-#include "runtime/Floats.h"
-#include "runtime/Json.h"
-#include "runtime/Safetensors.h"
+#include "runtime/base/File.h"
+#include "runtime/base/Json.h"
+#include "runtime/weights/Floats.h"
+#include "runtime/weights/Safetensors.h"
 #include "tools/bisect/Difference.h"
 
 #include <nlohmann/json.hpp>

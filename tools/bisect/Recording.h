@@ -2,9 +2,9 @@
 /// recording of the prompt has, too.
 #pragma once
 
-#include "runtime/DType.h"
-#include "runtime/OutputFile.h"
-#include "runtime/Status.h"
+#include "runtime/base/DType.h"
+#include "runtime/base/OutputFile.h"
+#include "runtime/base/Status.h"
 
 #include <cstdint>
 #include <map>

@@ -1,6 +1,6 @@
 #include "tools/bisect/Runner.h"
 
-#include "runtime/Floats.h"
+#include "runtime/weights/Floats.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,7 +1,7 @@
 /// Runs a model whose artifact has taps, and reads the results of its kernels.
 #pragma once
 
-#include "runtime/Session.h"
+#include "runtime/session/Session.h"
 #include "tools/bisect/Recording.h"
 #include "tools/bisect/Taps.h"
 

@@ -1,6 +1,6 @@
 #include "tools/bisect/Taps.h"
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 
 #include <algorithm>
 

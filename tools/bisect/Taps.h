@@ -1,8 +1,8 @@
-/// The manifest's description of an artifact's taps (lowering/AddTaps.cpp): its
-/// kernels, and where their results can be read and replaced.
+/// The manifest's description of an artifact's taps (tools/taps/AddTaps.cpp):
+/// its kernels, and where their results can be read and replaced.
 #pragma once
 
-#include "runtime/Artifact.h"
+#include "runtime/artifact/Artifact.h"
 
 #include <cstdint>
 #include <optional>

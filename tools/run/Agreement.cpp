@@ -3,7 +3,7 @@
 #include "tools/run/Run.h"
 
 #include "runtime/Abi.h"
-#include "runtime/JoinRanks.h"
+#include "runtime/ranks/JoinRanks.h"
 #include "tools/Ids.h"
 
 #include <chrono>

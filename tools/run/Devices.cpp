@@ -1,6 +1,6 @@
 #include "tools/run/Devices.h"
 
-#include "runtime/Devices.h"
+#include "runtime/session/Devices.h"
 
 #include <cstdio>
 

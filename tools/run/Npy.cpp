@@ -6,10 +6,10 @@
 /// padded by spaces, and the array. The three keys come in any order.
 #include "tools/run/Npy.h"
 
-#include "runtime/DType.h"
-#include "runtime/File.h"
-#include "runtime/Floats.h"
-#include "runtime/Json.h"
+#include "runtime/base/DType.h"
+#include "runtime/base/File.h"
+#include "runtime/base/Json.h"
+#include "runtime/weights/Floats.h"
 
 #include <algorithm>
 #include <cctype>

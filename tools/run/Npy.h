@@ -1,7 +1,7 @@
 /// Files of NumPy.
 #pragma once
 
-#include "runtime/Status.h"
+#include "runtime/base/Status.h"
 
 #include <cstdint>
 #include <string>

@@ -1,12 +1,12 @@
 /// The command line of cria-run.
 #pragma once
 
-#include "runtime/Backend.h"
-#include "runtime/Device.h"
-#include "runtime/Json.h"
-#include "runtime/Sampler.h"
-#include "runtime/Status.h"
+#include "runtime/base/Json.h"
+#include "runtime/base/Status.h"
 #include "runtime/cria.h"
+#include "runtime/device/Backend.h"
+#include "runtime/device/Device.h"
+#include "runtime/device/Sampler.h"
 #include "runtime/text/GenerationKeys.h"
 #include "runtime/text/tokenizer/StopStrings.h"
 #include "runtime/text/tokenizer/Text.h"

@@ -1,8 +1,8 @@
 /// The process of cria-run: signals, stdout, a clock.
 #pragma once
 
-#include "runtime/Session.h"
-#include "runtime/Status.h"
+#include "runtime/base/Status.h"
+#include "runtime/session/Session.h"
 
 #include <chrono>
 #include <string>

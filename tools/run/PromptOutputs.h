@@ -2,9 +2,9 @@
 /// embedding.
 #pragma once
 
-#include "runtime/OutputFile.h"
-#include "runtime/Outputs.h"
-#include "runtime/Pooling.h"
+#include "runtime/base/OutputFile.h"
+#include "runtime/session/Outputs.h"
+#include "runtime/session/Pooling.h"
 #include "tools/run/Run.h"
 
 #include <optional>

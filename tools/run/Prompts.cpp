@@ -5,7 +5,7 @@
 /// run at a time, whatever their number.
 #include "tools/run/Run.h"
 
-#include "runtime/Batch.h"
+#include "runtime/batch/Batch.h"
 
 #include <nlohmann/json.hpp>
 

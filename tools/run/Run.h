@@ -1,9 +1,9 @@
 /// The state of cria-run, and its main part: from a prompt to printed text.
 #pragma once
 
-#include "runtime/Model.h"
-#include "runtime/Sampler.h"
-#include "runtime/Session.h"
+#include "runtime/device/Sampler.h"
+#include "runtime/session/Model.h"
+#include "runtime/session/Session.h"
 #include "runtime/text/Generation.h"
 #include "runtime/text/tokenizer/TextStream.h"
 #include "tools/Lines.h"

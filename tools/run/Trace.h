@@ -1,9 +1,9 @@
 /// The timeline of cria-run.
 #pragma once
 
-#include "runtime/Backend.h"
-#include "runtime/Manifest.h"
-#include "runtime/Status.h"
+#include "runtime/artifact/Manifest.h"
+#include "runtime/base/Status.h"
+#include "runtime/device/Backend.h"
 
 #include <cstdint>
 #include <string>

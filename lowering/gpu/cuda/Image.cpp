@@ -1,8 +1,8 @@
 #include "lowering/gpu/cuda/Image.h"
 
-#include "lowering/gpu/Chips.h"
-#include "lowering/gpu/KernelBuilder.h"
-#include "lowering/gpu/Launches.h"
+#include "lowering/gpu/build/Chips.h"
+#include "lowering/gpu/build/KernelBuilder.h"
+#include "lowering/kernel/Launches.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/GPU/Transforms/Passes.h"

@@ -20,7 +20,7 @@
 /// before those of the next launch. It is before the wait, so that launches
 /// overlap whose blocks do not fill the device.
 #include "lowering/Passes.h"
-#include "lowering/gpu/Launches.h"
+#include "lowering/kernel/Launches.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"

@@ -2,7 +2,7 @@
 /// matrices from shared memory, and asynchronous copies into shared memory.
 #pragma once
 
-#include "lowering/gpu/KernelBuilder.h"
+#include "lowering/gpu/build/KernelBuilder.h"
 
 namespace cria::cuda {
 

@@ -1,7 +1,7 @@
 #include "lowering/gpu/cuda/Toolkit.h"
 
-#include "lowering/artifact/Writer.h"
-#include "lowering/gpu/Chips.h"
+#include "lowering/gpu/build/Chips.h"
+#include "lowering/support/WriteFile.h"
 
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"

@@ -3,7 +3,7 @@
 /// that count arrivals and copied bytes.
 #pragma once
 
-#include "lowering/gpu/KernelBuilder.h"
+#include "lowering/gpu/build/KernelBuilder.h"
 
 namespace cria::cuda {
 

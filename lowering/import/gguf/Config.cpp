@@ -2,7 +2,7 @@
 
 #include "lowering/import/gguf/Keys.h"
 #include "lowering/import/gguf/Rope.h"
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 #include "runtime/gguf/Files.h"
 #include "runtime/gguf/Names.h"
 

@@ -1,7 +1,7 @@
 /// The metadata of a GGUF file as the config.json from which it was converted.
 #pragma once
 
-#include "runtime/Status.h"
+#include "runtime/base/Status.h"
 
 #include <string>
 #include <utility>

@@ -1,6 +1,6 @@
 #include "runtime/text/chat/Evaluator.h"
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 /// its left, so that "a + b | trim" trims b.
 #include "runtime/text/chat/ExpressionParser.h"
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 
 #include <algorithm>
 #include <charconv>

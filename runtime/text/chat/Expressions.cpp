@@ -1,7 +1,7 @@
 /// Evaluates the expressions of chat templates.
 #include "runtime/text/chat/Evaluator.h"
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 #include <algorithm>
 #include <cmath>
 

@@ -2,7 +2,7 @@
 /// '{}'.format(value).
 #include "runtime/text/chat/Evaluator.h"
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 
 #include <algorithm>
 #include <cstdio>

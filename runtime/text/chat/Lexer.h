@@ -1,7 +1,7 @@
 /// A chat template as tokens.
 #pragma once
 
-#include "runtime/Status.h"
+#include "runtime/base/Status.h"
 
 #include <cstddef>
 #include <string>

@@ -2,7 +2,7 @@
 /// dicts, and the functions.
 #include "runtime/text/chat/Evaluator.h"
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 
 #include <algorithm>
 #include <charconv>

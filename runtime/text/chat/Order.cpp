@@ -1,7 +1,7 @@
 /// The filters of chat templates that order, choose or group elements.
 #include "runtime/text/chat/Evaluator.h"
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 
 #include <algorithm>
 #include <utility>

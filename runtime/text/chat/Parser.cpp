@@ -1,7 +1,7 @@
 /// The statements of chat templates.
 #include "runtime/text/chat/ExpressionParser.h"
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 
 namespace cria::chat {
 

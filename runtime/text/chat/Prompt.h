@@ -1,7 +1,7 @@
 /// A conversation as token ids.
 #pragma once
 
-#include "runtime/Status.h"
+#include "runtime/base/Status.h"
 #include "runtime/text/chat/Template.h"
 #include "runtime/text/tokenizer/Tokenizer.h"
 

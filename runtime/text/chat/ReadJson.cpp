@@ -1,7 +1,7 @@
 /// Values from JSON.
 #include "runtime/text/chat/Value.h"
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 
 namespace cria::chat {
 

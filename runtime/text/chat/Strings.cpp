@@ -2,7 +2,7 @@
 /// of Jinja. Letters change case one by one.
 #include "runtime/text/chat/Evaluator.h"
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 #include "runtime/text/tokenizer/Text.h"
 #include "runtime/text/tokenizer/Unicode.h"
 

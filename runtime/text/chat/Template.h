@@ -7,7 +7,7 @@
 /// are refused by name.
 #pragma once
 
-#include "runtime/Status.h"
+#include "runtime/base/Status.h"
 #include "runtime/text/chat/Syntax.h"
 #include "runtime/text/chat/Value.h"
 

@@ -1,7 +1,7 @@
 /// Values of a chat template, with Python's meaning.
 #pragma once
 
-#include "runtime/Status.h"
+#include "runtime/base/Status.h"
 #include "runtime/text/chat/Text.h"
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 /// ids that begin and end a text.
 #pragma once
 
-#include "runtime/Status.h"
+#include "runtime/base/Status.h"
 
 #include <nlohmann/json.hpp>
 

@@ -9,7 +9,7 @@
 #include "runtime/text/gguf/Words.h"
 #include "runtime/text/tokenizer/Vocabulary.h"
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 
 #include <algorithm>
 

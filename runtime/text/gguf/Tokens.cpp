@@ -1,6 +1,6 @@
 #include "runtime/text/gguf/Tokens.h"
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 #include "runtime/text/tokenizer/Text.h"
 #include "runtime/text/tokenizer/Vocabulary.h"
 

@@ -1,7 +1,7 @@
 /// Added tokens: those found in the text before the model sees it.
 #pragma once
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 #include "runtime/text/tokenizer/Normalizer.h"
 #include "runtime/text/tokenizer/PreTokenizer.h"
 #include "runtime/text/tokenizer/Vocabulary.h"

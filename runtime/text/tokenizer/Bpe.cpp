@@ -7,7 +7,7 @@
 /// most two entries, so a word of n characters takes O(n log n).
 #include "runtime/text/tokenizer/Bpe.h"
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 #include "runtime/text/tokenizer/Text.h"
 
 #include <algorithm>

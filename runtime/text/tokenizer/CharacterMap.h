@@ -1,7 +1,7 @@
 /// The compiled character maps of sentencepiece: the normalizer "Precompiled".
 #pragma once
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 #include "runtime/text/tokenizer/TracedText.h"
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 
 namespace cria {
 

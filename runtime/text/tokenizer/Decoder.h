@@ -2,7 +2,7 @@
 /// one token at a time.
 #pragma once
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 
 #include "runtime/text/tokenizer/ComponentCount.h"
 #include "runtime/text/tokenizer/Effort.h"

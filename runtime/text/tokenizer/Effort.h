@@ -1,7 +1,7 @@
 /// What a tokenizer may spend.
 #pragma once
 
-#include "runtime/Status.h"
+#include "runtime/base/Status.h"
 
 #include <cstddef>
 #include <cstdint>

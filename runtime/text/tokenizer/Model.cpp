@@ -1,6 +1,6 @@
 #include "runtime/text/tokenizer/Model.h"
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 #include "runtime/text/tokenizer/Bpe.h"
 #include "runtime/text/tokenizer/Unigram.h"
 #include "runtime/text/tokenizer/WordPiece.h"

@@ -1,8 +1,8 @@
 /// The model of a tokenizer: a word to the ids of its tokens.
 #pragma once
 
-#include "runtime/Json.h"
-#include "runtime/Status.h"
+#include "runtime/base/Json.h"
+#include "runtime/base/Status.h"
 #include "runtime/text/tokenizer/Effort.h"
 #include "runtime/text/tokenizer/Vocabulary.h"
 

@@ -1,7 +1,7 @@
 /// The changes that a tokenizer.json makes to a text first.
 #pragma once
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 #include "runtime/text/tokenizer/ComponentCount.h"
 #include "runtime/text/tokenizer/Pattern.h"
 #include "runtime/text/tokenizer/TracedText.h"

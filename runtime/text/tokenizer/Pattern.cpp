@@ -1,6 +1,6 @@
 #include "runtime/text/tokenizer/Pattern.h"
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 #include "runtime/text/tokenizer/Text.h"
 #include "runtime/text/tokenizer/Unicode.h"
 

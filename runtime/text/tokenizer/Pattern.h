@@ -1,8 +1,8 @@
 /// Cuts a text at the matches of a pattern.
 #pragma once
 
-#include "runtime/FunctionRef.h"
-#include "runtime/Json.h"
+#include "runtime/base/FunctionRef.h"
+#include "runtime/base/Json.h"
 #include "runtime/text/tokenizer/Regex.h"
 
 #include <optional>

@@ -1,7 +1,7 @@
 /// The special tokens that a tokenizer.json puts around a text.
 #pragma once
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 #include "runtime/text/tokenizer/ComponentCount.h"
 
 #include <cstdint>

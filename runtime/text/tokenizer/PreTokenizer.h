@@ -1,7 +1,7 @@
 /// How a tokenizer.json cuts normalized text into words for its model.
 #pragma once
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 #include "runtime/text/tokenizer/ComponentCount.h"
 #include "runtime/text/tokenizer/Pattern.h"
 

@@ -2,8 +2,8 @@
 /// PCRE2.
 #pragma once
 
-#include "runtime/FunctionRef.h"
-#include "runtime/Status.h"
+#include "runtime/base/FunctionRef.h"
+#include "runtime/base/Status.h"
 #include "runtime/text/tokenizer/Effort.h"
 
 #include <cstddef>

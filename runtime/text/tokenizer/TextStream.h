@@ -7,7 +7,7 @@
 /// more; of the id in which one does begin, the bytes before it are decoded.
 #pragma once
 
-#include "runtime/Status.h"
+#include "runtime/base/Status.h"
 #include "runtime/text/tokenizer/Decoder.h"
 #include "runtime/text/tokenizer/StopStrings.h"
 #include "runtime/text/tokenizer/Tokenizer.h"

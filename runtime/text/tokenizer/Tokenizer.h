@@ -9,7 +9,7 @@
 /// all steps before the next word is cut.
 #pragma once
 
-#include "runtime/Status.h"
+#include "runtime/base/Status.h"
 #include "runtime/text/tokenizer/AddedTokens.h"
 #include "runtime/text/tokenizer/Decoder.h"
 #include "runtime/text/tokenizer/Model.h"

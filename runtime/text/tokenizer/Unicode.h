@@ -2,7 +2,7 @@
 /// UTF-8.
 #pragma once
 
-#include "runtime/FunctionRef.h"
+#include "runtime/base/FunctionRef.h"
 
 #include <cstddef>
 #include <string>

@@ -7,7 +7,7 @@
 /// counts as unknown, at a score below all others.
 #include "runtime/text/tokenizer/Unigram.h"
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 #include "runtime/text/tokenizer/Text.h"
 
 #include <algorithm>

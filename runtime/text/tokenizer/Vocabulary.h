@@ -1,7 +1,7 @@
 /// The tokens of a tokenizer's model and their ids.
 #pragma once
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 
 #include <cstdint>
 #include <optional>

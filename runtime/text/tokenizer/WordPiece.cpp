@@ -1,6 +1,6 @@
 #include "runtime/text/tokenizer/WordPiece.h"
 
-#include "runtime/Json.h"
+#include "runtime/base/Json.h"
 #include "runtime/text/tokenizer/Text.h"
 
 namespace cria {

@@ -1,4 +1,4 @@
-#include "runtime/Devices.h"
+#include "runtime/session/Devices.h"
 
 #include "test/runtime/cuda/Fixtures.h"
 

@@ -3,8 +3,8 @@
 /// driver to run it.
 #pragma once
 
-#include "runtime/Model.h"
-#include "runtime/Session.h"
+#include "runtime/session/Model.h"
+#include "runtime/session/Session.h"
 #include "test/runtime/Fixtures.h"
 
 #include <gtest/gtest.h>

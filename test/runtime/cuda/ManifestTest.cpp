@@ -1,6 +1,6 @@
-#include "runtime/cuda/Manifest.h"
+#include "runtime/artifact/CudaPlan.h"
 
-#include "runtime/Manifest.h"
+#include "runtime/artifact/Manifest.h"
 #include "test/runtime/cuda/Fixtures.h"
 
 using namespace cria;

@@ -1,5 +1,5 @@
-#include "runtime/Sampler.h"
 #include "runtime/cuda/Model.h"
+#include "runtime/device/Sampler.h"
 #include "test/runtime/cuda/Fixtures.h"
 
 #include <algorithm>

@@ -1,0 +1,266 @@
+#include "lowering/entry/Costs.h"
+
+#include "dialect/Dialect.h"
+#include "dialect/Signature.h"
+#include "lowering/entry/LayerNumber.h"
+#include "passes/Kernel.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/Format.h"
+
+using namespace mlir;
+using namespace cria;
+using namespace cria::llama;
+
+/// How often an op runs in one forward pass.
+static int64_t runsOf(Operation *op) {
+  int64_t runs = 1;
+  for (auto loop = op->getParentOfType<scf::ForOp>(); loop;
+       loop = loop->getParentOfType<scf::ForOp>())
+    if (std::optional<APInt> trips = loop.getStaticTripCount())
+      runs *= trips->getSExtValue();
+  return runs;
+}
+
+static CostRow rowOf(Operation *op) {
+  CostRow row;
+  if (auto name = op->getLoc()->findInstanceOf<NameLoc>())
+    row.path = name.getName().str();
+  row.op = op->getName().stripDialect().str();
+  row.runs = runsOf(op);
+  for (Value operand : op->getOperands()) {
+    if (!operand.getDefiningOp<GetWeightOp>())
+      continue;
+    auto type = cast<RankedTensorType>(operand.getType());
+    // A lookup reads one row.
+    int64_t share = isa<EmbedOp, AddRowsOp>(op) ? type.getDimSize(0) : 1;
+    row.weightBytes += row.runs * storageBytes(type) / share;
+    if (isa<LinearOp, HeadOp>(op) && type.getRank() == 2)
+      row.flops += row.runs * 2 * type.getNumElements();
+  }
+  row.head = isa<HeadOp>(op);
+  return row;
+}
+
+static AttentionRow attentionOf(GQAOp op) {
+  RankedTensorType query = op.getQuery().getType(),
+                   cache = pageOf(op.getKeyCache().getType());
+  AttentionRow row;
+  row.runs = runsOf(op);
+  row.flopsPerKey = 4 * query.getDimSize(1) * query.getDimSize(2);
+  row.bytesPerKey =
+      2 * storageBytes(cache) / (cache.getDimSize(0) * cache.getDimSize(2));
+  row.window = op.getWindow().value_or(0);
+  return row;
+}
+
+/// The part of the model that a module belongs to.
+static StringRef partOf(WeightOp weight) {
+  StringRef source = weight.getSource();
+  if (weight.getAdapter())
+    return "adapters";
+  if (weight.getTensorType().getRank() == 1 && !source.ends_with(".bias"))
+    return "norms";
+  if (source.contains("attn"))
+    return "attention";
+  if (source.contains("mlp"))
+    return "mlp";
+  if (source.contains("embed"))
+    return "embedding";
+  return source.contains("head") ? "head" : "other";
+}
+
+static void countParameters(ModuleOp program, Costs &costs) {
+  for (auto weight : program.getOps<WeightOp>()) {
+    if (weight.getTied())
+      continue;
+    int64_t count = static_cast<int64_t>(weight.getCount().value_or(1)) *
+                    weight.getWholeType().getNumElements();
+    costs.parameters += count;
+    std::string part = partOf(weight).str();
+    auto found = llvm::find_if(
+        costs.parts, [&](const auto &entry) { return entry.first == part; });
+    if (found == costs.parts.end())
+      costs.parts.push_back({part, count});
+    else
+      found->second += count;
+  }
+}
+
+/// Whether the op only makes the hidden states that @forward returns. Few calls
+/// ask for them.
+static bool makesHidden(Operation *op, func::FuncOp forward) {
+  return returnsHidden(forward.getFunctionType()) && op->hasOneUse() &&
+         isa<func::ReturnOp>(*op->user_begin()) &&
+         op->use_begin()->getOperandNumber() == 1;
+}
+
+Costs cria::costsOf(ModuleOp program) {
+  Costs costs;
+  auto forward = program.lookupSymbol<func::FuncOp>("forward");
+  forward.walk([&](Operation *op) {
+    if (makesHidden(op, forward))
+      return;
+    if (isa<EmbedOp, AddRowsOp, RMSNormOp, LayerNormOp, LinearOp, HeadOp>(op))
+      costs.rows.push_back(rowOf(op));
+    else if (auto gqa = dyn_cast<GQAOp>(op))
+      costs.attention.push_back(attentionOf(gqa));
+  });
+  for (Type type : cacheTypes(forward.getFunctionType())) {
+    auto cache = cast<RankedTensorType>(type);
+    costs.cacheBytes += storageBytes(cache);
+    costs.cacheBytesPerPosition += storageBytes(cache) / cache.getDimSize(2);
+  }
+  countParameters(program, costs);
+  return costs;
+}
+
+/// The number of keys that a token after `depth` others sees.
+static int64_t keysSeen(const AttentionRow &row, int64_t depth) {
+  return row.window ? std::min(row.window, depth + 1) : depth + 1;
+}
+
+/// Adds the costs of an op.
+static void addOp(KernelCost &kernel, Operation *op) {
+  if (auto gqa = dyn_cast<GQAOp>(op)) {
+    AttentionRow row = attentionOf(gqa);
+    row.runs = 1;
+    kernel.attention.push_back(row);
+    kernel.f32 |= gqa.getQuery().getType().getElementType().isF32();
+    return;
+  }
+  if (!isa<EmbedOp, AddRowsOp, RMSNormOp, LayerNormOp, LinearOp, HeadOp>(op))
+    return;
+  CostRow row = rowOf(op);
+  bool lookup = isa<EmbedOp, AddRowsOp>(op);
+  (lookup ? kernel.tokenBytes : kernel.weightBytes) +=
+      row.weightBytes / row.runs;
+  (row.head ? kernel.logitFlops : kernel.tokenFlops) += row.flops / row.runs;
+  if (isa<LinearOp, HeadOp>(op))
+    kernel.f32 |= getElementTypeOrSelf(op->getOperand(0)).isF32();
+}
+
+/// Sets the layers of a kernel, which are those of its weights, or else of its
+/// caches.
+static void setLayers(KernelCost &kernel, KernelOp op) {
+  std::optional<LayerNumber> layers;
+  op.walk([&](Operation *inner) {
+    for (Value operand : inner->getOperands())
+      if (auto weight = operand.getDefiningOp<GetWeightOp>();
+          weight && weight.getLayer() && !layers)
+        layers = layerNumber(weight.getLayer());
+  });
+  op.walk([&](GQAOp gqa) {
+    if (!layers)
+      layers = layerNumber(gqa.getLayer());
+  });
+  if (!layers)
+    return;
+  kernel.firstLayer = layers->first;
+  kernel.layerStep = layers->step;
+}
+
+std::vector<KernelCost> cria::kernelCostsOf(ModuleOp program) {
+  std::vector<KernelCost> kernels;
+  for (auto entry : program.getOps<func::FuncOp>())
+    entry.walk([&](KernelOp op) {
+      KernelCost kernel;
+      kernel.entry = entry.getName().str();
+      kernel.kernel = op.getKernelName().str();
+      SmallVector<Operation *> ops;
+      for (Operation &inner : op.getBody().front().without_terminator())
+        ops.push_back(&inner);
+      kernel.path = kernelPath(ops);
+      kernel.runs = runsOf(op);
+      setLayers(kernel, op);
+      op.walk([&](Operation *inner) { addOp(kernel, inner); });
+      kernels.push_back(std::move(kernel));
+    });
+  return kernels;
+}
+
+int64_t KernelCost::bytes(int64_t depth, int64_t tokens) const {
+  int64_t sum = weightBytes + tokenBytes * tokens;
+  for (const AttentionRow &row : attention)
+    sum += row.bytesPerKey * (keysSeen(row, depth) + tokens - 1);
+  return sum;
+}
+
+int64_t KernelCost::flops(int64_t depth, int64_t tokens) const {
+  int64_t sum = tokenFlops * tokens + logitFlops;
+  for (const AttentionRow &row : attention)
+    for (int64_t token = 0; token < tokens; ++token)
+      sum += row.flopsPerKey * keysSeen(row, depth + token);
+  return sum;
+}
+
+int64_t Costs::flops(bool head) const {
+  int64_t sum = 0;
+  for (const CostRow &row : rows)
+    sum += row.head == head ? row.flops : 0;
+  return sum;
+}
+
+int64_t Costs::weightBytes(bool head) const {
+  int64_t sum = 0;
+  for (const CostRow &row : rows)
+    sum += row.head == head ? row.weightBytes : 0;
+  return sum;
+}
+
+int64_t Costs::attentionFlops(int64_t depth) const {
+  int64_t sum = 0;
+  for (const AttentionRow &row : attention)
+    sum += row.runs * row.flopsPerKey * keysSeen(row, depth);
+  return sum;
+}
+
+int64_t Costs::attentionBytes(int64_t depth) const {
+  int64_t sum = 0;
+  for (const AttentionRow &row : attention)
+    sum += row.runs * row.bytesPerKey * keysSeen(row, depth);
+  return sum;
+}
+
+void cria::printTotals(const Costs &costs, int64_t depth,
+                       llvm::raw_ostream &os) {
+  os << "\nparameters\n";
+  auto line = [&](StringRef what, int64_t value) {
+    os << llvm::format("  %-20s %16lld\n", what.str().c_str(),
+                       static_cast<long long>(value));
+  };
+  for (const auto &[part, count] : costs.parts)
+    line(part, count);
+  line("total", costs.parameters);
+  os << "\na token at depth " << depth << "\n";
+  int64_t flops = costs.flops(false) + costs.flops(true),
+          bytes = costs.weightBytes(false) + costs.weightBytes(true);
+  line("flops, products", flops);
+  line("flops, attention", costs.attentionFlops(depth));
+  line("flops", flops + costs.attentionFlops(depth));
+  line("bytes, weights", bytes);
+  line("bytes, KV cache", costs.attentionBytes(depth));
+  line("bytes", bytes + costs.attentionBytes(depth));
+}
+
+void cria::printCosts(const Costs &costs, llvm::raw_ostream &os) {
+  os << llvm::format("%-44s %-9s %5s %14s %14s\n", "module", "op", "runs",
+                     "flops/token", "weight bytes");
+  auto line = [&](StringRef path, StringRef op, int64_t runs, int64_t flops,
+                  int64_t bytes) {
+    os << llvm::format("%-44s %-9s %5lld %14lld %14lld\n", path.str().c_str(),
+                       op.str().c_str(), static_cast<long long>(runs),
+                       static_cast<long long>(flops),
+                       static_cast<long long>(bytes));
+  };
+  for (const CostRow &row : costs.rows)
+    line(row.path, row.op, row.runs, row.flops, row.weightBytes);
+  line("total", "", 1, costs.flops(false) + costs.flops(true),
+       costs.weightBytes(false) + costs.weightBytes(true));
+  os << "parameters: " << costs.parameters << "\n"
+     << "KV cache: " << costs.cacheBytesPerPosition << " bytes a position, "
+     << costs.cacheBytes << " in all\n";
+}

@@ -1,0 +1,166 @@
+#include "lowering/entry/Entry.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinTypes.h"
+
+using namespace mlir;
+using namespace cria;
+
+static constexpr const char *kAttribute = "arguments";
+static constexpr const char *kNames[] = {
+    "ids",    "tokens",  "position", "first",     "first_hidden",
+    "source", "logits",  "hidden",   "cache",     "arena",
+    "seen",   "sampled", "state",    "positions", "pages"};
+
+using Is = EntryArgument;
+static constexpr EntryArgument kOfTokens[] = {
+    Is::Ids, Is::Tokens, Is::Position, Is::First, Is::Source, Is::Logits};
+static constexpr EntryArgument kOfText[] = {Is::Ids,   Is::Tokens, Is::Position,
+                                            Is::First, Is::Pages,  Is::Logits};
+static constexpr EntryArgument kOfTexts[] = {
+    Is::Ids, Is::Tokens, Is::Positions, Is::First, Is::Pages, Is::Logits};
+static constexpr EntryArgument kOfDrawing[] = {Is::Logits, Is::Seen,
+                                               Is::Sampled, Is::State};
+
+StringRef EntryArguments::nameOf(EntryArgument what) {
+  return kNames[static_cast<int>(what)];
+}
+
+static std::optional<EntryArgument> argumentOf(Attribute attribute) {
+  auto name = dyn_cast<StringAttr>(attribute);
+  const auto *found = name ? llvm::find(kNames, name.getValue()) : nullptr;
+  if (!found || found == std::end(kNames))
+    return std::nullopt;
+  return static_cast<EntryArgument>(found - std::begin(kNames));
+}
+
+/// Whether a tensor or memref of the type can be the argument.
+static bool fits(EntryArgument what, Type type) {
+  auto shaped = dyn_cast<ShapedType>(type);
+  auto is = [&](int64_t rank, bool element) {
+    return shaped && shaped.hasStaticShape() && shaped.getRank() == rank &&
+           element;
+  };
+  // The number of pages is dynamic.
+  auto isPaged = [&](int64_t rank, bool element) {
+    return shaped && shaped.getRank() == rank && shaped.isDynamicDim(0) &&
+           shaped.getNumDynamicDims() == 1 && element;
+  };
+  Type element = shaped ? shaped.getElementType() : type;
+  switch (what) {
+  case EntryArgument::Pages:
+    return is(1, element.isInteger(32)) || is(2, element.isInteger(32));
+  case EntryArgument::Ids:
+  case EntryArgument::Positions:
+  case EntryArgument::Seen:
+  case EntryArgument::Sampled:
+    return is(1, element.isInteger(32));
+  case EntryArgument::Logits:
+  case EntryArgument::Hidden:
+    return is(2, element.isF32());
+  case EntryArgument::Cache:
+    return is(4, isa<FloatType>(element)) || is(5, element.isInteger(8)) ||
+           isPaged(5, isa<FloatType>(element)) ||
+           isPaged(6, element.isInteger(8));
+  case EntryArgument::Arena:
+  case EntryArgument::State:
+    return is(1, element.isInteger(8));
+  default:
+    return type.isIndex();
+  }
+}
+
+void EntryArguments::set(func::FuncOp entry, ArrayRef<EntryArgument> all) {
+  auto names = llvm::map_to_vector(all, nameOf);
+  entry->setAttr(kAttribute, Builder(entry).getStrArrayAttr(names));
+}
+
+void EntryArguments::append(func::FuncOp entry, EntryArgument what, Type type) {
+  auto names = entry->getAttrOfType<ArrayAttr>(kAttribute);
+  SmallVector<Attribute> all(names.getValue());
+  all.push_back(StringAttr::get(entry.getContext(), nameOf(what)));
+  entry->setAttr(kAttribute, ArrayAttr::get(entry.getContext(), all));
+  (void)entry.insertArgument(entry.getNumArguments(), type, {}, entry.getLoc());
+}
+
+bool EntryArguments::has(EntryArgument what) const {
+  return llvm::is_contained(arguments, what);
+}
+
+unsigned EntryArguments::at(EntryArgument what) const {
+  return llvm::find(arguments, what) - arguments.begin();
+}
+
+SmallVector<unsigned> EntryArguments::caches() const {
+  SmallVector<unsigned> places;
+  for (auto [i, argument] : llvm::enumerate(arguments))
+    if (argument == EntryArgument::Cache)
+      places.push_back(i);
+  return places;
+}
+
+SmallVector<unsigned> EntryArguments::outputs(bool logits) const {
+  SmallVector<unsigned> places;
+  if (logits)
+    places.push_back(at(EntryArgument::Logits));
+  if (has(EntryArgument::Hidden))
+    places.push_back(at(EntryArgument::Hidden));
+  llvm::append_range(places, caches());
+  return places;
+}
+
+/// Whether an argument is one that entries may have or lack.
+static bool isOptional(EntryArgument what, bool draws) {
+  if (what == EntryArgument::Arena)
+    return true;
+  return !draws &&
+         llvm::is_contained({Is::Cache, Is::FirstHidden, Is::Hidden}, what);
+}
+
+/// Reports an argument that an entry of this kind must have and lacks, or has
+/// and must not have.
+static LogicalResult verifyKind(func::FuncOp entry,
+                                const EntryArguments &arguments) {
+  bool draws = arguments.drawsId();
+  ArrayRef<EntryArgument> required = kOfTokens;
+  if (draws)
+    required = kOfDrawing;
+  else if (arguments.has(Is::Pages))
+    required = arguments.has(Is::Positions) ? ArrayRef(kOfTexts) : kOfText;
+  for (EntryArgument what : required)
+    if (!arguments.has(what))
+      return entry.emitError("expected an argument '")
+             << EntryArguments::nameOf(what) << "'";
+  for (EntryArgument what : arguments.all())
+    if (!llvm::is_contained(required, what) && !isOptional(what, draws))
+      return entry.emitError("expected no argument '")
+             << EntryArguments::nameOf(what) << "' beside '"
+             << (draws ? "sampled" : "ids") << "'";
+  if (arguments.has(Is::Hidden) != arguments.has(Is::FirstHidden))
+    return entry.emitError("expected arguments 'first_hidden' and 'hidden', or "
+                           "neither");
+  if (!draws && !entry->getAttrOfType<IntegerAttr>("chunk"))
+    return entry.emitError("expected the attribute 'chunk'");
+  return success();
+}
+
+FailureOr<EntryArguments> EntryArguments::of(func::FuncOp entry) {
+  auto names = entry->getAttrOfType<ArrayAttr>(kAttribute);
+  if (!names || names.size() != entry.getNumArguments())
+    return entry.emitError("expected the attribute '")
+           << kAttribute << "' with a name for each of "
+           << entry.getNumArguments() << " arguments";
+  EntryArguments result;
+  for (auto [i, name] : llvm::enumerate(names)) {
+    auto what = argumentOf(name);
+    bool again = what && *what != EntryArgument::Cache && result.has(*what);
+    if (!what || again || !fits(*what, entry.getArgumentTypes()[i]))
+      return entry.emitError("expected argument ")
+             << i << " to be one of an entry, got " << name << " of type "
+             << entry.getArgumentTypes()[i];
+    result.arguments.push_back(*what);
+  }
+  if (failed(verifyKind(entry, result)))
+    return failure();
+  return result;
+}

@@ -1,0 +1,228 @@
+/// A tiled product on tensor cores (mma.sync, sm_80):
+///
+///                        few rows       some          many
+///   tile, in k steps 32  32 x 64        64 x 128      128 x 128
+///   ring of cp.async     8 stages       4             3
+///   warp w, rows         0..31          w / 2 * 32..  w / 2 * 64..
+///           columns      w * 16 + 0..   w % 2 * 64..  w % 2 * 64..
+///
+/// Copies are all stages but one ahead. A warp multiplies 16 x 8 x 16 at once;
+/// operands come by ldmatrix.
+///
+/// A row of a stage is 64 bytes, four chunks of 16; chunk c of row r lies at
+/// c ^ (r / 2 % 4), so that the eight rows of an ldmatrix hit all banks.
+#include "lowering/gpu/cuda/TensorCores.h"
+#include "lowering/gpu/cuda/Warpgroups.h"
+#include "lowering/gpu/cuda/schedules/MmaTile.h"
+#include "lowering/gpu/schedules/Gemm.h"
+
+using namespace mlir;
+using namespace cria;
+using namespace cria::simt;
+
+/// Terms of a step, and elements of a chunk.
+static constexpr int64_t kTileK = kMmaTerms, kChunk = 8;
+
+namespace {
+class MmaGemm : public MmaTile {
+public:
+  MmaGemm(Launch &launch, ArrayRef<Work> works, const MmaTileSize &tile,
+          const GemmRows &rows, bool clusters)
+      : MmaTile(launch, works, shapeOf(tile, clusters), rows, tile.warpsDown),
+        count(tile.stages),
+        stages(b.shared(x.rows.element, count * (m + n) * kTileK, kTileK)) {
+    // Else ptxas takes registers that one block less fits.
+    cuda::fitBlocks(b, tile.blocks);
+  }
+  /// Makes the blocks of each tile a cluster.
+  void formClusters() {
+    cuda::formClusters(b, {static_cast<int32_t>(tileSplits()), 1, 1});
+  }
+
+private:
+  static GemmShape shapeOf(const MmaTileSize &tile, bool clusters) {
+    GemmShape shape = {tile.m, tile.n, kTileK, tile.splitBlocks};
+    shape.clusters = clusters;
+    return shape;
+  }
+  void multiply(const Corner &corner, Finish finish) override;
+  void prefetch(const Corner &corner) override;
+  Rows freeMemory() const override { return stages; }
+  void clusterBarrier() override {
+    cuda::arriveAtCluster(b);
+    cuda::awaitCluster(b);
+  }
+  void fetchX(const Corner &corner, Value step);
+  void fetchW(const Corner &corner, Value step);
+  void fetch(const Corner &corner, Value step);
+  void fetchRows(Value stage, int64_t firstRow, int64_t rows, Value first,
+                 llvm::function_ref<Source(Value, Value)> at);
+  struct Starts {
+    SmallVector<Address> x, w;
+  };
+  Starts starts();
+  SmallVector<Value> step(const Starts &starts, Value step, ValueRange sums);
+  /// Elements from the first stage to that of a step.
+  Value stageOf(Value step) {
+    return b.mul(b.rem(step, count), (m + n) * kTileK);
+  }
+  /// Where chunk `chunk` of a stage's row lies.
+  Value swizzled(Value row, Value chunk) {
+    return b.mul(b.exclusiveOr(chunk, b.rem(b.div(row, 2), 4)), kChunk);
+  }
+
+  int64_t count; // of stages
+  Rows stages;   // the input's rows, then the weights', stage after stage
+};
+} // namespace
+
+/// Begins to copy rows of a tile, columns of k from `first` on, to rows of a
+/// stage from `firstRow` on.
+void MmaGemm::fetchRows(Value stage, int64_t firstRow, int64_t rows,
+                        Value first,
+                        llvm::function_ref<Source(Value, Value)> at) {
+  int64_t each = kTileK / width;
+  auto placeOf = [&](Value i) {
+    Value row = b.div(i, each), column = b.mul(b.rem(i, each), width);
+    Value to =
+        b.add(swizzled(row, b.div(column, kChunk)), b.rem(column, kChunk));
+    return b.further(b.address(stages, b.add(row, firstRow), to), stage);
+  };
+  auto copy = [&](Value i, Address to) {
+    Value column = b.mul(b.rem(i, each), width);
+    Source from = at(b.div(i, each), b.add(first, column));
+    cuda::copyAsync(b, to, from.address, 2 * width, from.exists);
+  };
+  // Narrower copies are many: their addresses would not fit registers.
+  if (width < kChunk)
+    return b.loop(b.thread(), b.i32(rows * each), kGemmThreads,
+                  [&](Value i) { copy(i, placeOf(i)); });
+  // A multiple of 8 rows further on, chunks lie in the same order.
+  constexpr int64_t kTurnRows = kGemmThreads * kChunk / kTileK;
+  static_assert(kTurnRows % 8 == 0);
+  assert(rows % kTurnRows == 0 && "a turn is of all threads");
+  Address to = placeOf(b.thread());
+  for (int64_t row = 0; row < rows; row += kTurnRows)
+    copy(b.add(b.thread(), row * each), b.further(to, stages, row, 0));
+}
+
+/// Begins to copy a step's rows of the input to its stage.
+void MmaGemm::fetchX(const Corner &corner, Value step) {
+  fetchRows(stageOf(step), 0, m, b.mul(step, kTileK),
+            [&](Value r, Value c) { return elementX(corner, r, c); });
+}
+
+void MmaGemm::fetchW(const Corner &corner, Value step) {
+  fetchRows(stageOf(step), m, n, b.mul(step, kTileK),
+            [&](Value r, Value c) { return elementW(corner, r, c); });
+}
+
+/// Begins to fill the stage of a step, if there is such a step. Every step is a
+/// group of copies, an empty one past the end, so that waiting is counting.
+void MmaGemm::fetch(const Corner &corner, Value step) {
+  b.when(b.less(step, corner.end), [&] {
+    fetchX(corner, step);
+    fetchW(corner, step);
+  });
+  cuda::commitCopies(b);
+}
+
+void MmaGemm::prefetch(const Corner &corner) {
+  for (int64_t i = 0; i + 1 < count; ++i) {
+    Value step = b.add(corner.first, i), exists = b.less(step, corner.end);
+    if (corner.exists)
+      exists = b.both(exists, corner.exists);
+    b.when(exists, [&] { fetchW(corner, step); });
+  }
+}
+
+/// Where a lane's matrices begin in the first stage, of each half of a step.
+/// Of the input: rows 0-15 of chunk 0, then of chunk 1. Of the weights: rows
+/// 0-7 of both chunks, then 8-15.
+MmaGemm::Starts MmaGemm::starts() {
+  Value lane = b.lane();
+  Value rowX = b.add(firstRow(b.warp()), b.rem(lane, 16));
+  Value rowW = b.add(firstColumn(b.warp()),
+                     b.add(b.mul(b.div(lane, 16), 8), b.rem(lane, 8)));
+  Value chunkX = b.div(lane, 16), chunkW = b.rem(b.div(lane, 8), 2);
+  auto start = [&](Value row, int64_t firstRow, Value chunk) {
+    return b.address(stages, b.add(row, firstRow), swizzled(row, chunk));
+  };
+  Starts result;
+  for (int64_t half = 0; half < kTileK / 16; ++half) {
+    result.x.push_back(start(rowX, 0, b.add(chunkX, half * 2)));
+    result.w.push_back(start(rowW, m, b.add(chunkW, half * 2)));
+  }
+  return result;
+}
+
+SmallVector<Value> MmaGemm::step(const Starts &starts, Value step,
+                                 ValueRange sums) {
+  SmallVector<Value> next(sums);
+  Value stage = stageOf(step);
+  for (auto [firstX, firstW] : llvm::zip(starts.x, starts.w)) {
+    // A multiple of 8 rows further on, chunks lie in the same order.
+    Address startX = b.further(firstX, stage);
+    Address startW = b.further(firstW, stage);
+    SmallVector<SmallVector<Value>> xs, ws;
+    for (int64_t i = 0; i < down(); ++i)
+      xs.push_back(cuda::loadMatrices(b, b.further(startX, stages, i * 16, 0)));
+    for (int64_t j = 0; j < across(); j += 2)
+      ws.push_back(cuda::loadMatrices(b, b.further(startW, stages, j * 8, 0)));
+    for (int64_t i = 0; i < down(); ++i)
+      for (int64_t j = 0; j < across(); j += 2)
+        cuda::mma(b, x.rows.element, xs[i], ws[j / 2],
+                  MutableArrayRef(next).slice((i * across() + j) * 4, 8));
+  }
+  return next;
+}
+
+void MmaGemm::multiply(const Corner &corner, Finish finish) {
+  // The first group has the weights of all these steps, too.
+  for (int64_t i = 0; i + 1 < count; ++i) {
+    Value step = b.add(corner.first, i);
+    b.when(b.less(step, corner.end), [&] { fetchX(corner, step); });
+    cuda::commitCopies(b);
+  }
+  SmallVector<Value> init(down() * across() * 4, b.f32(0));
+  Starts starts = this->starts();
+  auto sums = b.loop(corner.first, corner.end, 1, init,
+                     [&](Value at, ValueRange carried) {
+                       // This step's copies have landed, everybody's; and the
+                       // stage of the step before is free.
+                       cuda::awaitCopies(b, count - 2);
+                       b.barrier();
+                       fetch(corner, b.add(at, count - 1));
+                       return step(starts, at, carried);
+                     });
+  cuda::awaitCopies(b, 0);
+  finish(sumsOf(sums));
+}
+
+/// cp.async copies 4 bytes at least.
+bool simt::takesMma(Type input, Type weight, int64_t k) {
+  return !input.isF32() && input == weight && k % 2 == 0;
+}
+
+std::unique_ptr<GemmTile> simt::makeMmaGemm(Launch &launch,
+                                            ArrayRef<Work> works, size_t rows) {
+  return std::make_unique<MmaGemm>(launch, works, kMmaTiles[rows],
+                                   kMmaRows[rows], /*clusters=*/false);
+}
+
+std::unique_ptr<GemmTile>
+simt::makeClusterGemm(KernelFunction &function, const Twine &suffix,
+                      ArrayRef<Work> works, size_t rows,
+                      std::unique_ptr<Launch> &launch) {
+  launch = std::make_unique<Launch>(function, suffix, kGemmThreads);
+  MmaTileSize size = kMmaTiles[rows];
+  size.splitBlocks = kClusterBlocks[rows];
+  auto tile = std::make_unique<MmaGemm>(*launch, works, size, kMmaRows[rows],
+                                        /*clusters=*/true);
+  if (tile->tileSplits() == 1) {
+    launch->erase();
+    return nullptr;
+  }
+  tile->formClusters();
+  return tile;
+}

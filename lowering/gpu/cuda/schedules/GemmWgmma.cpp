@@ -1,0 +1,405 @@
+/// A tiled product by warpgroups (wgmma, sm_90a), 128 x 256 or 128 x 128 in
+/// steps of 64:
+///
+///   warpgroup 2   one thread copies the rows of input and weights of a step to
+///                 a stage of a ring, as soon as the stage is free
+///   0 and 1       multiply 64 rows each, when the stage is full, and finish
+///                 the tile
+///
+/// Blocks are clusters of two, whose tiles nearly always have the same weights:
+/// each block copies half of them to both, else all of its own. So a stage is
+/// free when the warpgroups of both blocks have multiplied what it had, and a
+/// block ends when the other one, too, needs its memory and its barriers no
+/// more.
+///
+/// The grid is persistent, one block on each multiprocessor: while warpgroups
+/// finish a tile, the first stages of the next one are on their way.
+///
+/// Copies take boxes, which tensor maps describe: zeros where the input has no
+/// row, or a row no element. Rows of weights lie in the tile so that a lane has
+/// the sums of neighbouring units. For eight units of one sum, columns 2t and
+/// 2t + 1 of the four products p, which are lane t's, are units 8t + 2p and
+/// behind it. To the map a weight is a tensor
+///
+///   k   2   4 (t)   4 (p)   groups of 32 units
+///
+/// which is copied in this order. Of two sums, all units of the first come
+/// first.
+#include "lowering/gpu/cuda/TensorCores.h"
+#include "lowering/gpu/cuda/Warpgroups.h"
+#include "lowering/gpu/schedules/Gemm.h"
+
+using namespace mlir;
+using namespace cria;
+using namespace cria::simt;
+
+static constexpr int64_t kTileM = kWgmmaTile.m, kTileK = kWgmmaTile.terms,
+                         kStages = kWgmmaTile.stages;
+/// Threads that multiply, and all.
+static constexpr int64_t kMultiply = 2 * cuda::kWarpgroup,
+                         kThreads = kMultiply + cuda::kWarpgroup;
+
+static constexpr const GemmRows &kManyRows = *std::prev(std::end(kMmaRows));
+
+static GemmShape shapeOf(int64_t n) {
+  return {kTileM,
+          n,
+          kTileK,
+          kMultiprocessors,
+          kMultiply,
+          kManyRows.above / kTileM + 1,
+          /*persistent=*/true};
+}
+
+namespace {
+class WgmmaGemm : public GemmTile {
+public:
+  WgmmaGemm(Launch &launch, ArrayRef<Work> works, int64_t n)
+      : GemmTile(launch, works, shapeOf(n), kManyRows) {}
+
+  /// Makes tensor maps of the operands; false where they cannot be copied so.
+  bool addMaps();
+  /// Begins the kernel's shared memory.
+  void begin();
+
+private:
+  /// A weight's boxes: `units` units each, and where the box of a unit begins.
+  struct Boxes {
+    Value map;
+    SmallVector<int64_t> box;
+    int64_t units;
+  };
+  UnitSum unitOf(Value) override {
+    llvm_unreachable("no row of weights is addressed");
+  }
+  void multiplyTiles(Value rows) override;
+  Rows freeMemory() const override { return flag; }
+  void barrier() override { cuda::barrierOf(b, kMultiply); }
+  int64_t launchedBytes() const override { return kStages * stageBytes(); }
+  int64_t stageRows() const { return kTileM + n; }
+  int64_t stageBytes() const { return stageRows() * cuda::kBoxBytes; }
+
+  bool takesInput();
+  std::optional<int64_t> unitsOfBox(const Work &work, const Operand &weight,
+                                    int64_t group);
+  Boxes boxesOf(const Operand &weight, int64_t units);
+
+  /// A copy of weights, but for the step's terms.
+  struct Copy {
+    const Boxes &from;
+    Value group, row; // of the map, and of the stage
+  };
+  std::vector<Copy> copiesOf(const Corner &corner, size_t i, Value half);
+  void copyWork(cuda::PhaseBarriers &barriers, const Corner &corner, size_t i,
+                Value before);
+  std::vector<Sums> sum(cuda::PhaseBarriers &barriers, const Corner &corner,
+                        Value before);
+  /// Of `before` steps and those of a tile: their number.
+  Value behind(const Corner &corner, Value before) {
+    return b.add(before, b.sub(corner.end, corner.first));
+  }
+  void forTiles(Value rows, llvm::function_ref<Value(Value, Value)> body);
+  std::vector<Sums> sumsOf(ValueRange sums);
+  int64_t group() const { return 4 * together; }
+
+  /// Neighbouring units of a lane.
+  int64_t together = 8;
+  Value mapX;
+  std::vector<SmallVector<Boxes>> boxes; // of each sum of each work
+  Rows ring, flag;
+};
+} // namespace
+
+/// Whether the tile's rows of the input follow one another, and begin at k = 0.
+bool WgmmaGemm::takesInput() {
+  return works[0].row && width * 2 == 16 &&
+         x.row == launch.of.elements.dim(*works[0].row) &&
+         x.column == launch.of.elements.constant(0);
+}
+
+/// Units whose rows of a weight follow one another, from a multiple of them on:
+/// so many are copied at once. Nothing where they are not groups of `group`.
+std::optional<int64_t>
+WgmmaGemm::unitsOfBox(const Work &work, const Operand &weight, int64_t group) {
+  if (work.unitLoops.empty() || weight.column != launch.of.elements.constant(0))
+    return std::nullopt;
+  unsigned last = work.unitLoops.back();
+  AffineExpr dim = launch.of.elements.dim(last);
+  AffineExpr first = weight.row.replace(dim, launch.of.elements.constant(0));
+  auto type = cast<MemRefType>(weight.rows.base.getType());
+  int64_t length = work.part.box[last].constant;
+  if (launch.of.elements.simplify(weight.row - first - dim, work.longBox()) !=
+          launch.of.elements.constant(0) ||
+      !first.isMultipleOf(group) || length % group ||
+      type.getNumElements() % (group * weight.rows.stride))
+    return std::nullopt;
+  int64_t most = unitsOfTile() / 2; // what one block of a cluster copies
+  return work.unitLoops.size() == 1 ? most : std::min(most, length & -length);
+}
+
+WgmmaGemm::Boxes WgmmaGemm::boxesOf(const Operand &weight, int64_t units) {
+  int64_t stride = weight.rows.stride;
+  auto type = cast<MemRefType>(weight.rows.base.getType());
+  int64_t groups = type.getNumElements() / (group() * stride);
+  SmallVector<int64_t> box = {kTileK, 2, 4, together / 2, units / group()};
+  TensorMap map = {{k, 2, 4, together / 2, groups},
+                   {stride, together * stride, 2 * stride, group() * stride},
+                   box};
+  return {launch.tensorMap(weight.rows, map), box, units};
+}
+
+bool WgmmaGemm::addMaps() {
+  Size rows = works[0].rows();
+  auto chunk = launch.of.kernel->getAttrOfType<IntegerAttr>("chunk");
+  if (!takesInput() || (!rows.isConstant() && !chunk))
+    return false;
+  auto fits = [&](int64_t group) {
+    for (auto [work, own] : llvm::zip(works, weights))
+      for (const Operand &weight : own)
+        if (!unitsOfBox(work, weight, group))
+          return false;
+    return true;
+  };
+  while (together > 1 && !fits(group()))
+    together /= 2;
+  if (together == 1)
+    return false;
+  // Works that read the same weights share boxes: those that fit all of them.
+  llvm::MapVector<Value, int64_t> units;
+  for (auto [work, own] : llvm::zip(works, weights))
+    for (const Operand &weight : own) {
+      int64_t &least = units[weight.rows.base],
+              mine = *unitsOfBox(work, weight, group());
+      least = least ? std::min(least, mine) : mine;
+    }
+  llvm::MapVector<Value, Boxes> known;
+  for (ArrayRef<Operand> own : weights) {
+    SmallVector<Boxes> &all = boxes.emplace_back();
+    for (const Operand &weight : own) {
+      Value base = weight.rows.base;
+      auto found = known.find(base);
+      if (found == known.end())
+        found = known.insert({base, boxesOf(weight, units[base])}).first;
+      all.push_back(found->second);
+    }
+  }
+  int64_t most = rows.isConstant() ? rows.constant : chunk.getInt();
+  mapX =
+      launch.tensorMap(x.rows, {{k, most}, {x.rows.stride}, {kTileK, kTileM}});
+  return true;
+}
+
+void WgmmaGemm::begin() {
+  Type element = x.rows.element;
+  ring = b.launchedShared(element, kStages * stageRows() * kTileK, kTileK);
+  if (splitTiles())
+    flag = b.shared(b.getI32Type(), 1, 1);
+  cuda::fitBlocks(b, 1);
+  cuda::formClusters(b, {1, 2, 1});
+}
+
+/// Copies of the first or the second half of a work's weights, with what is the
+/// same in all steps.
+std::vector<WgmmaGemm::Copy> WgmmaGemm::copiesOf(const Corner &corner, size_t i,
+                                                 Value half) {
+  std::vector<Copy> copies;
+  Value first = b.mul(half, unitsOfTile() / 2);
+  for (auto [s, from] : llvm::enumerate(boxes[i]))
+    for (int64_t unit = 0; unit < unitsOfTile() / 2; unit += from.units) {
+      Value own = b.add(first, unit);
+      auto loops = works[i].loops(b, b.i32(0), b.add(corner.unit, own));
+      Value row = launch.value(weights[i][s].row, loops);
+      copies.push_back(
+          {from, b.div(row, group()),
+           b.add(own, kTileM + static_cast<int64_t>(s) * unitsOfTile())});
+    }
+  return copies;
+}
+
+/// One thread fills stages, each when all have read what it had before.
+/// `before` steps of other tiles were before this tile's.
+void WgmmaGemm::copyWork(cuda::PhaseBarriers &barriers, const Corner &corner,
+                         size_t i, Value before) {
+  Value me = corner.ofPair, other = b.sub(b.i32(1), me);
+  auto mask = [&](Value block) {
+    return b.create<arith::TruncIOp>(b.getI16Type(), block);
+  };
+  Value self = b.add(me, 1), both = b.i32(3);
+  Value blocks = mask(b.select(corner.sharesWeights, both, self));
+  std::vector<Copy> mine = copiesOf(corner, i, me),
+                    others = copiesOf(corner, i, other);
+  b.loop(corner.first, corner.end, 1, [&](Value at) {
+    Value turn = b.add(before, b.sub(at, corner.first));
+    Value stage = b.rem(turn, kStages), odd = b.rem(b.div(turn, kStages), 2);
+    barriers.await(b.add(stage, kStages), b.sub(b.i32(1), odd));
+    barriers.announce(stage, stageBytes());
+    Value start = b.mul(stage, stageRows());
+    Value column = b.mul(at, kTileK), none = b.i32(0);
+    auto copyAll = [&](ArrayRef<Copy> copies, Value blocks) {
+      for (const Copy &copy : copies)
+        barriers.copyBox(copy.from.map, {column, none, none, none, copy.group},
+                         copy.from.box, stage,
+                         b.address(ring, b.add(start, copy.row), none), blocks);
+    };
+    barriers.copyBox(mapX, {column, corner.row}, {kTileK, kTileM}, stage,
+                     b.address(ring, start, none));
+    copyAll(mine, blocks);
+    b.when(
+        corner.sharesWeights, [] {}, [&] { copyAll(others, mask(self)); });
+  });
+}
+
+/// A stage is free again when the products that read it are done, those of the
+/// turn behind have begun. A thread for each block of the cluster says so.
+std::vector<GemmTile::Sums> WgmmaGemm::sum(cuda::PhaseBarriers &barriers,
+                                           const Corner &corner, Value before) {
+  Value warpgroup = b.div(b.thread(), cuda::kWarpgroup);
+  Value block = b.rem(b.thread(), cuda::kWarpgroup);
+  // `to` is a block of the cluster in all threads: LLVM may look for its
+  // barrier before it asks whether the thread tells.
+  Value tells = b.less(block, b.i32(2)), to = b.rem(b.thread(), 2);
+  auto release = [&](Value turn) {
+    barriers.arrive(b.add(b.rem(turn, kStages), kStages), to);
+  };
+  Value startX = cuda::describeRows(
+      b, b.address(ring, b.mul(warpgroup, kTileM / 2), b.i32(0)));
+  Value startW =
+      cuda::describeRows(b, b.address(ring, b.i32(kTileM), b.i32(0)));
+  auto further = [&](Value start, Value chunks) -> Value {
+    return b.create<arith::AddIOp>(
+        start, b.create<arith::ExtUIOp>(b.getI64Type(), chunks));
+  };
+  SmallVector<Value> sums = b.loop(
+      corner.first, corner.end, 1, cuda::zeroSums(b, n),
+      [&](Value at, ValueRange carried) {
+        Value turn = b.add(before, b.sub(at, corner.first));
+        Value stage = b.rem(turn, kStages);
+        barriers.await(stage, b.rem(b.div(turn, kStages), 2));
+        Value next = cuda::fenceSums(b, carried[0]);
+        Value chunks = b.mul(stage, stageBytes() / 16);
+        for (int64_t i = 0; i < kTileK / 16; ++i) {
+          Value own = b.add(chunks, i * 2);
+          next = cuda::multiplyTiles(b, x.rows.element, n, further(startX, own),
+                                     further(startW, own), next);
+        }
+        cuda::commitProducts(b);
+        cuda::awaitProducts(b, 1);
+        b.when(b.both(tells, b.less(corner.first, at)),
+               [&] { release(b.sub(turn, b.i32(1))); });
+        return SmallVector<Value>{next};
+      });
+  SmallVector<Value> done = cuda::awaitSums(b, sums[0]);
+  b.when(tells, [&] { release(b.sub(behind(corner, before), b.i32(1))); });
+  return sumsOf(done);
+}
+
+/// The sums of a lane, of rows g and g + 8 of its warp's 16.
+std::vector<GemmTile::Sums> WgmmaGemm::sumsOf(ValueRange sums) {
+  // Computed anew: registers are few while products are added up.
+  Value thread = b.opaque(b.thread());
+  Value lane = b.rem(thread, kWarp), warp = b.div(thread, kWarp);
+  Value row = b.add(b.mul(warp, 16), b.div(lane, 4));
+  Value unit = b.mul(b.rem(lane, 4), together);
+  std::vector<Sums> result;
+  for (int64_t i = 0; i < 2; ++i)
+    for (int64_t first = 0; first < unitsOfTile(); first += group()) {
+      Sums &own = result.emplace_back();
+      own.row = b.add(row, i * 8);
+      own.unit = b.add(unit, first);
+      for (int64_t s = 0; s < sumsOfUnit(); ++s) {
+        SmallVector<Value> &values = own.values.emplace_back();
+        for (int64_t p = 0; p < together / 2; ++p)
+          for (int64_t e = 0; e < 2; ++e) {
+            int64_t product = (s * unitsOfTile() + first) / 8 + p;
+            values.push_back(sums[product * 4 + i * 2 + e]);
+          }
+      }
+    }
+  return result;
+}
+
+/// Calls `body` for each turn of the block's pair, with the turn and the steps
+/// of k of those before; it returns the steps with its own.
+void WgmmaGemm::forTiles(Value rows,
+                         llvm::function_ref<Value(Value, Value)> body) {
+  b.loop(b.block(0), turns(rows), kMultiprocessors / 2, {b.i32(0)},
+         [&](Value turn, ValueRange before) {
+           return SmallVector<Value>{body(turn, before[0])};
+         });
+}
+
+void WgmmaGemm::multiplyTiles(Value rows) {
+  constexpr int64_t kReaders = 2 * kMultiply / cuda::kWarpgroup; // of a cluster
+  cuda::PhaseBarriers barriers(b, 2 * kStages); // full ones, then free ones
+  b.when(b.equal(b.thread(), b.i32(0)), [&] {
+    for (int64_t stage = 0; stage < kStages; ++stage) {
+      barriers.init(b.i32(stage), b.i32(1));
+      barriers.init(b.i32(kStages + stage), b.i32(kReaders));
+    }
+    barriers.publish();
+  });
+  cuda::arriveAtCluster(b);
+  cuda::awaitCluster(b);
+  auto multiplyAll = [&] {
+    cuda::takeRegisters(b, kMultiplyRegisters);
+    forTiles(rows, [&](Value turn, Value before) {
+      Corner corner = cornerOf(turn, rows);
+      std::vector<Sums> sums = sum(barriers, corner, before);
+      // Computed anew: registers are few while products are added up.
+      Corner late = cornerOf(b.opaque(turn), b.opaque(rows));
+      auto finish = [&] { finishTile(late, std::move(sums)); };
+      if (late.exists)
+        b.when(late.exists, finish);
+      else
+        finish();
+      return behind(corner, before);
+    });
+  };
+  auto copyAll = [&] {
+    cuda::leaveRegisters(b, kCopyRegisters);
+    b.when(b.equal(b.thread(), b.i32(kMultiply)), [&] {
+      forTiles(rows, [&](Value turn, Value before) {
+        Corner corner = cornerOf(turn, rows);
+        branch(b, workTiles, corner.tile,
+               [&](size_t i, Value) { copyWork(barriers, corner, i, before); });
+        return behind(corner, before);
+      });
+    });
+  };
+  b.when(b.less(b.thread(), b.i32(kMultiply)), multiplyAll, copyAll);
+  cuda::arriveAtCluster(b);
+  cuda::awaitCluster(b);
+}
+
+/// Wide tiles where those of the longest prompt, or their splits, fill the
+/// multiprocessors.
+static int64_t columnsOf(KernelFunction &function, ArrayRef<Work> works) {
+  int64_t rows = kTileM, tiles = 0;
+  if (Size size = works[0].rows(); size.isConstant())
+    rows = size.constant;
+  else if (auto chunk = function.kernel->getAttrOfType<IntegerAttr>("chunk"))
+    rows = chunk.getInt();
+  for (const Work &work : works)
+    tiles += llvm::divideCeil(
+        work.units * static_cast<int64_t>(work.sums.size()), kWgmmaTile.wide);
+  tiles *= llvm::divideCeil(rows, kTileM);
+  int64_t splits = works[0].dots[0].terms.constant / kWgmmaTile.wideTerms;
+  return tiles * std::max<int64_t>(splits, 1) < kMultiprocessors
+             ? kWgmmaTile.narrow
+             : kWgmmaTile.wide;
+}
+
+std::unique_ptr<GemmTile> simt::makeWgmmaGemm(KernelFunction &function,
+                                              const Twine &suffix,
+                                              ArrayRef<Work> works,
+                                              std::unique_ptr<Launch> &launch) {
+  launch = std::make_unique<Launch>(function, suffix, kThreads);
+  auto gemm =
+      std::make_unique<WgmmaGemm>(*launch, works, columnsOf(function, works));
+  if (!gemm->addMaps()) {
+    launch->erase();
+    return nullptr;
+  }
+  gemm->begin();
+  return gemm;
+}

@@ -1,0 +1,277 @@
+/// Products of few rows with matrices in blocks (BlockProduct.h): a lane takes
+/// pieces of 16 bytes of a row as it lies in memory, wherever blocks begin in
+/// them.
+///
+///   row of weights   s s w w w w ...  w w s s w w ...     a block has 34 or 18
+///   row of the input 0 0 x x x x ...  x x 0 0 x x ...     bytes, 2 its scale
+///
+/// The input's codes lie in shared memory at the places that they meet weights
+/// at, zeros where those have scales: so dp4a multiplies words of both, and
+/// what it makes of a scale is zero. Of weights of four bits, low and high
+/// halves of bytes meet a row of the input each. Blocks begin at even bytes: of
+/// a word, only one block has numbers. So a piece is words of block `a`, and
+/// behind them maybe of the next one, `b`:
+///
+///   sum += float(sum of a's words) * (scale of x, a) * (scale of w, a) + b's
+///
+/// Weights come through the ring of GemvRing.h. A stage also has the bytes
+/// before its turn that the scale of its first block may be in. Rows that do
+/// not begin at words, or leave no room, are read where they lie.
+#include "lowering/gpu/cuda/TensorCores.h"
+#include "lowering/gpu/cuda/schedules/GemvRing.h"
+#include "lowering/kernel/BlockProduct.h"
+
+#include <numeric>
+
+using namespace mlir;
+using namespace cria;
+using namespace cria::simt;
+
+/// Bytes of a load, and of a word.
+static constexpr int64_t kPiece = 16, kWord = 4;
+/// In each byte of a word: its low half, and -8.
+static constexpr int32_t kLowHalves = 0x0f0f0f0f, kMinusEights = -0x07070708;
+
+static int64_t halvesOf(int64_t bits) { return 8 / bits; }
+
+/// Shared memory of a block, but for what statistics need.
+static constexpr int64_t kShared = 47 << 10;
+
+int64_t simt::blockGemvBytes(int64_t numbers, int64_t bits) {
+  int64_t scale = sizeof(float);
+  return numbers / BlockProduct::kNumbers *
+         (halvesOf(bits) * BlockProduct::blockBytes(bits) + scale);
+}
+
+namespace {
+class BlockGemv : public RingGemv {
+public:
+  BlockGemv(Launch &launch, ArrayRef<Work> works, const Part &input,
+            const Statistics &statistics, bool bulk);
+
+private:
+  /// A piece of a row of weights, as words, and the scales of its blocks.
+  struct Piece {
+    SmallVector<Value> words;
+    Value scaleA, scaleB;
+  };
+  /// What pieces at one column have in common: their blocks, and of each word
+  /// behind the first whether it is b's.
+  struct Column {
+    Value at, a, b;
+    SmallVector<Value> isB;
+  };
+  void prepare() override;
+  void compute();
+  void storeCodes(Value row, Value block, Value number, int64_t lanes,
+                  Value codes);
+  Value zero() override { return b.f32(0); }
+  Column columnOf(Value column);
+  SmallVector<Value> words(Value bytes);
+  Piece load(const Source &from, const Column &column);
+  SmallVector<Value> step(ArrayRef<Source> sources, ValueRange columns,
+                          ValueRange inputs, ValueRange sums) override;
+
+  int64_t terms() const { return works[0].dots[0].terms.constant; }
+  /// One row of the input at a column: words of each half; -8 times the sum of
+  /// each word's numbers, where weights of four bits are so much less than
+  /// their bits say; the scales of its blocks.
+  struct Input {
+    SmallVector<SmallVector<Value>> words;
+    SmallVector<Value> offsets;
+    Value scaleA, scaleB;
+  };
+  Input input(int64_t row, const Column &column);
+  Value multiply(const Input &x, const Piece &piece, const Column &column,
+                 Value sum);
+
+  const Part &given;
+  const Statistics &statistics;
+  /// Bytes of a block, and of a piece.
+  int64_t bits, halves, bytes, piece;
+  /// Row `row * halves + half` of the input, and the scales of row `row`.
+  Rows codes, scales;
+};
+} // namespace
+
+BlockGemv::BlockGemv(Launch &launch, ArrayRef<Work> works, const Part &input,
+                     const Statistics &statistics, bool bulk)
+    : RingGemv(launch, works,
+               works[0].dots[0].terms.constant / BlockProduct::kNumbers *
+                   BlockProduct::blockBytes(works[0].dots[0].bits),
+               bulk && kBlockBulkRing.grain > 0),
+      given(input), statistics(statistics), bits(works[0].dots[0].bits),
+      halves(halvesOf(bits)), bytes(BlockProduct::blockBytes(bits)),
+      piece(std::gcd(length, kPiece)),
+      codes(b.shared(b.getI8Type(), m * halves * length, length)),
+      scales(b.shared(b.getF32Type(), m * length / bytes, length / bytes)) {
+  // Else ptxas spills to have more blocks on a multiprocessor.
+  cuda::fitBlocks(b, kBlockGemvBlocks);
+  auto lead = static_cast<int64_t>(llvm::alignTo(bytes - 1, piece));
+  const GemvRingSize &size = isBulk() ? kBlockBulkRing : kBlockRing;
+  makeRing({b.getI8Type(), piece, lead, size.ahead, size.turns, size.grain},
+           kShared - blockGemvBytes(m * terms(), bits));
+}
+
+void BlockGemv::prepare() {
+  RingGemv::prepare();
+  compute();
+}
+
+//===----------------------------------------------------------------------===//
+// The input
+//===----------------------------------------------------------------------===//
+
+/// Some codes of a block, from `number` on. They are stored in pairs: blocks
+/// begin at even bytes.
+void BlockGemv::storeCodes(Value row, Value block, Value number, int64_t lanes,
+                           Value values) {
+  int64_t each = BlockProduct::kNumbers / halves;
+  Value half = b.add(b.mul(row, halves), b.div(number, each));
+  Value column = b.add(b.add(b.mul(block, bytes), BlockProduct::kScaleBytes),
+                       b.rem(number, each));
+  int64_t together = std::gcd<int64_t>(lanes, 2);
+  for (int64_t i = 0; i < lanes; i += together) {
+    SmallVector<Value> pair;
+    for (int64_t j = i; j < i + together; ++j)
+      pair.push_back(b.extract(values, j));
+    b.store(b.pack(pair), codes, half, b.add(column, i));
+  }
+}
+
+void BlockGemv::compute() {
+  Value zeros = b.zero(VectorType::get({2}, b.getI8Type()));
+  for (int64_t r = 0; r < m; ++r) {
+    Value row = b.i32(r);
+    computeRow(launch, given, statistics, row,
+               [&](ValueRange loops, int64_t lanes, ArrayRef<Value> values) {
+                 Value block = loops[1], number = loops[2];
+                 storeCodes(row, block, number, lanes, values[0]);
+                 b.when(b.equal(number, b.i32(0)), [&] {
+                   Value scale = b.extract(values[1], 0);
+                   b.store(b.widen(scale), scales, row, block);
+                   for (int64_t half = 0; half < halves; ++half)
+                     b.store(zeros, codes, b.i32(r * halves + half),
+                             b.mul(block, bytes));
+                 });
+               });
+  }
+  b.barrier();
+}
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+BlockGemv::Column BlockGemv::columnOf(Value at) {
+  Column column{at, b.div(at, bytes), {}, {}};
+  Value last = b.add(b.mul(column.a, bytes), bytes - 1);
+  column.b = b.select(b.less(last, b.add(at, piece - 1)), b.add(column.a, 1),
+                      column.a);
+  for (int64_t byte = kWord; byte < piece; byte += kWord)
+    column.isB.push_back(b.less(last, b.add(at, byte)));
+  return column;
+}
+
+/// A vector of bytes as i32; two bytes are a word without the others.
+SmallVector<Value> BlockGemv::words(Value bytes) {
+  int64_t count = cast<VectorType>(bytes.getType()).getNumElements();
+  if (count == 2) {
+    Value low = b.bitcast(b.getI16Type(), bytes);
+    return {b.create<arith::ExtUIOp>(b.getI32Type(), low)};
+  }
+  if (count == kWord)
+    return {b.bits(bytes)};
+  auto type = VectorType::get({count / kWord}, b.getI32Type());
+  Value all = b.bitcast(type, bytes);
+  SmallVector<Value> words;
+  for (int64_t i = 0; i < count / kWord; ++i)
+    words.push_back(b.extract(all, i));
+  return words;
+}
+
+BlockGemv::Piece BlockGemv::load(const Source &from, const Column &column) {
+  auto bytesAt = [&](Value at, int64_t count) {
+    return b.load(from.rows, from.row, b.add(from.first, at), count,
+                  from.access);
+  };
+  auto scaleOf = [&](Value block) {
+    Value half = b.bitcast(b.getF16Type(), bytesAt(b.mul(block, bytes),
+                                                   BlockProduct::kScaleBytes));
+    return b.widen(half);
+  };
+  Piece loaded{words(bytesAt(column.at, piece)), scaleOf(column.a), {}};
+  if (!column.isB.empty())
+    loaded.scaleB = scaleOf(column.b);
+  return loaded;
+}
+
+BlockGemv::Input BlockGemv::input(int64_t row, const Column &column) {
+  Input x;
+  for (int64_t half = 0; half < halves; ++half)
+    x.words.push_back(
+        words(b.load(codes, b.i32(row * halves + half), column.at, piece)));
+  Value offset = b.i32(kMinusEights);
+  for (size_t word = 0; bits == 4 && word < x.words[0].size(); ++word) {
+    Value sum = cuda::dotBytes(b, x.words[0][word], offset, b.i32(0));
+    x.offsets.push_back(cuda::dotBytes(b, x.words[1][word], offset, sum));
+  }
+  x.scaleA = b.load(scales, b.i32(row), column.a);
+  if (!column.isB.empty())
+    x.scaleB = b.load(scales, b.i32(row), column.b);
+  return x;
+}
+
+/// `sum` and the product of a piece with one row of the input.
+Value BlockGemv::multiply(const Input &x, const Piece &piece,
+                          const Column &column, Value sum) {
+  Value all = b.i32(0), ofA;
+  for (auto [i, word] : llvm::enumerate(piece.words)) {
+    if (bits == 8) {
+      all = cuda::dotBytes(b, x.words[0][i], word, all);
+    } else {
+      Value mask = b.i32(kLowHalves);
+      all = b.add(all, x.offsets[i]);
+      Value high = b.create<arith::ShRUIOp>(word, b.i32(4));
+      all = cuda::dotBytes(b, x.words[0][i], b.both(word, mask), all);
+      all = cuda::dotBytes(b, x.words[1][i], b.both(high, mask), all);
+    }
+    ofA = i ? b.select(column.isB[i - 1], ofA, all) : all;
+  }
+  auto add = [&](Value integers, Value scaleX, Value scaleW) {
+    Value real = b.create<arith::SIToFPOp>(b.getF32Type(), integers);
+    sum = b.fma(real, b.fmul(scaleX, scaleW), sum);
+  };
+  add(ofA, x.scaleA, piece.scaleA);
+  if (!column.isB.empty())
+    add(b.sub(all, ofA), x.scaleB, piece.scaleB);
+  return sum;
+}
+
+SmallVector<Value> BlockGemv::step(ArrayRef<Source> sources, ValueRange columns,
+                                   ValueRange, ValueRange sums) {
+  SmallVector<Value> next(sums);
+  SmallVector<Column> at;
+  std::vector<Piece> pieces;
+  for (Value column : columns) {
+    at.push_back(columnOf(column));
+    for (const Source &source : sources)
+      pieces.push_back(load(source, at.back()));
+  }
+  for (auto [i, column] : llvm::enumerate(at))
+    for (int64_t row = 0; row < m; ++row) {
+      Input x = input(row, column);
+      for (size_t w = 0; w < sources.size(); ++w) {
+        Value &sum = next[w * m + row];
+        sum = multiply(x, pieces[i * sources.size() + w], column, sum);
+      }
+    }
+  return next;
+}
+
+std::unique_ptr<Gemv> simt::makeBlockGemv(Launch &launch, ArrayRef<Work> works,
+                                          const Part &input,
+                                          const Statistics &statistics,
+                                          bool bulk) {
+  return std::make_unique<BlockGemv>(launch, works, input, statistics, bulk);
+}

@@ -1,0 +1,135 @@
+/// Products of few rows, of floats.
+#include "lowering/gpu/cuda/TensorCores.h"
+#include "lowering/gpu/cuda/schedules/GemvRing.h"
+
+#include <numeric>
+
+using namespace mlir;
+using namespace cria;
+using namespace cria::simt;
+
+/// Shared memory of a block, but for what statistics need.
+static constexpr int64_t kShared = 47 << 10;
+
+namespace {
+class FloatGemv : public RingGemv {
+public:
+  FloatGemv(Launch &launch, ArrayRef<Work> works, const Part *input,
+            const Statistics &statistics, bool bulk);
+
+private:
+  void prepare() override;
+  void compute();
+  Operand operandX(const Work &work) {
+    return Operand::of(launch, work, work.dots[0].x, length);
+  }
+  Value loadX(const Work &work, Value row, Value column);
+  Value zero() override { return b.splat(b.f32(0), piece); }
+  SmallVector<Value> inputs(const Work &work, ValueRange columns) override;
+  SmallVector<Value> step(ArrayRef<Source> sources, ValueRange columns,
+                          ValueRange inputs, ValueRange sums) override;
+
+  const Part *given;
+  const Statistics &statistics;
+  /// Elements that a lane takes at once: 16 bytes, or fewer.
+  int64_t piece = 8;
+  /// The input, where the block computes it.
+  std::optional<Rows> shared;
+};
+} // namespace
+
+static Type elementOf(Value tensor) {
+  return cast<RankedTensorType>(tensor.getType()).getElementType();
+}
+
+FloatGemv::FloatGemv(Launch &launch, ArrayRef<Work> works, const Part *input,
+                     const Statistics &statistics, bool bulk)
+    : RingGemv(launch, works, works[0].dots[0].terms.constant, bulk),
+      given(input), statistics(statistics) {
+  int64_t left = kShared;
+  if (input) {
+    Type element = elementOf(input->stores[0].value.tensor);
+    int64_t bits = element.getIntOrFloatBitWidth();
+    shared = b.shared(element, m * length, length);
+    left -= m * length * bits / 8;
+    piece = std::gcd(length, 128 / bits);
+  }
+  for (const Work &work : works) {
+    if (!shared)
+      piece = std::min(piece, operandX(work).width);
+    for (const Dot &dot : work.dots)
+      piece = std::min(piece, Operand::of(launch, work, dot.w, length).width);
+  }
+  const GemvRingSize &size = bulk ? kFloatBulkRing : kFloatRing;
+  Shape ring = {elementOf(works[0].dots[0].w.tensor),
+                piece,
+                /*lead=*/0,
+                size.ahead,
+                size.turns,
+                size.grain};
+  left -= makeRing(ring, left);
+  // Else ptxas spills to have more blocks on a multiprocessor.
+  int64_t sums = 1;
+  for (const Work &work : works)
+    sums = std::max(sums, m * rowsOfWarp(work));
+  int64_t room = kGemvMemory / std::max<int64_t>(kShared - left, 1);
+  cuda::fitBlocks(b, std::max<int64_t>(1, std::min({kGemvLaneSums / sums, room,
+                                                    kGemvBlocks})));
+}
+
+void FloatGemv::prepare() {
+  RingGemv::prepare();
+  if (shared)
+    compute();
+}
+
+void FloatGemv::compute() {
+  for (int64_t row = 0; row < m; ++row)
+    computeRow(launch, *given, statistics, b.i32(row),
+               [&](ValueRange loops, int64_t, ArrayRef<Value> values) {
+                 b.store(values[0], *shared, b.i32(row), loops[1]);
+               });
+  b.barrier();
+}
+
+Value FloatGemv::loadX(const Work &work, Value row, Value column) {
+  if (shared)
+    return b.loadWide(*shared, row, column, piece);
+  Operand x = operandX(work);
+  SmallVector<Value> loops = work.loops(b, row, b.i32(0));
+  return b.loadWide(x.rows, launch.value(x.row, loops),
+                    b.add(column, launch.value(x.column, loops)), piece,
+                    Access::ReadOnly);
+}
+
+SmallVector<Value> FloatGemv::inputs(const Work &work, ValueRange columns) {
+  SmallVector<Value> inputs;
+  for (Value column : columns)
+    for (int64_t row = 0; row < m; ++row)
+      inputs.push_back(loadX(work, b.i32(row), column));
+  return inputs;
+}
+
+SmallVector<Value> FloatGemv::step(ArrayRef<Source> sources, ValueRange columns,
+                                   ValueRange inputs, ValueRange sums) {
+  SmallVector<Value> ws, next(sums);
+  for (Value column : columns)
+    for (const Source &source : sources)
+      ws.push_back(b.loadWide(source.rows, source.row,
+                              b.add(source.first, column), piece,
+                              source.access));
+  for (size_t i = 0; i < columns.size(); ++i)
+    for (int64_t row = 0; row < m; ++row)
+      for (size_t w = 0; w < sources.size(); ++w) {
+        Value &sum = next[w * m + row];
+        sum = b.fma(ws[i * sources.size() + w], inputs[i * m + row], sum);
+      }
+  return next;
+}
+
+std::unique_ptr<Gemv> simt::makeFloatGemv(Launch &launch, ArrayRef<Work> works,
+                                          const Part *input,
+                                          const Statistics &statistics,
+                                          bool bulk) {
+  return std::make_unique<FloatGemv>(launch, works, input, statistics, bulk);
+}

@@ -1,0 +1,128 @@
+#include "lowering/gpu/schedules/Gemv.h"
+
+#include <numeric>
+
+using namespace mlir;
+using namespace cria;
+using namespace cria::simt;
+
+static const GemvCut &cutOf(ArrayRef<Work> works) {
+  return works[0].dots[0].bits ? kBlockGemv : kFloatGemv;
+}
+
+Gemv::Gemv(Launch &launch, ArrayRef<Work> works, int64_t length)
+    : launch(launch), b(launch.b), works(works), m(works[0].rows().constant),
+      length(length), warpRows(cutOf(works).warpRows) {
+  int64_t sums = 0;
+  for (const Work &work : works)
+    sums += work.units * sumsOf(work);
+  while (warpRows > 1 && sums / warpRows < cutOf(works).warps)
+    warpRows /= 2;
+}
+
+SmallVector<Value> Gemv::unitsFrom(const Work &work, Value first) {
+  SmallVector<Value> units;
+  for (int64_t u = 0; u < unitsOfWarp(work); ++u)
+    units.push_back(b.min(b.add(first, u), b.i32(work.units - 1)));
+  return units;
+}
+
+SmallVector<Gemv::WeightRow> Gemv::rowsOf(const Work &work, ValueRange units) {
+  SmallVector<WeightRow> rows;
+  for (Value unit : units) {
+    SmallVector<Value> loops = work.loops(b, b.i32(0), unit);
+    for (const Dot &dot : work.dots) {
+      Operand weight = Operand::of(launch, work, dot.w, dot.terms.constant);
+      rows.push_back({weight, launch.value(weight.row, loops),
+                      launch.value(weight.column, loops)});
+    }
+  }
+  return rows;
+}
+
+/// The units of one warp, from `firstUnit` on; those past the last are computed
+/// like the last and not stored.
+void Gemv::units(const Work &work, Value firstUnit) {
+  SmallVector<Value> indices = unitsFrom(work, firstUnit);
+  SmallVector<Value> all = dots(work, rowsOf(work, indices));
+  for (Value &sum : all)
+    sum = b.warpSum(b.sum(sum));
+  int64_t each = sumsOf(work);
+  b.when(b.equal(b.lane(), b.i32(0)), [&] {
+    for (auto [u, unit] : llvm::enumerate(indices))
+      b.when(b.less(b.add(firstUnit, u), b.i32(work.units)), [&] {
+        for (int64_t row = 0; row < m; ++row) {
+          SmallVector<Value> sums;
+          for (int64_t s = 0; s < each; ++s)
+            sums.push_back(all[(u * each + s) * m + row]);
+          work.store(launch, b.i32(row), unit,
+                     work.compute(launch, b.i32(row), unit, sums));
+        }
+      });
+  });
+}
+
+void Gemv::forEachWork(llvm::function_ref<void(const Work &, Value)> body) {
+  SmallVector<int64_t> blocks;
+  for (const Work &work : works)
+    blocks.push_back(llvm::divideCeil(work.units, unitsOfBlock(work)));
+  Value block = b.block(0);
+  // LLVM does not know the grid.
+  int64_t all = std::accumulate(blocks.begin(), blocks.end(), int64_t(0));
+  b.when(b.less(block, b.i32(all)), [&] {
+    branch(b, blocks, block, [&](size_t i, Value block) {
+      Value number = b.add(b.mul(block, warps()), warp());
+      body(works[i], b.mul(number, unitsOfWarp(works[i])));
+    });
+  });
+}
+
+int64_t Gemv::emit() {
+  prepare();
+  forEachWork([&](const Work &work, Value unit) { units(work, unit); });
+  int64_t blocks = 0;
+  for (const Work &work : works)
+    blocks += llvm::divideCeil(work.units, unitsOfBlock(work));
+  return blocks;
+}
+
+/// Builds the kernel and its launch, with `bulk` the one by cp.async.bulk:
+/// false where there is none.
+static bool emitGemv(KernelFunction &function, const Twine &name,
+                     ArrayRef<Work> works, const Part *input,
+                     const Statistics &statistics, bool bulk,
+                     std::optional<bool> forWgmma) {
+  Launch launch(function, name, cutOf(works).threads);
+  std::unique_ptr<Gemv> gemv;
+  if (works[0].dots[0].bits)
+    gemv = makeBlockGemv(launch, works, *input, statistics, bulk);
+  else
+    gemv = makeFloatGemv(launch, works, input, statistics, bulk);
+  if (bulk && !gemv->isBulk()) {
+    launch.erase();
+    return false;
+  }
+  if (forWgmma)
+    launch.b.function->setAttr(kWgmmaAttribute,
+                               launch.b.getBoolAttr(*forWgmma));
+  int64_t blocks = gemv->emit();
+  launch.finish({function.constant(blocks)});
+  return true;
+}
+
+void simt::emitGemv(KernelFunction &function, const Twine &suffix,
+                    ArrayRef<Work> works, const Part *input,
+                    const Statistics &statistics) {
+  const Chips &chips = function.chips;
+  std::optional<bool> one, other;
+  if (chips.wgmma) {
+    one = true;
+    other = false;
+  }
+  bool hasBulk = chips.wgmma && ::emitGemv(function, suffix + "_bulk", works,
+                                           input, statistics, true, one);
+  if (!hasBulk)
+    ::emitGemv(function, suffix, works, input, statistics, false, {});
+  else if (chips.others)
+    ::emitGemv(function, suffix, works, input, statistics, false, other);
+}

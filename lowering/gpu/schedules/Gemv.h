@@ -1,0 +1,105 @@
+/// What all products of few rows m of an input with rows n of weights share:
+///
+///   ask for the first weights (GemvRing.h)
+///   (compute the input's rows into shared memory)
+///   for the block's outputs, each warp:
+///     some units of weight rows: sums[r][m] += w[r, k ...] * x[m, k ...],
+///     lanes side by side along k, 16 bytes each
+///     add up over lanes; lane 0 computes and stores the units
+///
+/// Each weight is read once. Bandwidth needs bytes in flight: latency times
+/// bandwidth, 23 KiB a multiprocessor on an H200 (4.3 TB/s, 0.7 us).
+#pragma once
+
+#include "lowering/gpu/schedules/Rows.h"
+#include "lowering/gpu/schedules/Tuning.h"
+#include "lowering/gpu/schedules/Work.h"
+
+namespace cria::simt {
+
+class Gemv {
+public:
+  /// `length` elements of memory are a row of weights.
+  Gemv(Launch &launch, llvm::ArrayRef<Work> works, int64_t length);
+  virtual ~Gemv() = default;
+
+  /// Builds all outputs; returns the blocks they take.
+  int64_t emit();
+  /// Whether weights come by copies that only chips with wgmma have.
+  virtual bool isBulk() const { return false; }
+
+protected:
+  /// Rows of weights that a warp multiplies: an operand, and the row.
+  struct WeightRow {
+    Operand weight;
+    mlir::Value row, column;
+  };
+  /// Begins the kernel: what the block has in shared memory.
+  virtual void prepare() = 0;
+  /// A lane's sums over k of each weight row with each row of the input.
+  virtual llvm::SmallVector<mlir::Value>
+  dots(const Work &work, llvm::ArrayRef<WeightRow> rows) = 0;
+
+  /// Builds `body` for each work, with the first unit of the warp.
+  void forEachWork(
+      llvm::function_ref<void(const Work &work, mlir::Value first)> body);
+  /// The units of one warp; behind the last they are the last again.
+  llvm::SmallVector<mlir::Value> unitsFrom(const Work &work, mlir::Value first);
+  llvm::SmallVector<WeightRow> rowsOf(const Work &work, mlir::ValueRange units);
+  /// The warp's number in the block.
+  virtual mlir::Value warp() { return b.warp(); }
+  /// Warps of a block.
+  int64_t warps() const { return b.threads() / kWarp; }
+  /// Rows of weights that a warp multiplies side by side.
+  int64_t rowsOfWarp(const Work &work) const {
+    return unitsOfWarp(work) * sumsOf(work);
+  }
+
+  Launch &launch;
+  KernelBuilder &b;
+  llvm::ArrayRef<Work> works;
+  /// Rows of the input, the length of one of weights, and how many of these a
+  /// warp takes side by side if units allow it.
+  int64_t m, length, warpRows;
+
+private:
+  void units(const Work &work, mlir::Value firstUnit);
+  static int64_t sumsOf(const Work &work) {
+    return static_cast<int64_t>(work.sums.size());
+  }
+  int64_t unitsOfWarp(const Work &work) const {
+    return std::max<int64_t>(1, warpRows / sumsOf(work));
+  }
+  int64_t unitsOfBlock(const Work &work) const {
+    return unitsOfWarp(work) * warps();
+  }
+};
+
+/// Weights of floats (GemvFloats.cpp). `input` is null where it is in
+/// memory. With `bulk` weights come by cp.async.bulk where they can.
+std::unique_ptr<Gemv> makeFloatGemv(Launch &launch, llvm::ArrayRef<Work> works,
+                                    const Part *input,
+                                    const Statistics &statistics, bool bulk);
+
+/// Weights in blocks, by products of four bytes (GemvBlocks.cpp). The
+/// block computes the input's codes and scales.
+std::unique_ptr<Gemv> makeBlockGemv(Launch &launch, llvm::ArrayRef<Work> works,
+                                    const Part &input,
+                                    const Statistics &statistics, bool bulk);
+
+/// Products of few rows (decode), bound by the bytes of the weights: a warp
+/// takes some rows of weights, and its lanes run along them. `input`
+/// is null if the products' input is in memory; else the block computes it.
+void emitGemv(KernelFunction &function, const llvm::Twine &suffix,
+              llvm::ArrayRef<Work> works, const Part *input,
+              const Statistics &statistics);
+
+/// Bytes of shared memory that emitGemv takes for rows of `numbers` numbers
+/// with weights in blocks (GemvBlocks.cpp).
+int64_t blockGemvBytes(int64_t numbers, int64_t bits);
+
+/// The most rows of products that emitGemv takes, and the most bytes of
+/// normalized input it holds in shared memory.
+inline constexpr int64_t kGemvRows = 8, kGemvShared = 40 << 10;
+
+} // namespace cria::simt

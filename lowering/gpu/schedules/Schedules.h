@@ -1,0 +1,24 @@
+/// The schedules, each in its own file. A schedule takes a kernel function if
+/// it can compute it, and builds its launches.
+#pragma once
+
+#include "lowering/gpu/build/Launch.h"
+
+namespace cria::simt {
+
+/// Attention over the cache (AttentionSplits.cpp); for many tokens on
+/// tensor cores (AttentionMma.cpp, AttentionWgmma.cpp). False without
+/// a reason if the function has no softmax. False if it is not taken: `reason`
+/// then says why.
+bool emitAttention(KernelFunction &function, llvm::StringRef &reason);
+
+/// Products, statistics of rows and elementwise ops (Parts.cpp). False if a
+/// result is computed from something else; `reason` then names it.
+bool emitParts(KernelFunction &function, llvm::StringRef &reason);
+
+/// The entry `sample`, which draws an id from a row of logits as CriaSampling
+/// describes (Sampling.cpp), and its kernels.
+void emitSampling(mlir::ModuleOp module, mlir::Block &kernels,
+                  mlir::func::FuncOp decode);
+
+} // namespace cria::simt

@@ -1,0 +1,173 @@
+#include "lowering/memory/Bounds.h"
+
+#include "lowering/entry/Entry.h"
+
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Interfaces/ValueBoundsOpInterface.h"
+#include "llvm/ADT/ScopeExit.h"
+#include "llvm/Support/CheckedArithmetic.h"
+
+using namespace mlir;
+using namespace cria;
+
+/// The most calls in each other through which an argument is followed.
+/// Functions may call each other in circles.
+static constexpr int kMostCalls = 16;
+
+/// The most tokens of a call. An entry that draws an id reads the logits of one
+/// token.
+static int64_t mostTokens(func::FuncOp function) {
+  auto chunk = function->getAttrOfType<IntegerAttr>("chunk");
+  return chunk ? chunk.getInt() : 1;
+}
+
+Bounds::Bounds(func::FuncOp function) : chunk(mostTokens(function)) {}
+
+/// The greatest bound of what calls of the function pass for an argument.
+/// An argument that no call passes is taken for a number of tokens.
+std::optional<int64_t> Bounds::mostPassed(
+    BlockArgument argument,
+    llvm::function_ref<std::optional<int64_t>(Value)> bound) const {
+  auto function =
+      dyn_cast<func::FuncOp>(argument.getParentBlock()->getParentOp());
+  if (!function || isEntry(function) || calls == kMostCalls)
+    return std::nullopt;
+  ++calls;
+  llvm::scope_exit leave([&] { --calls; });
+  std::optional<int64_t> result;
+  auto module = function->getParentOfType<ModuleOp>();
+  auto walked = module.walk([&](func::CallOp call) {
+    if (call.getCallee() != function.getName())
+      return WalkResult::advance();
+    std::optional<int64_t> passed =
+        bound(call.getOperand(argument.getArgNumber()));
+    result = std::max(result, passed);
+    return passed ? WalkResult::advance() : WalkResult::interrupt();
+  });
+  if (walked.wasInterrupted())
+    return std::nullopt;
+  return result.value_or(chunk);
+}
+
+/// The bound of an argument. The attribute `arguments` bounds an entry's
+/// arguments, and the callers bound a kernel's.
+std::optional<int64_t> Bounds::most(BlockArgument argument) const {
+  auto function =
+      dyn_cast<func::FuncOp>(argument.getParentBlock()->getParentOp());
+  if (!function || !isEntry(function))
+    return mostPassed(argument, [&](Value passed) { return most(passed); });
+  FailureOr<EntryArguments> arguments = EntryArguments::of(function);
+  using What = EntryArgument;
+  bool tokens = succeeded(arguments) &&
+                llvm::is_contained({What::Tokens, What::First,
+                                    What::FirstHidden, What::Source},
+                                   arguments->all()[argument.getArgNumber()]);
+  return tokens ? std::optional(chunk) : std::nullopt;
+}
+
+/// The bound of a dimension of the buffers that a loop carries: of the first
+/// one, and of those that turns yield.
+std::optional<int64_t> Bounds::mostCarried(scf::ForOp loop,
+                                           BlockArgument argument,
+                                           int64_t dim) const {
+  // A turn may yield what it was given, or as much: that adds no bound.
+  if (llvm::is_contained(carried, argument))
+    return 0;
+  auto first = most(loop.getTiedLoopInit(argument)->get(), dim);
+  carried.push_back(argument);
+  auto later = most(loop.getTiedLoopYieldedValue(argument)->get(), dim);
+  carried.pop_back();
+  return first && later ? std::optional(std::max(*first, *later))
+                        : std::nullopt;
+}
+
+/// The bound of a dimension of a buffer.
+std::optional<int64_t> Bounds::most(Value buffer, int64_t dim) const {
+  auto type = cast<MemRefType>(buffer.getType());
+  if (!type.isDynamicDim(dim))
+    return type.getDimSize(dim);
+  if (auto argument = dyn_cast<BlockArgument>(buffer)) {
+    auto loop = dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp());
+    return loop ? mostCarried(loop, argument, dim)
+                : mostPassed(argument,
+                             [&](Value passed) { return most(passed, dim); });
+  }
+  Operation *op = buffer.getDefiningOp();
+  if (auto select = dyn_cast<arith::SelectOp>(op)) {
+    auto a = most(select.getTrueValue(), dim);
+    auto b = most(select.getFalseValue(), dim);
+    return a && b ? std::optional(std::max(*a, *b)) : std::nullopt;
+  }
+  if (auto loop = dyn_cast<scf::ForOp>(op))
+    return mostCarried(
+        loop, loop.getTiedLoopRegionIterArg(cast<OpResult>(buffer)), dim);
+  if (auto view = dyn_cast<memref::CastOp>(op))
+    return most(view.getSource(), dim);
+  if (auto alloc = dyn_cast<memref::AllocOp>(op))
+    return most(alloc.getDynamicSizes()[type.getDynamicDimIndex(dim)]);
+  if (auto expand = dyn_cast<memref::ExpandShapeOp>(op))
+    return most(cast<Value>(expand.getMixedOutputShape()[dim]));
+  if (auto collapse = dyn_cast<memref::CollapseShapeOp>(op)) {
+    std::optional<int64_t> product = 1;
+    for (int64_t each : collapse.getReassociationIndices()[dim]) {
+      std::optional<int64_t> size = most(collapse.getSrc(), each);
+      product = product && size ? llvm::checkedMul(*product, *size)
+                                : std::optional<int64_t>();
+    }
+    return product;
+  }
+  auto view = dyn_cast<memref::SubViewOp>(op);
+  if (!view || view.getSourceType().getRank() != type.getRank())
+    return std::nullopt;
+  return most(cast<Value>(view.getMixedSizes()[dim]));
+}
+
+/// The bound of the minimum of a map's results.
+std::optional<int64_t> Bounds::most(AffineMap map, ValueRange operands) const {
+  SmallVector<std::optional<int64_t>> least(operands.size(), 0), greatest;
+  for (Value operand : operands)
+    greatest.push_back(most(operand));
+  std::optional<int64_t> result;
+  for (AffineExpr expr : map.getResults()) {
+    auto bound = getBoundForAffineExpr(expr, map.getNumDims(),
+                                       map.getNumSymbols(), least, greatest,
+                                       /*isUpper=*/true);
+    if (bound)
+      result = std::min(*bound, result.value_or(*bound));
+  }
+  return result;
+}
+
+std::optional<int64_t> Bounds::most(Value size) const {
+  FailureOr<int64_t> constant = ValueBoundsConstraintSet::computeConstantBound(
+      presburger::BoundType::UB, size, nullptr, /*closedUB=*/true);
+  if (succeeded(constant))
+    return *constant;
+  if (auto argument = dyn_cast<BlockArgument>(size))
+    return most(argument);
+  Operation *op = size.getDefiningOp();
+  if (auto dim = dyn_cast<memref::DimOp>(op))
+    return dim.getConstantIndex()
+               ? most(dim.getSource(), *dim.getConstantIndex())
+               : std::nullopt;
+  // The results are at most the first operand, because no number is negative.
+  if (isa<arith::SubIOp, arith::DivUIOp, arith::DivSIOp, arith::CeilDivUIOp,
+          arith::CeilDivSIOp, arith::FloorDivSIOp>(op))
+    return most(op->getOperand(0));
+  // A turn may not yield more than it was given.
+  bool mayGrow = isa<affine::AffineApplyOp, arith::AddIOp, arith::MulIOp>(op);
+  if (mayGrow && !carried.empty())
+    return std::nullopt;
+  if (auto apply = dyn_cast<affine::AffineApplyOp>(op))
+    return most(apply.getAffineMap(), apply.getOperands());
+  if (auto min = dyn_cast<affine::AffineMinOp>(op))
+    return most(min.getAffineMap(), min.getOperands());
+  if (!mayGrow)
+    return std::nullopt;
+  auto a = most(op->getOperand(0)), b = most(op->getOperand(1));
+  if (!a || !b)
+    return std::nullopt;
+  return isa<arith::AddIOp>(op) ? *a + *b : *a * *b;
+}

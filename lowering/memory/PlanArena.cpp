@@ -1,0 +1,244 @@
+/// memref.alloc  =>  memref.view of one arena
+///
+/// Lifetimes are intervals of ops in program order. A buffer lives from its
+/// allocation to the last use of the buffer or of a view of it. If the
+/// allocation is outside of a loop, a use inside of the loop counts as a use by
+/// the whole loop. Offsets are first fit, largest buffer first. The temporaries
+/// of a kernel are placed in the same way in a scratch buffer, which lives
+/// during the kernel's call.
+#include "lowering/Passes.h"
+#include "lowering/entry/Entry.h"
+#include "lowering/memory/Bounds.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Bufferization/Transforms/BufferViewFlowAnalysis.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Interfaces/DataLayoutInterfaces.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Support/MathExtras.h"
+#include <limits>
+
+namespace cria {
+#define GEN_PASS_DEF_PLANARENA
+#include "lowering/Passes.h.inc"
+} // namespace cria
+
+using namespace mlir;
+using namespace cria;
+
+namespace {
+struct Buffer {
+  /// An allocation, or the call of a kernel that needs scratch.
+  Operation *op;
+  int64_t bytes, first, last, offset = 0;
+};
+
+/// The place of ops in program order.
+class Order {
+public:
+  explicit Order(func::FuncOp function) {
+    int64_t next = 0;
+    function.walk<WalkOrder::PreOrder>([&](Operation *op) { at[op] = next++; });
+    function.walk([&](Operation *op) {
+      int64_t end = at[op];
+      for (Region &region : op->getRegions())
+        for (Block &block : region)
+          if (!block.empty())
+            end = std::max(end, last[&block.back()]);
+      last[op] = end;
+    });
+  }
+  int64_t of(Operation *op) const { return at.lookup(op); }
+  /// The last op inside `op`, or itself.
+  int64_t endOf(Operation *op) const { return last.lookup(op); }
+
+private:
+  llvm::DenseMap<Operation *, int64_t> at, last;
+};
+} // namespace
+
+/// The most bytes of an allocation, or an error at its location.
+static FailureOr<int64_t> mostBytes(memref::AllocOp alloc,
+                                    const Bounds &bounds) {
+  MemRefType type = alloc.getType();
+  int64_t bytes = DataLayout::closest(alloc).getTypeSize(type.getElementType());
+  for (int64_t size : type.getShape())
+    bytes *= ShapedType::isDynamic(size) ? 1 : size;
+  for (Value size : alloc.getDynamicSizes()) {
+    std::optional<int64_t> most = bounds.most(size);
+    if (!most)
+      return alloc.emitError("expected sizes with a constant bound, or numbers "
+                             "of tokens, got ")
+             << type;
+    bytes *= *most;
+  }
+  return bytes;
+}
+
+/// The last op that uses the buffer or a possible view of it.
+static int64_t lastUse(memref::AllocOp alloc,
+                       const BufferViewFlowAnalysis &aliases,
+                       const Order &order) {
+  int64_t last = 0;
+  for (Value alias : aliases.resolve(alloc))
+    for (Operation *user : alias.getUsers()) {
+      Operation *ancestor = alloc->getBlock()->findAncestorOpInBlock(*user);
+      // If the use is outside of the allocation's block, the buffer has left
+      // its loop or branch, and lives to the end.
+      last = std::max(last, ancestor ? order.endOf(ancestor)
+                                     : std::numeric_limits<int64_t>::max());
+    }
+  return last;
+}
+
+/// Places the buffers; returns the arena's size.
+static int64_t place(MutableArrayRef<Buffer> buffers) {
+  SmallVector<Buffer *> bySize;
+  for (Buffer &buffer : buffers)
+    bySize.push_back(&buffer);
+  llvm::stable_sort(bySize,
+                    [](Buffer *a, Buffer *b) { return a->bytes > b->bytes; });
+  int64_t total = 0;
+  SmallVector<Buffer *> placed; // by offset
+  for (Buffer *buffer : bySize) {
+    buffer->offset = 0;
+    for (Buffer *other : placed) {
+      bool together =
+          buffer->first <= other->last && other->first <= buffer->last;
+      bool fits = buffer->offset + buffer->bytes <= other->offset;
+      if (together && !fits)
+        buffer->offset = std::max(buffer->offset, other->offset + other->bytes);
+    }
+    total = std::max(total, buffer->offset + buffer->bytes);
+    placed.insert(llvm::upper_bound(placed, buffer,
+                                    [](Buffer *a, Buffer *b) {
+                                      return a->offset < b->offset;
+                                    }),
+                  buffer);
+  }
+  return total;
+}
+
+/// Moves the scratch of a parallel iteration to the stack, where all iterations
+/// of a thread share it.
+static void moveToStack(Operation *op, scf::ForallOp loop, int64_t alignment) {
+  OpBuilder b = OpBuilder::atBlockBegin(loop.getBody());
+  auto type = cast<MemRefType>(op->getResult(0).getType());
+  auto alloca = memref::AllocaOp::create(b, op->getLoc(), type,
+                                         b.getI64IntegerAttr(alignment));
+  op->replaceAllUsesWith(alloca);
+  op->erase();
+}
+
+/// Makes the buffer a view of `arena`.
+static void intoArena(Buffer &buffer, Value arena) {
+  OpBuilder b(buffer.op);
+  Location loc = buffer.op->getLoc();
+  Value offset = arith::ConstantIndexOp::create(b, loc, buffer.offset);
+  auto alloc = dyn_cast<memref::AllocOp>(buffer.op);
+  if (!alloc) {
+    auto type = MemRefType::get({buffer.bytes}, b.getI8Type());
+    Value view = memref::ViewOp::create(b, loc, type, arena, offset, {});
+    cast<func::CallOp>(buffer.op).getOperandsMutable().append(view);
+    return;
+  }
+  Value view = memref::ViewOp::create(b, loc, alloc.getType(), arena, offset,
+                                      alloc.getDynamicSizes());
+  for (Operation *user : llvm::make_early_inc_range(alloc->getUsers()))
+    if (isa<memref::DeallocOp>(user))
+      user->erase();
+  alloc.replaceAllUsesWith(view);
+  alloc.erase();
+}
+
+namespace {
+struct PlanArenaPass : cria::impl::PlanArenaBase<PlanArenaPass> {
+  using PlanArenaBase::PlanArenaBase;
+
+  void runOnOperation() override {
+    if (alignment < 1) {
+      getOperation().emitError("plan-arena: expected a positive alignment");
+      return signalPassFailure();
+    }
+    for (bool entries : {false, true})
+      for (auto function : getOperation().getOps<func::FuncOp>())
+        if (!function.isDeclaration() && isEntry(function) == entries &&
+            failed(plan(function)))
+          return signalPassFailure();
+  }
+
+private:
+  /// The buffers of a function that are placed in the arena. Buffers of
+  /// parallel loops are moved to the stack.
+  FailureOr<SmallVector<Buffer>> collect(func::FuncOp function) {
+    bool isKernel = !isEntry(function);
+    if (!isKernel && failed(EntryArguments::of(function)))
+      return failure();
+    if (isKernel && !function->getAttrOfType<IntegerAttr>("chunk"))
+      return function.emitError("expected the attribute 'chunk'");
+    SmallVector<Operation *> allocations;
+    SmallVector<Buffer> buffers;
+    function.walk([&](Operation *op) {
+      if (isa<memref::AllocOp, memref::AllocaOp>(op))
+        allocations.push_back(op);
+    });
+    for (Operation *op : allocations) {
+      auto loop = op->getParentOfType<scf::ForallOp>();
+      if (loop && op->getNumOperands())
+        return op->emitError(
+            "expected scratch of a static size in a parallel loop");
+      if (loop) {
+        moveToStack(op, loop, alignment);
+      } else if (auto alloc = dyn_cast<memref::AllocOp>(op)) {
+        FailureOr<int64_t> bytes = mostBytes(alloc, Bounds(function));
+        if (failed(bytes))
+          return failure();
+        int64_t size = llvm::alignTo(*bytes, alignment);
+        buffers.push_back({op, size, 0, 0});
+      }
+    }
+    return buffers;
+  }
+
+  LogicalResult plan(func::FuncOp function) {
+    if (!isEntry(function) &&
+        llvm::any_of(function.getResultTypes(), llvm::IsaPred<MemRefType>))
+      return function.emitError(
+          "expected a kernel to return only buffers among its arguments");
+    FailureOr<SmallVector<Buffer>> buffers = collect(function);
+    if (failed(buffers))
+      return failure();
+    function.walk([&](func::CallOp call) {
+      if (int64_t bytes = scratch.lookup(call.getCallee()))
+        buffers->push_back({call, bytes, 0, 0});
+    });
+    Order order(function);
+    BufferViewFlowAnalysis aliases(function);
+    for (Buffer &buffer : *buffers) {
+      buffer.first = buffer.last = order.of(buffer.op);
+      if (auto alloc = dyn_cast<memref::AllocOp>(buffer.op))
+        buffer.last = lastUse(alloc, aliases, order);
+    }
+    int64_t bytes = place(*buffers);
+    auto type = MemRefType::get({bytes}, IntegerType::get(&getContext(), 8));
+    if (isEntry(function)) {
+      function->setAttr("arena_bytes", OpBuilder(function).getIndexAttr(bytes));
+      EntryArguments::append(function, EntryArgument::Arena, type);
+    } else if (buffers->empty()) {
+      return success();
+    } else {
+      scratch[function.getName()] = bytes;
+      (void)function.insertArgument(function.getNumArguments(), type, {},
+                                    function.getLoc());
+    }
+    for (Buffer &buffer : *buffers)
+      intoArena(buffer, function.getArguments().back());
+    return success();
+  }
+
+  /// The bytes of scratch that each kernel needs.
+  llvm::StringMap<int64_t> scratch;
+};
+} // namespace

@@ -1,0 +1,115 @@
+/// Checks that caches are never copied. A compilation only succeeds if no KV
+/// cache, and no layer of a cache, is copied, and no buffer is allocated that
+/// could hold one.
+#include "lowering/Passes.h"
+#include "lowering/entry/Entry.h"
+
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
+
+namespace cria {
+#define GEN_PASS_DEF_VERIFYCACHEINPLACE
+#include "lowering/Passes.h.inc"
+} // namespace cria
+
+using namespace mlir;
+using namespace cria;
+
+/// The shape without leading ones.
+static ArrayRef<int64_t> significant(Type type) {
+  return cast<MemRefType>(type).getShape().drop_while(
+      [](int64_t size) { return size == 1; });
+}
+
+/// A cache that has the shape of the buffer, or whose layer has it; null if
+/// there is none.
+static MemRefType cacheLike(ArrayRef<MemRefType> caches, Type buffer) {
+  ArrayRef<int64_t> shape = significant(buffer);
+  for (MemRefType cache : caches)
+    if (shape == significant(cache) ||
+        (shape.size() >= 2 && shape == cache.getShape().drop_front().drop_while(
+                                           [](int64_t s) { return s == 1; })))
+      return cache;
+  return {};
+}
+
+/// Whether `buffer` is a view of allocated memory, or of an argument that is
+/// not a cache.
+static bool isNoCache(ArrayRef<MemRefType> caches, Value buffer) {
+  while (auto view = buffer.getDefiningOp<ViewLikeOpInterface>())
+    buffer = view.getViewSource();
+  return buffer.getDefiningOp<memref::AllocOp>() ||
+         (isa<BlockArgument>(buffer) &&
+          !llvm::is_contained(caches, buffer.getType()));
+}
+
+namespace {
+struct VerifyCacheInPlace
+    : cria::impl::VerifyCacheInPlaceBase<VerifyCacheInPlace> {
+  void runOnOperation() override {
+    SmallVector<MemRefType> caches;
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      if (!isEntry(function))
+        continue;
+      FailureOr<EntryArguments> arguments = EntryArguments::of(function);
+      if (failed(arguments))
+        return signalPassFailure();
+      for (unsigned i : arguments->caches()) {
+        auto cache = dyn_cast<MemRefType>(function.getArgumentTypes()[i]);
+        if (!cache) {
+          function.emitError("expected caches in memory, got ")
+              << function.getArgumentTypes()[i];
+          return signalPassFailure();
+        }
+        caches.push_back(cache);
+      }
+    }
+    bool copied = false;
+    auto report = [&](Operation *op, MemRefType buffer, StringRef what,
+                      bool isScratch) {
+      MemRefType cache = buffer ? cacheLike(caches, buffer) : MemRefType();
+      if (!cache || isScratch)
+        return;
+      op->emitError(
+          "expected the KV cache to be updated in place, but this op ")
+          << what << " " << buffer << ", as large as the cache " << cache;
+      copied = true;
+    };
+    getOperation().walk([&](Operation *op) {
+      // Scratch may be as large as a layer, but has fewer than a cache's four
+      // dimensions.
+      if (auto alloc = dyn_cast<memref::AllocOp>(op))
+        report(op, alloc.getType(), "allocates", alloc.getType().getRank() < 4);
+      if (auto copy = dyn_cast<memref::CopyOp>(op))
+        report(op, dyn_cast<MemRefType>(copy.getTarget().getType()), "copies",
+               isNoCache(caches, copy.getSource()) &&
+                   isNoCache(caches, copy.getTarget()));
+    });
+    if (copied)
+      return signalPassFailure();
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (isEntry(function) && failed(dropResults(function)))
+        return signalPassFailure();
+  }
+
+private:
+  /// Results are the logits and hidden states, if any, and the caches.
+  LogicalResult dropResults(func::FuncOp entry) {
+    EntryArguments arguments = *EntryArguments::of(entry);
+    Operation *ret = entry.front().getTerminator();
+    bool logits =
+        ret->getNumOperands() > arguments.outputs(/*logits=*/false).size();
+    SmallVector<unsigned> places = arguments.outputs(logits);
+    if (ret->getNumOperands() != places.size())
+      return ret->emitError("expected ") << places.size() << " results";
+    for (auto [i, place] : llvm::enumerate(places))
+      if (ret->getOperand(i) != entry.getArgument(place))
+        return ret->emitError("expected result ")
+               << i << " to be argument " << place << ", updated in place";
+    ret->setOperands({});
+    entry.setType(
+        FunctionType::get(&getContext(), entry.getArgumentTypes(), {}));
+    return success();
+  }
+};
+} // namespace

@@ -1,0 +1,235 @@
+/// The manifest of an artifact, checked: every number is in range, every slot
+/// is filled once, every size is the product of its shape.
+#pragma once
+
+#include "runtime/artifact/CudaPlan.h"
+#include "runtime/base/DType.h"
+#include "runtime/base/Status.h"
+
+#include "runtime/base/Json.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cria {
+
+/// The dimension of a weight's tensors that ranks share.
+enum class Split { None, Rows, Columns };
+
+/// A weight symbol: one tensor, or a stack of tensors of equal shape, one for
+/// each layer; or some rows or columns of each.
+struct WeightSpec {
+  std::string symbol;
+  std::string pattern; // the checkpoint's name, "{}" for the layer's number
+  uint64_t count;      // 0: a single tensor, its name literal
+  uint64_t first;
+  Shape shape;
+  DType type;
+  uint64_t slot;
+  uint64_t firstRow = 0, sourceRows = 0; // of the tensors; 0: all they have
+  uint64_t firstColumn = 0, sourceColumns = 0; // likewise
+  /// The dimension that ranks split; `setRank` says which rows or columns.
+  Split split = Split::None;
+  bool adapter = false; // filled from LoRA adapters, not the checkpoint
+  /// The index of another weight of the manifest, of the same shape. Its tensor
+  /// is used if the checkpoint has no tensor of this name, or an equal one.
+  std::optional<size_t> tied = std::nullopt;
+
+  /// Selects the rows or columns of rank `rank` of `ranks`. Call it once.
+  void setRank(uint64_t rank, uint64_t ranks);
+  /// The shape of the checkpoint's tensors.
+  Shape sourceShape() const;
+  /// Elements of such a tensor before the first that is used.
+  uint64_t firstElement() const;
+  /// Calls `sink(first, count)` for stretches of such a tensor that together
+  /// are the weight's elements [begin, end), in order.
+  template <typename Sink>
+  void forEachStretch(uint64_t begin, uint64_t end, Sink sink) const {
+    if (!sourceColumns)
+      return sink(firstElement() + begin, end - begin);
+    for (uint64_t count; begin < end; begin += count) {
+      uint64_t row = begin / shape[1], column = begin % shape[1];
+      count = std::min(shape[1] - column, end - begin);
+      sink((firstRow + row) * sourceColumns + firstColumn + column, count);
+    }
+  }
+  uint64_t tensors() const { return count ? count : 1; }
+  /// One tensor of the checkpoint, all of it.
+  bool isWhole() const { return !count && !sourceRows && !adapter; }
+  /// The checkpoint's name of tensor `index` in [0, tensors()).
+  std::string name(uint64_t index) const;
+  /// Bytes of one tensor.
+  uint64_t bytes() const;
+  /// Elements of one tensor.
+  uint64_t elements() const { return elementsOf(type, bytes()); }
+};
+
+/// Tables of cos and sin, (rows, inv_freq.size()) f32 each, in `slot` and
+/// `slot` + 1: cos(float(row) * inv_freq) * scale. With `original` the tables
+/// belong to a session: the frequencies are for texts of at most `original`
+/// tokens, and longer texts have others; see RopeTables.h.
+struct RopeSpec {
+  std::string symbol;
+  uint64_t slot;
+  uint64_t rows;
+  std::vector<float> inverseFrequencies;
+  float scale;
+  uint64_t original = 0;
+  std::vector<float> longFrequencies; // of longer texts; or they grow:
+  float growth = 0, theta = 0;
+  /// A text that grows beyond `original` is computed anew.
+  bool recompute = false;
+
+  bool isOfSession() const { return original != 0; }
+  /// Bytes of one of the two tables.
+  uint64_t bytes() const {
+    return rows * inverseFrequencies.size() * sizeof(float);
+  }
+};
+
+/// A KV cache of a session; with a BatchSpec, one page of it.
+struct CacheSpec {
+  std::string symbol;
+  uint64_t bytes;
+  Shape shape;
+  std::string type;
+  /// For each layer, the index in the manifest's `ropes` of the table that
+  /// rotated the rows, or -1. Empty if that is not known.
+  std::vector<int64_t> ropes = {};
+};
+
+/// KV caches in pages that many sequences share; see CriaBatchEntry.
+struct BatchSpec {
+  int64_t rows = 0;  // of a call of the batch entry
+  int64_t page = 0;  // positions of a page
+  int64_t width = 0; // pages of a whole context
+};
+
+/// What the compiler did with a key of the config; see docs/config.md.
+struct LedgerRow {
+  std::string key, value, fate, note;
+};
+
+/// What the compiler counted, for floors of time.
+struct Costs {
+  double decodeFlops = 0; // one token at depth 0, without the head
+  uint64_t decodeWeightBytes = 0;
+  uint64_t cacheBytesPerPosition = 0;
+  double prefillFlopsPerToken = 0; // without the head
+  double headFlops = 0;            // one row of logits
+  uint64_t headWeightBytes = 0;
+};
+
+/// What a kernel function costs, as a function of the step.
+struct KernelCost {
+  std::string kernel; // "layers_mlp_gate_up_decode"
+  std::string path;   // "model.layers.*.mlp.gate_up"
+  /// The layer of its first run in a step, and the distance to the next run's.
+  int64_t layer = 0, layerStep = 0;
+  /// Bytes that a run reads: of weights, and of the rows that a token looks up.
+  double weightBytes = 0, bytesPerToken = 0;
+  double flopsPerToken = 0, flopsPerLogits = 0;
+  struct Attention {
+    double flopsPerKey = 0, bytesPerKey = 0;
+    int64_t window = 0; // 0: all keys
+  };
+  std::vector<Attention> attention;
+  bool f32 = false; // computes on numbers of f32
+
+  /// Bytes of weights and caches that a run reads in a step of `tokens` tokens
+  /// at `position` with `rows` rows of logits, and the operations of that run.
+  double bytes(int64_t position, int64_t tokens, int64_t rows) const;
+  double flops(int64_t position, int64_t tokens, int64_t rows) const;
+  /// The path of the `run`-th run of a step, from 0.
+  std::string pathOf(int64_t run) const;
+};
+
+/// Code for CPUs that have some features.
+struct CpuCode {
+  std::string cpu;                     // LLVM's name
+  std::vector<std::string> features;   // features that it needs; LLVM's names
+  std::string prefill, decode, encode; // symbols; "" if it has none
+  std::string batch;                   // in place of decode
+  uint64_t arenaBytes = 0;
+};
+
+/// The manifest of an artifact.
+struct Manifest {
+  std::string compiler;
+  JsonDocument flags;
+  std::string kind; // "cpu", "cuda" or both: "cpu,cuda"
+  std::string arch, os;
+  JsonDocument config;           // null if the input was no config.json
+  std::vector<LedgerRow> ledger; // empty in the same case
+
+  /// Ranks that share the model: weights, caches and costs are a rank's.
+  int64_t shards = 1;
+  int64_t vocabSize = 0;
+  int64_t logitColumns = 0; // that a rank computes: all, or its part
+  int64_t maxSeq = 0;
+  int64_t chunk = 0;
+  int64_t hiddenSize = 0; // of hidden states that a prefill returns; 0: none
+  int64_t maxPositionEmbeddings = 0;
+  std::string dtype; // "" where unknown
+
+  /// Whether tokens see later tokens: then a text is one call from position 0.
+  bool bidirectional = false;
+  /// Whether a row for each position is added to the embeddings.
+  bool learnedPositions = false;
+  /// Whether a source text is encoded first, to which the tokens attend.
+  bool encoder = false;
+
+  std::vector<CpuCode> cpus;      // code for CPUs, the most capable first
+  std::optional<cuda::Part> cuda; // code for GPUs
+  uint64_t slots = 0;
+  std::vector<WeightSpec> weights;
+  std::vector<RopeSpec> ropes;
+  std::vector<CacheSpec> caches;
+  std::optional<BatchSpec> batch; // if the caches are in pages
+  /// The index in `weights` of the table in which the ids of a step are looked
+  /// up, if nothing else reads it when no logits are wanted; else none.
+  std::optional<size_t> embedding;
+  std::vector<std::string> kernels;
+  std::vector<KernelCost> kernelCosts; // empty where unknown
+  Costs costs;
+
+  /// The manifest of rank `rank`, below `shards`, with its rows and columns.
+  Manifest ofRank(int rank) const;
+  /// Whether ranks share the vocabulary.
+  bool sharesLogits() const { return logitColumns != vocabSize; }
+  /// Whether there is code for the CPU.
+  bool hasCpu() const { return !cpus.empty(); }
+  /// Whether the rope of a text depends on its length; see RopeSpec.
+  bool hasRopeOfLength() const;
+  /// Bytes of all weights; bytes that weights share count once.
+  uint64_t weightBytes() const;
+  /// The weight that `weight` is tied to, or itself.
+  const WeightSpec &origin(const WeightSpec &weight) const {
+    return weight.tied ? weights[*weight.tied] : weight;
+  }
+  /// Whether `weight` has the bytes of another weight, unless the checkpoint
+  /// has a tensor that differs: it is tied to a whole weight of the same type.
+  bool isShared(const WeightSpec &weight) const {
+    return weight.tied && origin(weight).type == weight.type &&
+           weight.split == Split::None;
+  }
+  /// The bytes of a row of the table of ids; 0 without `embedding`.
+  uint64_t embeddingBytes() const;
+  /// The bytes of one page of all caches, if they are in pages.
+  uint64_t pageBytes() const;
+  /// The bytes of cache `index` of a session.
+  uint64_t cacheBytes(size_t index) const;
+  /// The bytes of all caches of a session.
+  uint64_t cacheBytes() const;
+  /// The bytes of a session's scratch, for the code that needs most.
+  uint64_t scratchBytes() const;
+};
+
+/// Parses and checks the manifest `text` of the artifact `file`.
+Result<Manifest> parseManifest(std::string_view text, const std::string &file);
+
+} // namespace cria

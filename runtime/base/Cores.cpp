@@ -1,0 +1,45 @@
+#include "runtime/base/Cores.h"
+
+#include "runtime/base/Limits.h"
+#include "runtime/base/Pool.h"
+
+#include <algorithm>
+#include <mutex>
+#include <sched.h>
+#include <thread>
+
+namespace cria {
+
+int coreCount() {
+  cpu_set_t set;
+  int cores = static_cast<int>(std::thread::hardware_concurrency());
+  if (sched_getaffinity(0, sizeof(set), &set) == 0)
+    cores = CPU_COUNT(&set);
+  return std::max(1, std::min(cores, coreQuota().value_or(cores)));
+}
+
+void onAllCores(int64_t count,
+                const std::function<void(int64_t, int64_t)> &body) {
+  Pool pool(coreCount());
+  using Body = std::function<void(int64_t, int64_t)>;
+  pool.run(
+      [](void *context, int64_t begin, int64_t end) {
+        (*static_cast<const Body *>(context))(begin, end);
+      },
+      const_cast<Body *>(&body), count);
+}
+
+Status tryOnAllCores(int64_t count,
+                     const std::function<Status(int64_t, int64_t)> &body) {
+  std::mutex mutex;
+  Status failure;
+  onAllCores(count, [&](int64_t begin, int64_t end) {
+    Status status = body(begin, end);
+    std::lock_guard<std::mutex> lock(mutex);
+    if (!status.ok())
+      failure = status;
+  });
+  return failure;
+}
+
+} // namespace cria

@@ -1,0 +1,210 @@
+#include "runtime/base/Pool.h"
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <exception>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace cria {
+
+static void pauseBriefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+/// Sleeps while `word` is `value`.
+static void futexWait(std::atomic<uint32_t> &word, uint32_t value) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t *>(&word), FUTEX_WAIT_PRIVATE,
+          value, nullptr, nullptr, 0);
+}
+
+static void futexWake(std::atomic<uint32_t> &word, int threads) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t *>(&word), FUTEX_WAKE_PRIVATE,
+          threads, nullptr, nullptr, 0);
+}
+
+/// Spins until `done()`, at most 100 microseconds. Returns the last `done()`.
+template <typename Done> static bool spinUntil(Done done) {
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point begin = Clock::now();
+  do {
+    for (int i = 0; i < 64; ++i) {
+      if (done())
+        return true;
+      pauseBriefly();
+    }
+  } while (Clock::now() - begin < std::chrono::microseconds(100));
+  return done();
+}
+
+namespace {
+
+/// While it lives, this thread and the threads that it starts receive no signal
+/// that is sent to the process. Faults of a thread's own code are not blocked:
+/// FileGuard handles SIGBUS in the thread where it happens.
+class SignalBlock {
+public:
+  SignalBlock() {
+    sigset_t all;
+    sigfillset(&all);
+    for (int fault : {SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP})
+      sigdelset(&all, fault);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+  }
+  ~SignalBlock() { pthread_sigmask(SIG_SETMASK, &before, nullptr); }
+  SignalBlock(const SignalBlock &) = delete;
+  SignalBlock &operator=(const SignalBlock &) = delete;
+
+private:
+  sigset_t before;
+};
+
+} // namespace
+
+Pool::Pool(const Threads &threads) : lent(threads) {
+  seam.host.parallel_for = [](const CriaHost *host, CriaParallelBody body,
+                              void *context, int64_t count) {
+    reinterpret_cast<const Seam *>(host)->pool->run(body, context, count);
+  };
+  seam.host.enter = [](const CriaHost *host, int64_t kernel) {
+    if (auto &listener = reinterpret_cast<const Seam *>(host)->pool->listener)
+      listener(kernel);
+  };
+  // There is only one type. The artifact is for as many ranks as the model has.
+  seam.host.all_reduce = [](const CriaHost *host, void *values, int64_t count,
+                            int32_t) {
+    if (const CriaRanks *ranks =
+            reinterpret_cast<const Seam *>(host)->pool->ranks)
+      ranks->sum(ranks->data, static_cast<float *>(values), count);
+  };
+  seam.pool = this;
+  int count = std::max(threads.count, 1);
+  pieces = count * piecesPerThread;
+  if (lent.run)
+    return;
+  open = std::make_unique<std::atomic<uint32_t>[]>(static_cast<size_t>(pieces));
+  workers.reserve(static_cast<size_t>(count - 1));
+  SignalBlock block; // workers inherit it: signals are for the application's
+                     // threads
+  try {
+    for (int i = 1; i < count; ++i)
+      workers.emplace_back([this, i] { work(i); });
+  } catch (const std::exception &) {
+    // No more threads, or no memory for them: the ones that started share the
+    // work.
+  }
+  pieces = static_cast<int64_t>(workers.size() + 1) * piecesPerThread;
+}
+
+Pool::~Pool() {
+  stopping = true;
+  epoch.fetch_add(1);
+  futexWake(epoch, INT32_MAX);
+  for (std::thread &worker : workers)
+    worker.join();
+}
+
+/// Runs the iterations of a piece.
+void Pool::runRange(int64_t piece) const {
+  // count * piece cannot overflow: there are few pieces and count elements
+  // exist in memory.
+  int64_t begin = count * piece / pieces;
+  int64_t end = count * (piece + 1) / pieces;
+  if (begin < end)
+    body(context, begin, end);
+}
+
+/// Runs all pieces on the caller's threads and counts them.
+void Pool::lend() {
+  unfinished.store(static_cast<uint32_t>(pieces));
+  lent.run(
+      lent.data,
+      [](void *self, int64_t piece) {
+        auto *pool = static_cast<Pool *>(self);
+        pool->runRange(piece);
+        pool->unfinished.fetch_sub(1);
+      },
+      this, pieces);
+  if (uint32_t left = unfinished.load(); left != 0 && missed == 0)
+    missed = static_cast<int32_t>(left);
+}
+
+Status Pool::complete() const {
+  if (missed == 0)
+    return Status();
+  return Status(CRIA_INVALID_ARGUMENT,
+                {"parallel_for ran ", pieces - missed, " of ", pieces,
+                 " tasks, expected each once before it returns"});
+}
+
+/// Runs a piece, unless it is claimed or belongs to an earlier loop.
+void Pool::runPiece(int64_t piece, uint32_t loop) {
+  uint32_t expected = loop;
+  if (!open[piece].compare_exchange_strong(expected, 0))
+    return;
+  runRange(piece);
+  if (unfinished.fetch_sub(1) == 1 && callerSleeps.load() != 0)
+    futexWake(unfinished, 1);
+}
+
+/// Runs the thread's own pieces in order, then unclaimed pieces of other
+/// threads.
+void Pool::runPieces(int64_t thread, uint32_t loop) {
+  int64_t first = thread * piecesPerThread;
+  for (int64_t i = 0; i < piecesPerThread; ++i)
+    runPiece(first + i, loop);
+  for (int64_t i = 1; i <= pieces - piecesPerThread; ++i)
+    runPiece((first + pieces - i) % pieces, loop);
+}
+
+void Pool::run(CriaParallelBody loop, void *loopContext, int64_t iterations) {
+  if (pieces == piecesPerThread || iterations <= 1) {
+    if (iterations > 0)
+      loop(loopContext, 0, iterations);
+    return;
+  }
+  body = loop;
+  context = loopContext;
+  count = iterations;
+  if (lent.run)
+    return lend();
+  uint32_t next = epoch.load(std::memory_order_relaxed) + 1;
+  next += next == 0; // 0 means claimed
+  unfinished.store(static_cast<uint32_t>(pieces));
+  for (int64_t i = 0; i < pieces; ++i)
+    open[i].store(next);
+  epoch.store(next); // sequentially consistent, as is `sleepers`: either the
+                     // worker sees the new epoch or we see it asleep
+  if (sleepers.load() != 0)
+    futexWake(epoch, INT32_MAX);
+  runPieces(0, next);
+  if (spinUntil(
+          [&] { return unfinished.load(std::memory_order_acquire) == 0; }))
+    return;
+  callerSleeps.store(1);
+  while (uint32_t left = unfinished.load())
+    futexWait(unfinished, left);
+  callerSleeps.store(0);
+}
+
+void Pool::work(int64_t index) {
+  for (uint32_t seen = 0;;) {
+    auto begun = [&] { return epoch.load(std::memory_order_acquire) != seen; };
+    if (!spinUntil(begun)) {
+      sleepers.fetch_add(1);
+      while (epoch.load() == seen)
+        futexWait(epoch, seen);
+      sleepers.fetch_sub(1);
+    }
+    seen = epoch.load(); // before `stopping`, or the last epoch could be missed
+    if (stopping)
+      return;
+    runPieces(index, seen);
+  }
+}
+
+} // namespace cria

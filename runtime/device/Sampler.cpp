@@ -1,0 +1,247 @@
+#include "runtime/device/Sampler.h"
+
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+#include <functional>
+#include <iterator>
+#include <string>
+#include <utility>
+
+namespace cria {
+
+uint64_t Random::next() {
+  uint64_t z = state += 0x9E3779B97F4A7C15u;
+  z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+  return z ^ z >> 31;
+}
+
+static constexpr float powerSeries[] = CRIA_POWER_SERIES;
+
+uint64_t weigh(float score, float best, float scale) {
+  // Keeps the difference finite: infinity times a scale of 0 would be NaN.
+  float y = std::max(score - best, -FLT_MAX) * scale;
+  y = std::max(y, -float(CRIA_WEIGHT_BITS + 1));
+  float whole = (y + 0x1.8p23f) - 0x1.8p23f; // nearest, ties to even
+  float rest = y - whole;
+  float power = powerSeries[0];
+  for (size_t i = 1; i < std::size(powerSeries); ++i)
+    power = power * rest + powerSeries[i];
+  auto bits = static_cast<uint64_t>(static_cast<uint32_t>(power * 0x1p24f));
+  return bits << (CRIA_WEIGHT_BITS - 24) >> static_cast<uint32_t>(-whole);
+}
+
+/// a * b / 2^64.
+static uint64_t multiplyHigh(uint64_t a, uint64_t b) {
+  return static_cast<uint64_t>(static_cast<unsigned __int128>(a) * b >> 64);
+}
+
+Result<Sampler> Sampler::create(const SamplerOptions &options,
+                                int64_t vocabSize) {
+  if (Status status = options.check(); !status.ok())
+    return status;
+  if (vocabSize < 1 || vocabSize > CRIA_MAX_VOCAB)
+    return Status(CRIA_INVALID_ARGUMENT, {"vocab_size is ", vocabSize,
+                                          ", expected 1 to ", CRIA_MAX_VOCAB});
+  return Sampler(options, vocabSize);
+}
+
+Sampler::Sampler(const SamplerOptions &options, int64_t vocabSize)
+    : options(options), parameters{}, random(options.seed), scores(vocabSize),
+      seen((vocabSize + 31) / 32) {
+  parameters.top_p = options.topP < 1
+                         ? static_cast<uint64_t>(options.topP * 0x1p64)
+                         : UINT64_MAX;
+  parameters.min_weight =
+      static_cast<uint64_t>(std::ldexp(options.minP, CRIA_WEIGHT_BITS));
+  parameters.greedy = options.temperature == 0;
+  parameters.scale =
+      parameters.greedy
+          ? 0
+          : static_cast<float>(std::min<double>(
+                1 / (std::log(2.0) * options.temperature), FLT_MAX));
+  parameters.penalty = static_cast<float>(options.repetitionPenalty);
+  parameters.top_k =
+      static_cast<int32_t>(std::min<int64_t>(options.topK, INT32_MAX));
+}
+
+Status samplerIsInUse() {
+  return Status(CRIA_FAILED_PRECONDITION,
+                "another thread, or a step of a batch, is using the sampler");
+}
+
+void Sampler::accept(int64_t id) {
+  if (id >= 0 && id < vocabSize())
+    seen[id / 32] |= 1u << id % 32;
+}
+
+Status Sampler::setBias(const std::vector<std::pair<int32_t, float>> &bias) {
+  for (const auto &[id, added] : bias)
+    if (id < 0 || id >= vocabSize() || !std::isfinite(added))
+      return Status(CRIA_INVALID_ARGUMENT,
+                    {"a bias of ", added, " for id ", id,
+                     ", expected finite ones for ids from 0 to ",
+                     vocabSize() - 1});
+  biases = bias;
+  return Status();
+}
+
+Status Sampler::allow(const std::vector<uint32_t> &bits) {
+  if (!bits.empty() && bits.size() != seen.size())
+    return Status(
+        CRIA_INVALID_ARGUMENT,
+        {bits.size(), " words of allowed ids, expected ", seen.size()});
+  std::vector<uint32_t> before = std::exchange(allowed, bits);
+  for (size_t id = 0; id < scores.size(); ++id)
+    if (mayDraw(id))
+      return Status();
+  allowed = std::move(before);
+  return Status(CRIA_INVALID_ARGUMENT, "no id is allowed");
+}
+
+CriaSampling Sampler::next() {
+  parameters.random = random.next();
+  return parameters;
+}
+
+/// Computes the scores and finds the best.
+CriaSampled Sampler::penalize(const float *logits) {
+  std::copy(logits, logits + scores.size(), scores.begin());
+  for (const auto &[id, bias] : biases)
+    scores[static_cast<size_t>(id)] += bias;
+  if (parameters.penalty != 1)
+    for (size_t id = 0; id < scores.size(); ++id)
+      if (seen[id / 32] >> id % 32 & 1)
+        scores[id] = scores[id] < 0 ? scores[id] * parameters.penalty
+                                    : scores[id] / parameters.penalty;
+  auto broken = std::find_if(scores.begin(), scores.end(),
+                             [](float x) { return !std::isfinite(x); });
+  bool isBroken = broken != scores.end();
+  for (size_t id = 0; id < scores.size() && !allowed.empty(); ++id)
+    if (!mayDraw(id) && !isBroken)
+      scores[id] = -INFINITY;
+  auto found =
+      isBroken ? broken : std::max_element(scores.begin(), scores.end());
+  auto id = static_cast<int32_t>(found - scores.begin());
+  return {id, isBroken, logits[id], 0};
+}
+
+Result<int32_t> Sampler::verdict(const CriaSampled &sampled) const {
+  if (sampled.id < 0 || sampled.id >= vocabSize())
+    return Status(CRIA_DATA_LOSS,
+                  {"the device drew id ", sampled.id, " of ", scores.size()});
+  if (!sampled.broken)
+    return sampled.id;
+  if (std::isfinite(sampled.logit) && !biases.empty())
+    return Status(CRIA_INVALID_ARGUMENT,
+                  {"the logit of id ", sampled.id,
+                   " is not finite with its bias and penalty"});
+  if (std::isfinite(sampled.logit))
+    return outOfRange("repetition_penalty", options.repetitionPenalty,
+                      "one that leaves the logits finite");
+  return Status(CRIA_DATA_LOSS,
+                {"the logit of id ", sampled.id, " is ", sampled.logit,
+                 ": the weights or the computation are broken"});
+}
+
+/// The top_k-th largest score; -infinity if top_k excludes nothing.
+float Sampler::topKScore() const {
+  auto k = static_cast<size_t>(parameters.top_k);
+  if (k == 0 || k >= scores.size())
+    return -INFINITY;
+  std::vector<float> order = scores;
+  std::nth_element(order.begin(), order.begin() + (k - 1), order.end(),
+                   std::greater<>());
+  return order[k - 1];
+}
+
+/// Takes candidates from the best down until they hold top_p of the whole
+/// weight. Returns the score of the last one. A heap sorts only these
+/// candidates.
+float Sampler::topPScore() const {
+  uint64_t target =
+      std::max<uint64_t>(multiplyHigh(parameters.top_p, totalWeight()), 1);
+  auto lower = [](const Candidate &a, const Candidate &b) {
+    return a.score < b.score;
+  };
+  std::vector<Candidate> heap = candidates;
+  std::make_heap(heap.begin(), heap.end(), lower);
+  auto rest = heap.end();
+  uint64_t held = 0;
+  do {
+    std::pop_heap(heap.begin(), rest, lower);
+    held += (--rest)->weight;
+  } while (rest != heap.begin() && held < target);
+  return rest->score;
+}
+
+uint64_t Sampler::totalWeight() const {
+  uint64_t total = 0;
+  for (const Candidate &candidate : candidates)
+    total += candidate.weight;
+  return total;
+}
+
+/// Leaves in `candidates` the ids that may be drawn.
+Status Sampler::filter(const float *logits) {
+  CriaSampled best = penalize(logits);
+  if (best.broken)
+    return verdict(best).status();
+  candidates.clear();
+  if (parameters.greedy) {
+    candidates.push_back({1, scores[best.id], best.id});
+    return Status();
+  }
+  float least = topKScore();
+  for (size_t id = 0; id < scores.size(); ++id)
+    if (scores[id] >= least && mayDraw(id))
+      candidates.push_back(
+          {weigh(scores[id], scores[best.id], parameters.scale), scores[id],
+           static_cast<int32_t>(id)});
+  least = parameters.top_p != UINT64_MAX ? topPScore() : least;
+  candidates.erase(std::remove_if(candidates.begin(), candidates.end(),
+                                  [&](const Candidate &one) {
+                                    return one.score < least ||
+                                           one.weight < parameters.min_weight;
+                                  }),
+                   candidates.end());
+  return Status();
+}
+
+Result<int32_t> Sampler::sample(const float *logits) {
+  uint64_t drawn = next().random;
+  if (Status status = filter(logits); !status.ok())
+    return status;
+  uint64_t left = multiplyHigh(drawn, totalWeight());
+  for (const Candidate &candidate : candidates) {
+    if (left < candidate.weight)
+      return candidate.id;
+    left -= candidate.weight;
+  }
+  return candidates.back().id; // not reached: `left` is less than the sum
+}
+
+Result<std::vector<Sampler::Choice>>
+Sampler::distribution(const float *logits) {
+  if (Status status = filter(logits); !status.ok())
+    return status;
+  auto total = static_cast<double>(totalWeight());
+  std::vector<Choice> choices;
+  for (const Candidate &candidate : candidates)
+    choices.push_back(
+        {candidate.id, static_cast<double>(candidate.weight) / total});
+  return choices;
+}
+
+void logProbabilities(const float *logits, int64_t vocabSize,
+                      const int32_t *ids, size_t count, double *out) {
+  float best = *std::max_element(logits, logits + vocabSize);
+  double sum = 0;
+  for (int64_t id = 0; id < vocabSize; ++id)
+    sum += std::exp(static_cast<double>(logits[id]) - best);
+  for (size_t i = 0; i < count; ++i)
+    out[i] = static_cast<double>(logits[ids[i]]) - best - std::log(sum);
+}
+
+} // namespace cria

@@ -1,0 +1,157 @@
+/// From logits to the next id. The steps, their order and their edge cases are
+/// those of Hugging Face transformers: repetition penalty, temperature, top-k,
+/// top-p, min-p, then a draw.
+#pragma once
+
+#include "runtime/Abi.h"
+#include "runtime/base/SamplerOptions.h"
+#include "runtime/base/Status.h"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace cria {
+
+/// A stream of random numbers that depends on the seed alone: splitmix64, the
+/// same on every machine.
+class Random {
+public:
+  explicit Random(uint64_t seed) : state(seed) {}
+  uint64_t next();
+
+private:
+  uint64_t state;
+};
+
+/// The weight of an id; that of the best is 2^CRIA_WEIGHT_BITS. See
+/// CriaSampling. Every device computes it with the same operations in the same
+/// order.
+uint64_t weigh(float score, float best, float scale);
+
+/// The natural logarithms of the probabilities of `ids` in the whole
+/// vocabulary: log softmax of `logits` (vocab_size), in double.
+void logProbabilities(const float *logits, int64_t vocabSize,
+                      const int32_t *ids, size_t count, double *out);
+
+/// Draws ids for one text. Used by one thread at a time: where threads might
+/// meet, each enters before it uses a sampler, and leaves afterwards.
+class Sampler {
+public:
+  /// Checks the options; `vocabSize` is the number of logits.
+  static Result<Sampler> create(const SamplerOptions &options,
+                                int64_t vocabSize);
+
+  /// False where another thread, or a step of a batch, is using the sampler.
+  bool enter() { return !user.there.exchange(true, std::memory_order_acquire); }
+  void leave() { user.there.store(false, std::memory_order_release); }
+
+  int64_t vocabSize() const { return static_cast<int64_t>(scores.size()); }
+
+  /// Notes that `id`, of the prompt or drawn, is in the text. Ids that the
+  /// model does not have are ignored.
+  void accept(int64_t id);
+
+  /// Adds `bias` to the logits of ids from now on, before everything else; it
+  /// replaces earlier biases. INVALID_ARGUMENT: an id that the model does not
+  /// have, or a bias that is not finite.
+  Status setBias(const std::vector<std::pair<int32_t, float>> &bias);
+
+  /// Lets only ids be drawn whose bits are set. `bits` has (vocab_size + 31) /
+  /// 32 words, the lowest id in the lowest bit; with no words, all ids may be
+  /// drawn. INVALID_ARGUMENT if no id is left.
+  Status allow(const std::vector<uint32_t> &bits);
+
+  /// Whether draws need the logits on the host: devices know no biases and no
+  /// allowed ids.
+  bool needsLogits() const { return !biases.empty() || !allowed.empty(); }
+
+  /// Whether the next id is the one of the largest logit, whatever the text.
+  bool takesBest() const {
+    return parameters.greedy && parameters.penalty == 1 && !needsLogits();
+  }
+
+  /// The next id for `logits` (vocab_size); the caller then accepts it. At
+  /// temperature 0, the id of the largest logit; if several are equal, the
+  /// lowest id. A logit that is not finite is CRIA_DATA_LOSS.
+  Result<int32_t> sample(const float *logits);
+
+  /// An id that may be drawn.
+  struct Choice {
+    int32_t id;
+    double probability;
+  };
+  /// The distribution that `sample` draws from, without drawing: the ids left
+  /// after every step, ascending, their probabilities adding up to 1.
+  Result<std::vector<Choice>> distribution(const float *logits);
+
+  // For a device that draws by itself: what it needs for the next draw, the
+  // seen ids as bits (the lowest id in the lowest bit), and the meaning of its
+  // answer.
+  CriaSampling next();
+  const std::vector<uint32_t> &seenBits() const { return seen; }
+  Result<int32_t> verdict(const CriaSampled &sampled) const;
+
+private:
+  struct Candidate {
+    uint64_t weight;
+    float score;
+    int32_t id;
+  };
+
+  Sampler(const SamplerOptions &options, int64_t vocabSize);
+  CriaSampled penalize(const float *logits);
+  float topKScore() const;
+  float topPScore() const;
+  uint64_t totalWeight() const;
+  bool mayDraw(size_t id) const {
+    return allowed.empty() || (allowed[id / 32] >> id % 32 & 1);
+  }
+  Status filter(const float *logits);
+
+  /// Whether somebody is using the sampler. A copy is another sampler.
+  struct User {
+    User() = default;
+    User(const User &) {}
+    User &operator=(const User &) { return *this; }
+    std::atomic<bool> there{false};
+  };
+
+  User user;
+  SamplerOptions options;
+  CriaSampling parameters; // all but the random number
+  Random random;
+  std::vector<float> scores;  // (vocab_size), after the penalty
+  std::vector<uint32_t> seen; // one bit for each id
+  std::vector<std::pair<int32_t, float>> biases;
+  std::vector<uint32_t> allowed;     // one bit for each id; none: all
+  std::vector<Candidate> candidates; // still in the race, ids ascending
+};
+
+/// FAILED_PRECONDITION, because a sampler could not be entered.
+Status samplerIsInUse();
+
+/// Enters a sampler, unless it is null, and leaves it.
+class SamplerUse {
+public:
+  explicit SamplerUse(Sampler *sampler)
+      : sampler(sampler), entered(sampler && sampler->enter()) {}
+  ~SamplerUse() {
+    if (entered)
+      sampler->leave();
+  }
+  SamplerUse(const SamplerUse &) = delete;
+  SamplerUse &operator=(const SamplerUse &) = delete;
+
+  Status status() const {
+    return entered || !sampler ? Status() : samplerIsInUse();
+  }
+
+private:
+  Sampler *sampler;
+  bool entered;
+};
+
+} // namespace cria

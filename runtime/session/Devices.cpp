@@ -1,0 +1,64 @@
+#include "runtime/session/Devices.h"
+
+#include "runtime/base/Features.h"
+#include "runtime/base/Limits.h"
+#include "runtime/cuda/Context.h"
+
+#include <unistd.h>
+
+namespace cria {
+
+static Status checkKind(DeviceKind kind) {
+  if (kind != DeviceKind::Auto)
+    return Status();
+  return Status(
+      CRIA_INVALID_ARGUMENT,
+      "device is auto, which is no kind of device: expected cpu, cuda "
+      "or emulated");
+}
+
+Result<int> deviceCount(DeviceKind kind) {
+  if (Status status = checkKind(kind); !status.ok())
+    return status;
+  if (kind == DeviceKind::Cpu)
+    return 1;
+  auto driver = cuda::Driver::open(kind);
+  return driver.ok() ? (*driver)->deviceCount() : Result<int>(driver.status());
+}
+
+static DeviceInfo cpuInfo() {
+  DeviceInfo info;
+  info.name = cpuName();
+  info.memory = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  info.free = availableMemory();
+  return info;
+}
+
+static Result<DeviceInfo> gpuInfo(DeviceKind kind, int index) {
+  auto driver = cuda::Driver::open(kind);
+  if (!driver.ok())
+    return driver.status();
+  Result<DeviceInfo> info = (*driver)->deviceInfo(index);
+  if (!info.ok())
+    return info;
+  // Only a context knows how much memory is free. No context can be made on a
+  // device that is busy or closed.
+  auto context = cuda::Context::create(*driver, false, 0, index);
+  if (context.ok()) {
+    cuda::Current current(**context);
+    info->free = (*context)->freeBytes();
+  }
+  return info;
+}
+
+Result<DeviceInfo> deviceInfo(DeviceKind kind, int index) {
+  Result<int> count = deviceCount(kind);
+  if (!count.ok())
+    return count.status();
+  if (index < 0 || index >= *count)
+    return noDevice(index, *count);
+  return kind == DeviceKind::Cpu ? cpuInfo() : gpuInfo(kind, index);
+}
+
+} // namespace cria

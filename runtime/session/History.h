@@ -1,0 +1,47 @@
+/// The input of a session, to be fed again.
+#pragma once
+
+#include "runtime/artifact/Manifest.h"
+#include "runtime/device/Backend.h"
+
+#include <functional>
+#include <vector>
+
+namespace cria {
+
+/// The ids and embeddings at the positions from 0 on.
+class History {
+public:
+  /// Adds the input of `step`. `rowBytes` is the size of one embedding.
+  void append(const Step &step, uint64_t rowBytes);
+  /// Forgets all but the first `end` positions.
+  void cut(int64_t end);
+
+  /// The number of ids after the last embedding.
+  int64_t lastIds() const;
+  /// The last `count` ids, followed by the ids of `step`.
+  std::vector<int32_t> idsWith(int64_t count, const Step &step) const;
+
+  /// Calls `feed` with steps of the first `end` positions, in order, of at most
+  /// `chunk` tokens and without logits, until one fails.
+  Status replay(int64_t end, int64_t chunk,
+                const std::function<Status(Step)> &feed) const;
+
+  /// The bytes that `read` takes.
+  std::vector<std::byte> write() const;
+  /// INVALID_ARGUMENT unless the `size` bytes are `positions` positions of
+  /// `manifest`.
+  static Result<History> read(const std::byte *bytes, uint64_t size,
+                              int64_t positions, const Manifest &manifest);
+
+private:
+  /// Embeddings are of one step, which numbers its ids from 0 on.
+  struct Part {
+    int64_t position;
+    std::vector<int32_t> ids;
+    std::vector<std::byte> embeddings;
+  };
+  std::vector<Part> parts;
+};
+
+} // namespace cria

@@ -1,0 +1,387 @@
+#include "runtime/weights/Binding.h"
+
+#include "runtime/base/Json.h"
+#include "runtime/weights/Floats.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <unordered_set>
+
+namespace cria {
+
+Status unfit(const std::string &file,
+             const std::vector<std::string> &problems) {
+  if (problems.empty())
+    return Status();
+  return Status(
+      CRIA_FAILED_PRECONDITION,
+      {file, ": does not fit the artifact, ", problems.size(),
+       problems.size() == 1 ? " tensor: " : " tensors: ", firstTen(problems)});
+}
+
+Status Binding::status(const std::string &checkpoint) const {
+  if (!config.ok())
+    return config;
+  if (problems.empty() && !extraLayers.empty())
+    return Status(CRIA_FAILED_PRECONDITION,
+                  {checkpoint,
+                   ": belongs to a model with more layers: the artifact "
+                   "does not have ",
+                   firstTen(extraLayers), "; --allow-unused passes over them"});
+  return unfit(checkpoint, problems);
+}
+
+/// Why `tensor` cannot be `weight`; empty if it can.
+static std::string mismatch(const WeightSpec &weight,
+                            const TensorEntry &tensor) {
+  if (tensor.shape != weight.sourceShape())
+    return concat({quote(tensor.name), " is ", shapeText(tensor.shape),
+                   ", expected ", shapeText(weight.sourceShape())});
+  if (!tensor.type)
+    return concat({quote(tensor.name), " is ", quote(tensor.typeName),
+                   ", expected a float type"});
+  uint64_t block = blockOf(*tensor.type).elements;
+  if (weight.sourceColumns && weight.shape[1] % block != 0)
+    return concat({quote(tensor.name), " is ", quote(tensor.typeName),
+                   ", in blocks of ", block, " columns; a rank's share of ",
+                   weight.shape[1], " is no whole blocks"});
+  return "";
+}
+
+/// Whether `name` is a table of RoPE's inverse frequencies. Some checkpoints
+/// have such a table, but the config determines its numbers.
+static bool isFrequencies(const std::string &name) {
+  static const std::string frequencies = "rotary_emb.inv_freq";
+  return name.size() >= frequencies.size() &&
+         name.compare(name.size() - frequencies.size(), frequencies.size(),
+                      frequencies) == 0;
+}
+
+namespace {
+
+/// The numbers of an artifact's layers, by the text in front of the number in
+/// the names of their tensors ("model.layers.").
+class Layers {
+public:
+  explicit Layers(const Manifest &manifest);
+
+  /// "model.layers.7" if `tensor` belongs to that layer and the artifact has
+  /// layers of this prefix, but not layer 7; else "".
+  std::string unknownLayer(const std::string &tensor) const;
+
+private:
+  std::map<std::string, std::set<std::string>> numbers; // by prefix
+};
+
+} // namespace
+
+Layers::Layers(const Manifest &manifest) {
+  for (const WeightSpec &weight : manifest.weights) {
+    std::string before = weight.pattern.substr(0, weight.pattern.find("{}"));
+    for (uint64_t i = 0; i < weight.count && !weight.adapter; ++i)
+      for (const std::string &prefix : {before, otherNesting(before)})
+        numbers[prefix].insert(std::to_string(weight.first + i));
+  }
+}
+
+std::string Layers::unknownLayer(const std::string &tensor) const {
+  for (const auto &[before, known] : numbers) {
+    if (tensor.compare(0, before.size(), before) != 0)
+      continue;
+    size_t end = std::min(tensor.find_first_not_of("0123456789", before.size()),
+                          tensor.size());
+    if (end > before.size() &&
+        !known.count(tensor.substr(before.size(), end - before.size())))
+      return tensor.substr(0, end);
+  }
+  return "";
+}
+
+/// "3 tensors are not used: 'a'; 'b'; 'c'"
+static void warnUnused(std::vector<std::string> names, const char *why,
+                       Binding &binding) {
+  if (names.empty())
+    return;
+  std::sort(names.begin(), names.end());
+  binding.warnings.push_back(
+      concat({names.size(), names.size() == 1 ? " tensor is" : " tensors are",
+              " not used", why, ": ", firstTen(names)}));
+}
+
+/// Warns about tensors that are not in `used` and lists layers that the
+/// artifact does not have.
+static void addExtras(const Manifest &manifest, const Checkpoint &checkpoint,
+                      const std::unordered_set<std::string> &used,
+                      bool allowUnused, Binding &binding) {
+  std::vector<std::string> names, frequencies;
+  std::set<std::pair<size_t, std::string>> beyond; // layer 9 before layer 10
+  Layers layers(manifest);
+  for (const auto &[view, place] : checkpoint.tensors()) {
+    std::string name(view);
+    if (used.count(name))
+      continue;
+    std::string layer = allowUnused ? "" : layers.unknownLayer(name);
+    if (isFrequencies(name))
+      frequencies.push_back(quote(name));
+    else if (layer.empty())
+      names.push_back(quote(name));
+    else
+      beyond.emplace(layer.size(), quote(layer));
+  }
+  warnUnused(std::move(names), "", binding);
+  warnUnused(std::move(frequencies), " (derived from the config)", binding);
+  for (const auto &[size, layer] : beyond)
+    binding.extraLayers.push_back(layer);
+}
+
+/// The number of converted tensors, by source type, target type and the format
+/// of packed tensors ("" if not packed).
+using Conversions = std::map<std::tuple<DType, DType, std::string>, uint64_t>;
+
+static void addConversions(const Conversions &conversions, Binding &binding) {
+  for (const auto &[kind, count] : conversions) {
+    const auto &[from, to, packed] = kind;
+    std::string what = isBlocked(to)    ? " quantized from "
+                       : packed.empty() ? " converted from "
+                                        : " dequantized from ";
+    std::string how = isBlocked(to) || !packed.empty() ? ""
+                      : isExact(from, to)              ? ", exactly"
+                                          : ", rounded to nearest even";
+    binding.warnings.push_back(
+        concat({count, count == 1 ? " tensor" : " tensors", what,
+                packed.empty() ? dtypeName(from) : packed, " to ",
+                dtypeName(to), how}));
+  }
+}
+
+/// The bytes of adapters that are kept apart from the weights.
+static uint64_t adapterBytes(const Manifest &manifest) {
+  uint64_t total = 0;
+  for (const WeightSpec &weight : manifest.weights)
+    total += weight.adapter ? weight.tensors() * weight.bytes() : 0;
+  return total;
+}
+
+static Binding::Alias aliasOf(const Manifest &manifest,
+                              const WeightSpec &weight) {
+  return {weight.slot, manifest.origin(weight).slot};
+}
+
+bool isAlias(const Manifest &manifest, const WeightSpec &weight,
+             const Loras &loras) {
+  return manifest.isShared(weight) && !loras.find(weight.name(0)) &&
+         !loras.find(manifest.origin(weight).name(0));
+}
+
+std::vector<Binding::Alias> sharedSlots(const Manifest &manifest,
+                                        const Loras &loras) {
+  std::vector<Binding::Alias> aliases;
+  for (const WeightSpec &weight : manifest.weights)
+    if (isAlias(manifest, weight, loras))
+      aliases.push_back(aliasOf(manifest, weight));
+  return aliases;
+}
+
+namespace {
+
+/// Finds the tensor of each weight.
+class Matcher {
+public:
+  Matcher(const Manifest &manifest, const Checkpoint &checkpoint,
+          const PackedConfig &config, const Loras &loras, Binding &binding)
+      : manifest(manifest), checkpoint(checkpoint), config(config),
+        loras(loras), binding(binding) {}
+
+  void match(const WeightSpec &weight, uint64_t index);
+
+  std::unordered_set<std::string> used;
+  Conversions conversions;
+
+private:
+  bool has(const WeightSpec &weight, const std::string &name) const;
+  std::string nameOf(const WeightSpec &weight, uint64_t index) const;
+  void add(const WeightSpec &weight, uint64_t index, const std::string &tensor);
+  void addPacked(const WeightSpec &weight, uint64_t index,
+                 const LoraUpdate *update,
+                 std::shared_ptr<PackedWeight> packed);
+  bool isBound(const WeightSpec &weight) const;
+
+  const Manifest &manifest;
+  const Checkpoint &checkpoint;
+  const PackedConfig &config;
+  const Loras &loras;
+  Binding &binding;
+};
+
+} // namespace
+
+bool Matcher::isBound(const WeightSpec &weight) const {
+  return std::any_of(
+      binding.sources.begin(), binding.sources.end(),
+      [&](const Binding::Source &source) { return source.weight == &weight; });
+}
+
+/// Whether the checkpoint has `name`, plain or packed, for `weight`.
+bool Matcher::has(const WeightSpec &weight, const std::string &name) const {
+  std::string ignored;
+  return checkpoint.find(name) ||
+         findPacked(checkpoint, name, weight.sourceShape(), config, ignored);
+}
+
+/// The name of tensor `index` of `weight`. Of weights that are tied, a
+/// checkpoint may have one alone, which is then the tensor of both.
+std::string Matcher::nameOf(const WeightSpec &weight, uint64_t index) const {
+  std::string name = weight.name(index);
+  if (has(weight, name))
+    return name;
+  if (weight.tied)
+    return nameOf(manifest.origin(weight), 0);
+  for (const WeightSpec &other : manifest.weights)
+    if (other.tied && &manifest.origin(other) == &weight &&
+        has(other, other.name(0)))
+      return other.name(0);
+  return name;
+}
+
+void Matcher::match(const WeightSpec &weight, uint64_t index) {
+  std::string tensor = nameOf(weight, index);
+  if (const Checkpoint::Place *place = checkpoint.find(tensor))
+    used.insert(place->tensor->name);
+  const WeightSpec &origin = manifest.origin(weight);
+  bool sharesTensor = weight.tied && tensor == nameOf(origin, 0) &&
+                      checkpoint.replacement(weight.name(0)) ==
+                          checkpoint.replacement(origin.name(0));
+  if (sharesTensor && isAlias(manifest, weight, loras))
+    binding.aliases.push_back(aliasOf(manifest, weight));
+  // If the origin is not bound, a problem already says why.
+  else if (!sharesTensor || isBound(origin))
+    add(weight, index, tensor);
+}
+
+/// Binds tensor `index` of `weight` to what an adapter saved, or else to the
+/// checkpoint's `tensor`.
+void Matcher::add(const WeightSpec &weight, uint64_t index,
+                  const std::string &tensor) {
+  std::string problem, name = weight.name(index);
+  const Checkpoint::Place *place = checkpoint.replacement(name);
+  std::shared_ptr<PackedWeight> packed;
+  if (!place) {
+    packed =
+        findPacked(checkpoint, tensor, weight.sourceShape(), config, problem);
+    place = checkpoint.find(tensor);
+  }
+  const LoraUpdate *update = loras.find(name);
+  if (packed)
+    return addPacked(weight, index, update, std::move(packed));
+  if (problem.empty())
+    problem = place ? mismatch(weight, *place->tensor)
+                    : quote(tensor) + " is missing";
+  if (!problem.empty())
+    return binding.problems.push_back(problem);
+  DType type = *place->tensor->type;
+  uint64_t begin = place->tensor->begin + bytesOf(type, weight.firstElement());
+  bool aligned = begin % alignmentOf(weight.type) == 0;
+  bool inPlace = type == weight.type && aligned && !update &&
+                 !weight.sourceColumns && place->tensor->isPlain();
+  (inPlace ? binding.mappedBytes : binding.copiedBytes) += weight.bytes();
+  if (type != weight.type)
+    ++conversions[{type, weight.type, ""}];
+  else if (!aligned)
+    ++binding.unaligned;
+  binding.sources.push_back(
+      {&weight, place, weight.slot + index, inPlace, begin, update, nullptr});
+}
+
+/// Binds tensor `index` of `weight` to the tensors that together are `packed`.
+void Matcher::addPacked(const WeightSpec &weight, uint64_t index,
+                        const LoraUpdate *update,
+                        std::shared_ptr<PackedWeight> packed) {
+  used.insert(packed->names.begin(), packed->names.end());
+  ++conversions[{DType::F32, weight.type, packed->format()}];
+  binding.copiedBytes += weight.bytes();
+  const Checkpoint::Place *place = packed->elements;
+  binding.sources.push_back({&weight, place, weight.slot + index, false,
+                             place->tensor->begin, update, std::move(packed)});
+}
+
+Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint,
+                     const Loras &loras, bool allowUnused) {
+  Binding binding;
+  binding.warnings = checkpoint.warnings();
+  binding.copiedBytes = adapterBytes(manifest);
+  Result<PackedConfig> config =
+      readPackedConfig(checkpoint, manifest.config.root());
+  if (!config.ok()) {
+    binding.config = config.status();
+    return binding;
+  }
+  Matcher matcher(manifest, checkpoint, *config, loras, binding);
+  for (const WeightSpec &weight : manifest.weights)
+    for (uint64_t i = 0; i < weight.tensors() && !weight.adapter; ++i)
+      matcher.match(weight, i);
+  addConversions(matcher.conversions, binding);
+  addExtras(manifest, checkpoint, matcher.used, allowUnused, binding);
+  return binding;
+}
+
+/// The source of `weight`; null if it is not bound.
+static const Binding::Source *sourceOf(const WeightSpec &weight,
+                                       const Binding &binding) {
+  for (const Binding::Source &source : binding.sources)
+    if (source.weight == &weight)
+      return &source;
+  return nullptr;
+}
+
+Status shareTied(const Manifest &manifest, const Checkpoint &checkpoint,
+                 const Loras &loras, Binding &binding) {
+  std::vector<Binding::Source> kept;
+  for (const Binding::Source &source : binding.sources) {
+    const WeightSpec &weight = *source.weight;
+    const Binding::Source *origin =
+        weight.tied ? sourceOf(manifest.origin(weight), binding) : nullptr;
+    if (!origin || source.place == origin->place) {
+      kept.push_back(source);
+      continue;
+    }
+    Result<bool> same =
+        source.packed ? Result<bool>(false)
+                      : checkpoint.areEqual(*source.place, *origin->place);
+    if (!same.ok())
+      return same.status();
+    if (*same && isAlias(manifest, weight, loras)) {
+      binding.aliases.push_back(aliasOf(manifest, weight));
+      (source.inPlace ? binding.mappedBytes : binding.copiedBytes) -=
+          weight.bytes();
+      continue;
+    }
+    if (!*same)
+      binding.warnings.push_back(
+          concat({quote(weight.name(0)), " differs from ",
+                  quote(manifest.origin(weight).name(0)),
+                  ", which the config ties it to, and is used"}));
+    kept.push_back(source);
+  }
+  binding.sources = std::move(kept);
+  return Status();
+}
+
+Status loadPacked(const Checkpoint &checkpoint, Binding &binding) {
+  std::map<std::string, uint64_t> warnings;
+  for (const Binding::Source &source : binding.sources) {
+    if (!source.packed)
+      continue;
+    if (Status status = source.packed->load(checkpoint); !status.ok())
+      return status;
+    if (!source.packed->warning.empty())
+      ++warnings[source.packed->warning];
+  }
+  for (const auto &[text, count] : warnings)
+    binding.warnings.push_back(
+        concat({count, count == 1 ? " weight" : " weights", ": ", text}));
+  return Status();
+}
+
+} // namespace cria

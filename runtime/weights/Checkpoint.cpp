@@ -1,0 +1,224 @@
+#include "runtime/weights/Checkpoint.h"
+
+#include "runtime/base/Json.h"
+#include "runtime/gguf/Files.h"
+#include "runtime/weights/Safetensors.h"
+#include "runtime/weights/gguf/Tensors.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+
+namespace cria {
+
+static constexpr char singleName[] = "model.safetensors";
+static constexpr char indexName[] = "model.safetensors.index.json";
+
+std::string otherNesting(const std::string &name) {
+  static const std::string outer = "model.";
+  return name.compare(0, outer.size(), outer) == 0 ? name.substr(outer.size())
+                                                   : outer + name;
+}
+
+std::string firstTen(const std::vector<std::string> &items) {
+  constexpr size_t most = 10;
+  std::string text;
+  for (size_t i = 0; i < std::min(items.size(), most); ++i)
+    text += (i ? "; " : "") + items[i];
+  if (items.size() > most)
+    text += concat({"; and ", items.size() - most, " more"});
+  return text;
+}
+
+Result<Checkpoint> Checkpoint::open(const std::string &path) {
+  namespace fs = std::filesystem;
+  Checkpoint checkpoint;
+  checkpoint.folder = path;
+  std::error_code ignored;
+  Status status;
+  if (!fs::exists(path, ignored))
+    return Status(CRIA_NOT_FOUND, path + ": no such file or folder");
+  if (!fs::is_directory(path, ignored) && gguf::isGguf(path))
+    status = checkpoint.addGguf(path);
+  else if (!fs::is_directory(path, ignored))
+    status = checkpoint.addFile(path);
+  else if (fs::exists(fs::path(path) / singleName, ignored))
+    status = checkpoint.addFile(fs::path(path) / singleName);
+  else if (fs::exists(fs::path(path) / indexName, ignored))
+    status = checkpoint.addShards(fs::path(path) / indexName);
+  else
+    status = Status(CRIA_NOT_FOUND,
+                    {path, ": has neither ", singleName, " nor ", indexName});
+  if (!status.ok())
+    return status;
+  return checkpoint;
+}
+
+Status Checkpoint::addFile(const std::string &path) {
+  Result<TensorFile> file = openSafetensors(path);
+  return file.ok() ? add(std::move(*file)) : file.status();
+}
+
+Status Checkpoint::addGguf(const std::string &path) {
+  Result<std::vector<TensorFile>> files = gguf::openTensors(path);
+  if (!files.ok())
+    return files.status();
+  for (TensorFile &file : *files)
+    if (Status status = add(std::move(file)); !status.ok())
+      return status;
+  return Status();
+}
+
+Status Checkpoint::add(TensorFile file) {
+  opened.push_back(std::move(file));
+  // The entries stay where they are when `opened` grows.
+  for (const TensorEntry &tensor : opened.back().tensors) {
+    auto [place, isNew] =
+        places.emplace(tensor.name, Place{opened.size() - 1, &tensor});
+    if (!isNew)
+      return Status(CRIA_INVALID_ARGUMENT,
+                    {opened.back().file.path(), ": tensor ", quote(tensor.name),
+                     " is also in ", opened[place->second.file].file.path()});
+  }
+  return Status();
+}
+
+/// Whether `name` is the name of a file in the index's own folder.
+static bool isPlainName(const std::string &name) {
+  return !name.empty() && name != "." && name != ".." &&
+         name.find('/') == std::string::npos;
+}
+
+/// The shard that the index at `path` names for each tensor.
+static Result<std::map<std::string, std::string>>
+readIndex(const std::string &path) {
+  JsonLimits limits;
+  limits.values = 1 << 16;
+  Result<JsonDocument> index = readJson(path, limits);
+  if (!index.ok())
+    return index.status();
+  Status status;
+  JsonCursor map = JsonCursor(index->root(), path, status)["weight_map"];
+  if (status.ok() && !map.raw().is_object())
+    map.expected("an object");
+  if (!status.ok())
+    return status;
+  std::map<std::string, std::string> shards;
+  for (const auto &item : map.raw().items()) {
+    JsonCursor member = map[item.key()];
+    std::string shard = member.string();
+    if (status.ok() && !isPlainName(shard))
+      member.fail(
+          concat({"is ", quote(shard),
+                  ", expected the name of a file in the index's folder"}));
+    if (!status.ok())
+      return status;
+    shards.emplace(item.key(), std::move(shard));
+  }
+  return shards;
+}
+
+static std::vector<std::string> listOf(const std::set<std::string> &names) {
+  return {names.begin(), names.end()};
+}
+
+Status Checkpoint::addShards(const std::string &indexPath) {
+  auto index = readIndex(indexPath);
+  if (!index.ok())
+    return index.status();
+  std::set<std::string> shards, repeated, absent;
+  for (const auto &[tensor, shard] : *index)
+    shards.insert(shard);
+  std::filesystem::path parent = std::filesystem::path(indexPath).parent_path();
+  for (const std::string &shard : shards) {
+    Result<TensorFile> file = openSafetensors(parent / shard);
+    if (!file.ok())
+      return file.status();
+    opened.push_back(std::move(*file));
+    for (const TensorEntry &tensor : opened.back().tensors) {
+      Place here = {opened.size() - 1, &tensor};
+      auto [place, isNew] = places.emplace(tensor.name, here);
+      if (isNew)
+        continue;
+      repeated.insert(quote(tensor.name));
+      auto named = index->find(tensor.name);
+      const std::string &earlier = opened[place->second.file].file.path();
+      if (named == index->end() || earlier != parent / named->second)
+        place->second = here;
+    }
+  }
+  for (const auto &[tensor, shard] : *index)
+    if (!places.count(tensor))
+      absent.insert(quote(tensor));
+  if (!repeated.empty())
+    notes.push_back(
+        concat({"several shards have ", firstTen(listOf(repeated)),
+                "; each is read from the shard that the index names"}));
+  if (!absent.empty())
+    notes.push_back(concat({"no shard has ", firstTen(listOf(absent)),
+                            ", which the index lists"}));
+  return Status();
+}
+
+Result<bool> Checkpoint::areEqual(const Place &a, const Place &b) const {
+  static constexpr uint64_t most = 1 << 20;
+  if (a.tensor->type != b.tensor->type || a.tensor->shape != b.tensor->shape)
+    return false;
+  uint64_t size = a.tensor->end - a.tensor->begin;
+  std::vector<std::byte> blocks[2];
+  for (uint64_t at = 0; at < size; at += most) {
+    for (const Place *place : {&a, &b}) {
+      std::vector<std::byte> &block = blocks[place == &b];
+      block.resize(std::min(most, size - at));
+      Status status = opened[place->file].file.read(place->tensor->begin + at,
+                                                    block.data(), block.size());
+      if (!status.ok())
+        return status;
+    }
+    if (blocks[0] != blocks[1])
+      return false;
+  }
+  return true;
+}
+
+Status
+Checkpoint::replace(const std::string &file,
+                    const std::multimap<std::string, std::string> &tensors) {
+  if (tensors.empty())
+    return Status();
+  Result<TensorFile> saved = openSafetensors(file);
+  if (!saved.ok())
+    return saved.status();
+  opened.push_back(std::move(*saved));
+  for (const TensorEntry &tensor : opened.back().tensors)
+    for (auto [at, end] = tensors.equal_range(tensor.name); at != end; ++at) {
+      Place here = {opened.size() - 1, &tensor};
+      auto [place, isNew] = replaced.emplace(at->second, here);
+      Result<bool> same =
+          isNew ? Result<bool>(true) : areEqual(place->second, here);
+      if (!same.ok())
+        return same.status();
+      if (!*same)
+        return Status(CRIA_FAILED_PRECONDITION,
+                      {file, ": tensor ", quote(tensor.name),
+                       " differs from that of another adapter, ",
+                       opened[place->second.file].file.path()});
+    }
+  return Status();
+}
+
+const Checkpoint::Place *
+Checkpoint::replacement(const std::string &name) const {
+  auto found = replaced.find(name);
+  return found == replaced.end() ? nullptr : &found->second;
+}
+
+const Checkpoint::Place *Checkpoint::find(const std::string &name) const {
+  auto found = places.find(name);
+  if (found == places.end())
+    found = places.find(otherNesting(name));
+  return found == places.end() ? nullptr : &found->second;
+}
+
+} // namespace cria

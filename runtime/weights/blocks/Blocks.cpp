@@ -1,0 +1,184 @@
+#include "runtime/weights/blocks/Blocks.h"
+
+#include "runtime/base/Clones.h"
+#include "runtime/weights/Floats.h"
+
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+#include <utility>
+
+namespace cria {
+
+/// The f16 at `from`.
+static float scaleAt(const std::byte *from) {
+  uint16_t bits;
+  std::memcpy(&bits, from, sizeof(bits));
+  return widenF16(bits);
+}
+
+static void putScale(std::byte *to, float scale) {
+  uint16_t bits = narrowToF16(scale);
+  std::memcpy(to, &bits, sizeof(bits));
+}
+
+CRIA_VECTOR_CLONES static void dequantizeQ8_0(const std::byte *from, float *to,
+                                              uint64_t count) {
+  for (uint64_t first = 0; first < count; first += 32, from += 34) {
+    float d = scaleAt(from);
+    auto *q = reinterpret_cast<const int8_t *>(from + 2);
+    for (int i = 0; i < 32; ++i)
+      to[first + i] = d * static_cast<float>(q[i]);
+  }
+}
+
+CRIA_VECTOR_CLONES static void dequantizeQ4_0(const std::byte *from, float *to,
+                                              uint64_t count) {
+  for (uint64_t first = 0; first < count; first += 32, from += 18) {
+    float d = scaleAt(from);
+    auto *q = reinterpret_cast<const uint8_t *>(from + 2);
+    for (int i = 0; i < 16; ++i) {
+      to[first + i] = d * static_cast<float>((q[i] & 15) - 8);
+      to[first + i + 16] = d * static_cast<float>((q[i] >> 4) - 8);
+    }
+  }
+}
+
+/// The 6-bit numbers s and t (see Blocks.h) of group `j` in [0, 8). Groups 0 to
+/// 3: s is the lower 6 bits of bytes 0 to 3, t those of bytes 4 to 7. Groups 4
+/// to 7: the lower 4 bits of s and t are the halves of bytes 8 to 11; the upper
+/// 2 bits of s are those of bytes 0 to 3, of t those of bytes 4 to 7.
+static std::pair<int, int> groupScales(const uint8_t *packed, int j) {
+  if (j < 4)
+    return {packed[j] & 63, packed[j + 4] & 63};
+  return {(packed[j + 4] & 15) | packed[j - 4] >> 6 << 4,
+          packed[j + 4] >> 4 | packed[j] >> 6 << 4};
+}
+
+/// Byte i of 32 holds element i of two groups: the first group's in the lower
+/// half, the next group's in the upper half.
+CRIA_VECTOR_CLONES static void dequantizeQ4_K(const std::byte *from, float *to,
+                                              uint64_t count) {
+  for (uint64_t first = 0; first < count; first += 256, from += 144)
+    for (int j = 0; j < 8; ++j) {
+      auto *packed = reinterpret_cast<const uint8_t *>(from + 4);
+      auto [s, t] = groupScales(packed, j);
+      float d = scaleAt(from) * static_cast<float>(s);
+      float m = scaleAt(from + 2) * static_cast<float>(t);
+      const uint8_t *q = packed + 12 + j / 2 * 32;
+      for (int i = 0; i < 32; ++i)
+        to[first + j * 32 + i] =
+            d * static_cast<float>(q[i] >> j % 2 * 4 & 15) - m;
+    }
+}
+
+/// In each half of a block (128 elements), byte i of 64 holds the lower 4 bits
+/// of elements i and i + 64. Byte i of 32 holds the upper 2 bits of elements i,
+/// i + 32, i + 64 and i + 96.
+CRIA_VECTOR_CLONES static void dequantizeQ6_K(const std::byte *from, float *to,
+                                              uint64_t count) {
+  for (uint64_t first = 0; first < count; first += 256, from += 210)
+    for (int j = 0; j < 16; ++j) { // groups of 16
+      int half = j / 8, part = j / 2 % 4, at = j % 2 * 16;
+      auto *bytes = reinterpret_cast<const uint8_t *>(from);
+      const uint8_t *low = bytes + half * 64 + part % 2 * 32 + at;
+      const uint8_t *high = bytes + 128 + half * 32 + at;
+      auto s = static_cast<int8_t>(bytes[192 + j]);
+      float d = scaleAt(from + 208) * static_cast<float>(s);
+      for (int i = 0; i < 16; ++i) {
+        int q = (low[i] >> part / 2 * 4 & 15) | (high[i] >> part * 2 & 3) << 4;
+        to[first + j * 16 + i] = d * static_cast<float>(q - 32);
+      }
+    }
+}
+
+void dequantize(const std::byte *from, DType type, float *to, uint64_t count) {
+  if (type == DType::Q8_0)
+    dequantizeQ8_0(from, to, count);
+  else if (type == DType::Q4_0)
+    dequantizeQ4_0(from, to, count);
+  else if (type == DType::Q4_K)
+    dequantizeQ4_K(from, to, count);
+  else
+    dequantizeQ6_K(from, to, count);
+}
+
+/// 1 / d, or 0 if that is not finite: the whole block then becomes zeros.
+static float inverse(float d) {
+  float inverted = 1 / d;
+  return std::abs(inverted) <= FLT_MAX ? inverted : 0;
+}
+
+/// The bits of the largest magnitude of a block. Magnitudes have the same order
+/// as their bits have as integers, and NaN is the largest.
+static uint32_t mostBits(const float *from) {
+  uint32_t most = 0;
+  for (int i = 0; i < 32; ++i)
+    most = std::max(most, bitsOf(from[i]) & 0x7fffffff);
+  return most;
+}
+
+/// Rounds to the nearest integer, ties away from zero, for |value| < 2^22. Adds
+/// the float just below one half and truncates. A value below a tie stays below
+/// the next integer; for a tie, the addition itself rounds up to the next
+/// integer.
+static int roundAway(float value) {
+  uint32_t half = (bitsOf(value) & 0x80000000) | 0x3effffff;
+  return static_cast<int>(value + floatOf(half));
+}
+
+CRIA_VECTOR_CLONES static void quantizeQ8_0(const float *from, std::byte *to,
+                                            uint64_t count) {
+  for (uint64_t first = 0; first < count; first += 32, to += 34) {
+    const float *x = from + first;
+    float d = floatOf(mostBits(x)) / 127;
+    float inverted = inverse(d);
+    putScale(to, d);
+    auto *q = reinterpret_cast<int8_t *>(to + 2);
+    if (!std::isfinite(d)) {
+      std::memset(q, 0, 32);
+      continue;
+    }
+    for (int i = 0; i < 32; ++i)
+      q[i] = static_cast<int8_t>(roundAway(x[i] * inverted));
+  }
+}
+
+/// The element of largest magnitude, with its sign: the first one if there are
+/// several, 0 if all are zeros of either sign.
+static float extreme(const float *from) {
+  uint32_t most = mostBits(from);
+  int at = 31;
+  for (int i = 0; i < 32; ++i)
+    at = std::min(at, (bitsOf(from[i]) & 0x7fffffff) == most ? i : 31);
+  return most ? from[at] : 0;
+}
+
+CRIA_VECTOR_CLONES static void quantizeQ4_0(const float *from, std::byte *to,
+                                            uint64_t count) {
+  for (uint64_t first = 0; first < count; first += 32, to += 18) {
+    const float *x = from + first;
+    float d = extreme(x) / -8;
+    float inverted = inverse(d);
+    putScale(to, d);
+    auto *q = reinterpret_cast<uint8_t *>(to + 2);
+    if (!std::isfinite(d)) {
+      std::memset(q, 0x88, 16);
+      continue;
+    }
+    for (int i = 0; i < 16; ++i) {
+      int low = static_cast<int>(x[i] * inverted + 8.5f);
+      int high = static_cast<int>(x[i + 16] * inverted + 8.5f);
+      q[i] = static_cast<uint8_t>(std::min(low, 15) | std::min(high, 15) << 4);
+    }
+  }
+}
+
+void quantize(const float *from, std::byte *to, DType type, uint64_t count) {
+  if (type == DType::Q8_0)
+    quantizeQ8_0(from, to, count);
+  else
+    quantizeQ4_0(from, to, count);
+}
+
+} // namespace cria

@@ -1,0 +1,31 @@
+/// Block formats of weights, bit for bit those of ggml. A block has elements of
+/// one row; their scales lie before or after their integers:
+///
+///   Q8_0  32: f16 d, 32 x i8 q                              x = d q
+///   Q4_0  32: f16 d, 16 x (q of i | q of i + 16 << 4)       x = d (q - 8)
+///   Q4_K 256: f16 d, f16 m, 8 x (6 bits s, 6 bits t), 128 x (two q of 4 bits)
+///                                                  x = (d s) q - m t
+///   Q6_K 256: 128 x (two q of 4 bits), 64 x (four q of 2 bits, above those),
+///             16 x i8 s, f16 d                     x = (d s) (q - 32)
+#pragma once
+
+#include "runtime/base/DType.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cria {
+
+/// The f32 values of `count` elements of a block format, whole blocks; `from`
+/// needs no alignment. Computed as ggml does.
+void dequantize(const std::byte *from, DType type, float *to, uint64_t count);
+
+/// Writes `count` elements as blocks of Q8_0 or Q4_0, bit for bit as ggml's
+/// quantize_row_q8_0_ref and quantize_row_q4_0_ref do. The result of these is
+/// undefined for a scale whose reciprocal overflows f32, and for one that is
+/// not finite because an element is not. Here such a block has integers that
+/// stand for 0. So an element that is not finite makes NaN of its block, and
+/// changes nothing else.
+void quantize(const float *from, std::byte *to, DType type, uint64_t count);
+
+} // namespace cria

@@ -1,0 +1,104 @@
+#include "runtime/weights/gguf/Tensors.h"
+
+#include "runtime/base/Json.h"
+#include "runtime/gguf/Files.h"
+#include "runtime/gguf/Names.h"
+
+namespace cria::gguf {
+
+/// The type of ggml as a type of weights; nothing if weights cannot have it.
+static std::optional<DType> dtypeOf(const TensorType &type) {
+  static constexpr std::pair<std::string_view, DType> types[] = {
+      {"F32", DType::F32},   {"F16", DType::F16},   {"BF16", DType::BF16},
+      {"F64", DType::F64},   {"Q8_0", DType::Q8_0}, {"Q4_0", DType::Q4_0},
+      {"Q4_K", DType::Q4_K}, {"Q6_K", DType::Q6_K}};
+  for (const auto &[name, dtype] : types)
+    if (name == type.name)
+      return dtype;
+  return std::nullopt;
+}
+
+/// Whether `name` is the weight or the bias of the module `module` of a layer.
+static bool isOf(const std::string &name, const std::string &module) {
+  return name.find(concat({".", module, "."})) != name.npos;
+}
+
+/// The number of heads of queries or keys if the file stores their rows in
+/// pairs; 0 for other tensors.
+static Result<uint64_t> interleavedHeads(const Header &header,
+                                         const Architecture &architecture,
+                                         const TensorInfo &tensor) {
+  bool queries = isOf(tensor.name, "attn_q"),
+       keys = isOf(tensor.name, "attn_k");
+  if (!architecture.interleaved || !(queries || keys))
+    return uint64_t(0);
+  std::string key = std::string(architecture.name) + ".attention.head_count";
+  if (keys && header.find(key + "_kv"))
+    key += "_kv";
+  const Value *value = header.find(key);
+  auto counts = value ? value->integers() : std::nullopt;
+  uint64_t heads =
+      counts && counts->size() && counts->front() > 0 ? counts->front() : 0;
+  if (heads == 0 || tensor.shape[0] % heads != 0 ||
+      tensor.shape[0] / heads % 2 != 0)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  {"'", key, "' is ", value ? value->shown() : "missing",
+                   ", expected heads of an even number of the ",
+                   tensor.shape[0], " rows of ", quote(tensor.name)});
+  return heads;
+}
+
+static Result<TensorEntry> entryOf(const Header &header,
+                                   const Architecture &architecture,
+                                   const TensorInfo &tensor) {
+  static constexpr std::string_view norm = "norm.weight";
+  TensorEntry entry;
+  entry.name = checkpointName(architecture, tensor.name);
+  if (entry.name.empty())
+    entry.name = tensor.name;
+  entry.typeName = tensor.type->name;
+  entry.type = dtypeOf(*tensor.type);
+  entry.shape = tensor.shape;
+  entry.begin = tensor.begin;
+  entry.end = tensor.end;
+  entry.plusOne = architecture.normsPlusOne &&
+                  tensor.name.size() > norm.size() &&
+                  tensor.name.compare(tensor.name.size() - norm.size(),
+                                      norm.size(), norm) == 0;
+  Result<uint64_t> heads = interleavedHeads(header, architecture, tensor);
+  if (!heads.ok())
+    return heads.status();
+  entry.interleavedHeads = *heads;
+  return entry;
+}
+
+Result<std::vector<TensorFile>> openTensors(const std::string &path) {
+  Result<std::vector<Part>> parts = openFiles(path);
+  if (!parts.ok())
+    return parts.status();
+  const Header &header = parts->front().header;
+  const Value *name = header.find("general.architecture");
+  const Architecture *architecture =
+      name ? findArchitecture(name->text().value_or("")) : nullptr;
+  if (!architecture)
+    return Status(CRIA_UNIMPLEMENTED, {path, ": 'general.architecture' is ",
+                                       name ? name->shown() : "missing",
+                                       ", expected ", architectureNames()});
+  std::vector<TensorFile> files;
+  for (Part &part : *parts) {
+    TensorFile file{std::move(part.file), {}};
+    for (const TensorInfo &tensor : part.header.tensors()) {
+      if (isRopeTensor(tensor.name))
+        continue;
+      Result<TensorEntry> entry = entryOf(header, *architecture, tensor);
+      if (!entry.ok())
+        return Status(entry.status().code(),
+                      {path, ": ", entry.status().message()});
+      file.tensors.push_back(std::move(*entry));
+    }
+    files.push_back(std::move(file));
+  }
+  return files;
+}
+
+} // namespace cria::gguf

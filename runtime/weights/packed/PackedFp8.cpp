@@ -1,0 +1,152 @@
+#include "runtime/weights/packed/PackedFp8.h"
+
+#include "runtime/base/Json.h"
+#include "runtime/weights/Elements.h"
+#include "runtime/weights/Floats.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace cria {
+
+static constexpr uint64_t blockSize = 128;
+
+namespace {
+
+/// x = q * scale, as in DeepSeek-V3's weight_dequant and in vLLM.
+class Fp8Weight : public PackedWeight {
+public:
+  Fp8Weight(const Checkpoint::Place &place, const Checkpoint::Place &scales)
+      : scalesPlace(scales), columns(place.tensor->shape[1]) {
+    elements = &place;
+    names = {place.tensor->name, scales.tensor->name};
+  }
+
+  std::string use(const PackedScheme &given) override;
+  Status load(const Checkpoint &checkpoint) override;
+  Status read(const Checkpoint &checkpoint, float *to, uint64_t first,
+              uint64_t count) const override;
+  uint64_t stretch() const override { return 64 * mostBlockElements; }
+
+private:
+  /// Takes scales for shared by blocks; returns whether there are as many.
+  bool fits(const std::array<uint64_t, 2> &block);
+
+  const Checkpoint::Place &scalesPlace;
+  uint64_t columns;
+  uint64_t rowsEach = 1, columnsEach = 1; // elements that share a scale
+  uint64_t perRow = 0;                    // scales of a row
+  std::vector<float> scales;
+};
+
+} // namespace
+
+/// How many blocks of `block` cover `size`; a block of 0 covers all.
+static uint64_t blocksOf(uint64_t size, uint64_t block) {
+  return block == 0 ? 1 : size / block + (size % block != 0);
+}
+
+bool Fp8Weight::fits(const std::array<uint64_t, 2> &block) {
+  const Shape &shape = elements->tensor->shape;
+  Shape given = scalesPlace.tensor->shape;
+  given.resize(std::max<size_t>(given.size(), 2), 1);
+  perRow = blocksOf(shape[1], block[1]);
+  rowsEach = block[0] ? block[0] : UINT64_MAX;
+  columnsEach = block[1] ? block[1] : UINT64_MAX;
+  return given == Shape{blocksOf(shape[0], block[0]), perRow};
+}
+
+std::string Fp8Weight::use(const PackedScheme &given) {
+  scheme = given;
+  std::string expected = "one scale, one a row or one a block of 128 x 128";
+  if (scheme.block) {
+    auto [height, width] = *scheme.block;
+    if (fits(*scheme.block))
+      return "";
+    expected = height == 0  ? "one scale"
+               : width == 0 ? "one scale a row"
+                            : concat({"one a block of ", height, " x ", width});
+  } else if (fits({0, 0}) || fits({1, 0}) || fits({blockSize, blockSize})) {
+    return "";
+  }
+  return concat({quote(scalesPlace.tensor->name), " is ",
+                 shapeText(scalesPlace.tensor->shape), ", expected ", expected,
+                 " of ", shapeText(elements->tensor->shape)});
+}
+
+Status Fp8Weight::load(const Checkpoint &checkpoint) {
+  Result<std::vector<float>> values = readFloats(
+      checkpoint.files()[scalesPlace.file].file, *scalesPlace.tensor);
+  if (!values.ok())
+    return values.status();
+  scales = std::move(*values);
+  for (float scale : scales)
+    if (!std::isfinite(scale))
+      return Status(CRIA_INVALID_ARGUMENT,
+                    {checkpoint.files()[scalesPlace.file].file.path(), ": ",
+                     quote(scalesPlace.tensor->name),
+                     " has a scale that is not finite"});
+  return Status();
+}
+
+Status Fp8Weight::read(const Checkpoint &checkpoint, float *to, uint64_t first,
+                       uint64_t count) const {
+  std::vector<std::byte> bytes(count);
+  const File &file = checkpoint.files()[elements->file].file;
+  Status status =
+      file.read(elements->tensor->begin + first, bytes.data(), count);
+  if (!status.ok())
+    return status;
+  convertElements(bytes.data(), DType::F8_E4M3,
+                  reinterpret_cast<std::byte *>(to), DType::F32, count);
+  for (uint64_t at = 0, end; at < count; at = end) {
+    uint64_t row = (first + at) / columns, column = (first + at) % columns;
+    uint64_t left = columns - column; // columns that have the same scale
+    if (columnsEach != UINT64_MAX)
+      left = std::min(left, columnsEach - column % columnsEach);
+    end = std::min(count, at + left);
+    float scale = scales[row / rowsEach * perRow + column / columnsEach];
+    for (uint64_t i = at; i < end; ++i)
+      to[i] *= scale;
+  }
+  return Status();
+}
+
+/// The tensor of the scales; null if there is none or are two.
+static const Checkpoint::Place *findScales(const Checkpoint &checkpoint,
+                                           const std::string &name,
+                                           std::string &problem) {
+  std::string inverse = name + "_scale_inv", plain = name + "_scale";
+  const Checkpoint::Place *one = checkpoint.find(inverse),
+                          *other = checkpoint.find(plain);
+  if (!one == !other)
+    problem =
+        concat({quote(name), " is F8_E4M3, expected one of ", quote(inverse),
+                " and ", quote(plain), one ? ", got both" : ", got neither"});
+  for (const char *suffix : {"_zero_point", "_zp"})
+    if (problem.empty() && checkpoint.find(name + suffix))
+      problem = concat({quote(name + suffix), " is not supported: 8-bit floats "
+                                              "have scales alone"});
+  return one ? one : other;
+}
+
+std::shared_ptr<PackedWeight> findFp8(const Checkpoint &checkpoint,
+                                      const std::string &name,
+                                      const Checkpoint::Place &place,
+                                      std::string &problem) {
+  const Checkpoint::Place *scales = findScales(checkpoint, name, problem);
+  const TensorEntry &tensor = *place.tensor;
+  if (problem.empty() && tensor.shape.size() != 2)
+    problem = concat({quote(name), " is F8_E4M3 of shape ",
+                      shapeText(tensor.shape), ", expected a matrix"});
+  if (!problem.empty())
+    return nullptr;
+  std::optional<DType> type = scales->tensor->type;
+  if (!type || isBlocked(*type) || *type == DType::F8_E4M3)
+    problem = concat({quote(scales->tensor->name), " is ",
+                      quote(scales->tensor->typeName),
+                      ", expected F32, F16 or BF16"});
+  return std::make_shared<Fp8Weight>(place, *scales);
+}
+
+} // namespace cria
