@@ -79,7 +79,7 @@ def renumbered(text):
         for name in re.findall(pattern, text):
             names.setdefault(name, str(len(names)))
         text = re.sub(pattern, lambda m: names[m[0]], text)
-    # %c0_6: the sixth value with that name, of which there may be one here.
+    # %c0_6: the sixth value with that name; here it may be the only one.
     names = {}
     for name, base in re.findall(r"(%([a-z]\w*?)(?:_\d+)?)\b(?!_)", text):
         names.setdefault(base, {}).setdefault(name, len(names[base]))

@@ -53,7 +53,7 @@ CpuRates cria::knownRates(const std::function<bool(llvm::StringRef)> &has) {
   llvm_unreachable("the last row fits all");
 }
 
-/// The numbers of an object, all of which must be known and positive.
+/// The numbers of an object. All must be known and positive.
 static llvm::Expected<std::map<std::string, double>>
 numbers(llvm::StringRef path, const nlohmann::json &file, const char *key,
         llvm::ArrayRef<const char *> known) {

@@ -122,7 +122,7 @@ Status Artifact::choose(const std::string &name) {
   return incompatible(why);
 }
 
-/// INVALID_ARGUMENT if an artifact cannot have so many bytes.
+/// INVALID_ARGUMENT if an artifact cannot have this number of bytes.
 static Status checkSize(uint64_t bytes, const std::string &path) {
   if (bytes <= maxArtifactBytes)
     return Status();

@@ -37,8 +37,8 @@ struct Dimension {
   uint32_t value = 1; // the number, or the divisor
   uint32_t least = 0, from = 0, to = UINT32_MAX;
 
-  /// The dimension for a call of so many tokens, rows of logits and rows of
-  /// hidden states.
+  /// The dimension for a call with these numbers of tokens, rows of logits and
+  /// rows of hidden states.
   uint64_t at(int64_t tokens, int64_t logits, int64_t hidden = 0) const;
 };
 
@@ -51,7 +51,7 @@ struct TensorMap {
   std::vector<uint64_t> strides;
   std::vector<uint32_t> box; // its sizes
 
-  /// Bytes from the first element to behind the last.
+  /// Bytes from the first element to the end of the last.
   uint64_t bytes() const;
 };
 

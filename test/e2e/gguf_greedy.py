@@ -37,7 +37,7 @@ class Case:
     close: float = 2e-5  # most that logarithms may be apart
 
 
-# llama.cpp leaves out the window of phi3; gemma2's caps are of the size of the logits.
+# llama.cpp leaves out the window of phi3; gemma2's caps are as large as the logits.
 gguf_models.MODELS |= {
     "phi3-whole": gguf_models.family("phi3", sliding_window=None),
     "phi3-longrope": gguf_models.rope("longrope")

@@ -160,7 +160,7 @@ def check_formats(tools, ranks):
         file = tools.scratch / f"{kind}.gguf"
         gguf_files.write(file, known, arrays, gguf_files.TYPES[kind])
         check_same(tools, ranks, artifacts, kind, f"--weights={file}")
-    # Blocks of 256 columns, of which half is none.
+    # Blocks of 256 columns; half of one is none.
     blocks = {
         name: np.zeros((array.shape[0], array.shape[1] // 256 * 144), "u1")
         for name, array in arrays.items()

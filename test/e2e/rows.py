@@ -28,7 +28,7 @@ CONFIG = {
     "max_position_embeddings": 384,
     "tie_word_embeddings": True,
 }
-# Blocks of sm_90a, of which there are 132, have a second tile here: of 45 tiles across and
+# The 132 blocks of sm_90a have a second tile here: of 45 tiles across and
 # three down the last one is alone in its pair, and not full.
 MORE_TILES = CONFIG | {
     "hidden_size": 128,

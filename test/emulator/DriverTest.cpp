@@ -407,7 +407,7 @@ TEST_F(Driver, ReadsDecimalNumbersAlone) {
             "ignored, expected function:call:result[:sticky]\n");
 }
 
-// Each has memory of its own; a context is of one of them.
+// Each has memory of its own; a context belongs to one of them.
 TEST_F(Driver, HasAsManyDevicesAsAreAskedFor) {
   setenv("CRIA_EMULATOR_DEVICES", "2", 1);
   open();

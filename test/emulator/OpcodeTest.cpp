@@ -16,7 +16,7 @@ namespace {
 
 constexpr unsigned kBlocks = 16;
 
-/// What stands before and behind the code of a case.
+/// What stands before and after the code of a case.
 const char kBefore[] = R"(
   .shared .align 128 .b8 pool[$poolBytes];
   .local .align 16 .b8 own[64];

@@ -122,7 +122,7 @@ void addApprox(Cases &c) {
       "rsqrt.approx.f64 %y, %x0;",
       [](const Inputs &i, Results &o) { o.d(1 / std::sqrt(i.d(0))); },
       Inputs64::Doubles, Compare::Double));
-  // The high halves alone: 20 digits behind the first, no subnormal numbers.
+  // The high halves alone: 20 digits after the first, no subnormal numbers.
   for (bool root : {false, true})
     c.push_back(
         alone((root ? "rsqrt" : "rcp") + string(".approx.ftz.f64 %y, %x0;"),

@@ -67,7 +67,7 @@ template <typename T> void addForSigned(Cases &c, std::string type) {
   add1<T>(c, "neg." + type, [](T a) { return U(U(0) - U(a)); });
 }
 
-/// Additions behind subtractions and the other way round. The one carry flag is
+/// Additions after subtractions and the other way round. The one carry flag is
 /// the carry of x + y or of x + ~y + 1, which is 1 where nothing was borrowed.
 void addMixedCarries(Cases &c) {
   auto notBorrowed = [](u32 x, u32 y) { return u32(x >= y); };

@@ -177,7 +177,7 @@ struct Fragments {
     int word = row / 8 + column / (4 * each) * 2;
     return element(w, row % 8 * 4 + column / each % 4, word, column % each);
   }
-  /// B begins behind A, at word 4.
+  /// B begins after A, at word 4.
   double b(const Inputs *w, int row, int column) const {
     int word = 4 + row / (4 * each);
     return element(w, column * 4 + row / each % 4, word, row % each);

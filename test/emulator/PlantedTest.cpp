@@ -84,7 +84,7 @@ TEST_P(Planted, IsFoundAndNamed) {
       << result.finding->headline;
 }
 
-/// Of a barrier that is missing, the reads before and the writes behind it.
+/// If a barrier is missing: the reads before it and the writes after it.
 TEST(Planted, MissingBarrierNamesBothSides) {
   const PlantedKernel &kernel = kernelNamed("shared");
   std::string ptx = kernel.ptx;

@@ -141,7 +141,7 @@ TEST_F(SharedRaces, OfTwoThreadsAreFound) {
       }
 }
 
-/// Of some threads, of which many share a warp or have the same lane, the first
+/// If many of the threads share a warp or have the same lane, the first
 /// race is found, and nothing before it.
 TEST_F(SharedRaces, OfManyAreExact) {
   for (int i = 0; i < 4000; ++i) {

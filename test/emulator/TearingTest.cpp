@@ -11,7 +11,7 @@
 namespace cria::emulator {
 namespace {
 
-/// A number, and the same number as a float behind it: whether a value is whole
+/// A number, and the same number as a float after it: whether a value is whole
 /// can be told from the value.
 struct Pair {
   uint32_t number;

@@ -9,7 +9,7 @@
 
 using namespace cria;
 
-/// `manifest` with nothing before it and a footer behind it.
+/// `manifest` with nothing before it and a footer after it.
 static std::string sealed(std::string_view manifest) {
   CriaFooter footer = {};
   std::memcpy(footer.magic, CRIA_FOOTER_MAGIC, sizeof(footer.magic));

@@ -57,7 +57,7 @@ std::string generate(const Grammar &grammar, std::string_view name,
 std::string change(std::string_view text, const Language &language,
                    size_t limit, unsigned seed);
 
-/// JSON of which nobody says what it means.
+/// JSON whose meaning nothing says.
 const Language &json();
 
 /// For LLVMFuzzerCustomMutator: changes the input as above one time in three,

@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   registerCompilerDialects(registry);
   mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
   mlir::ScopedDiagnosticHandler quiet(&context, [](mlir::Diagnostic &) {});
-  // MLIR's lexer reads up to a NUL, which LLVM puts behind what it reads of
+  // MLIR's lexer reads up to a NUL, which LLVM puts after what it reads of
   // files.
   std::string text(fuzz::textOf(data, size));
   auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);

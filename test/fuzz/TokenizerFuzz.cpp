@@ -16,7 +16,7 @@ using nlohmann::json;
 
 namespace {
 
-/// Makes choices by the bytes of the input, all zero behind its end.
+/// Makes choices by the bytes of the input, all zero after its end.
 class Choices {
 public:
   explicit Choices(std::string_view bytes) : bytes(bytes) {}

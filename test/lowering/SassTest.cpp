@@ -59,7 +59,7 @@ TEST(Sass, LoadsInFlightAreThoseBeforeTheFirstUse) {
   EXPECT_EQ(ahead.mma, std::nullopt);
 }
 
-// Each load behind the use of the one before: 2004 cycles.
+// Each load follows the use of the one before: 2004 cycles.
 TEST(Sass, ASunkLoadIsAlone) {
   Figures sunk = figures({
       "MOV R2, c[0x0][0x160]",
@@ -190,7 +190,7 @@ TEST(Sass, LoopsOverABlocksPiecesAreCounted) {
 }
 
 // Instructions are those of the loop with the most products. What comes back
-// from behind the kernel's end, such as a second look at a barrier, makes none.
+// from after the kernel's end, such as a second look at a barrier, makes none.
 TEST(Sass, InstructionsForEachMmaAreThoseOfTheMainLoop) {
   Figures product = figures({
       ".L_x_0",

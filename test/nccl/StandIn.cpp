@@ -31,7 +31,7 @@ namespace {
 
 constexpr size_t mostRanks = 16, mostBytes = size_t(64) << 20;
 
-/// What the ranks share, in a file of zeros; behind it `mostBytes` of each.
+/// What the ranks share, in a file of zeros; after it `mostBytes` of each.
 struct Board {
   std::atomic<uint32_t> arrived, turn;
   std::atomic<int> error; // an ncclResult_t

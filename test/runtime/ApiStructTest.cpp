@@ -19,8 +19,8 @@ namespace {
 
 constexpr char guardByte = 0x5a;
 
-/// A struct as a cria.h of another version has it: `size` bytes, of which the
-/// library knows more or fewer. The bytes behind it are guarded.
+/// A struct as a cria.h of another version has it: `size` bytes, more or
+/// fewer than the library knows. The bytes after it are guarded.
 template <typename Struct> class Other {
 public:
   explicit Other(size_t size) : bytes(size), size(size) {
@@ -35,7 +35,7 @@ public:
   }
 
   Struct *get() { return reinterpret_cast<Struct *>(bytes.data()); }
-  /// The bytes of the struct behind those that the library knows.
+  /// The bytes of the struct after those that the library knows.
   char &tail(size_t index) { return bytes[sizeof(Struct) + index]; }
   /// What the library knows of it, 0 where it is shorter.
   Struct value() const {

@@ -63,7 +63,7 @@ TEST_F(ApiTextTest, EncodesAndDecodes) {
 }
 
 // "<e>" counts where a template writes it. In a user's text it is three
-// characters, of which this vocabulary has none: what is left is "ab".
+// characters that this vocabulary has not: what is left is "ab".
 TEST_F(ApiTextTest, LeavesSpecialTokensOfUsersText) {
   std::string json = tokenizerJson;
   json.replace(json.find("\"added_tokens\": []"), 18,

@@ -120,7 +120,7 @@ protected:
       id = static_cast<int32_t>(beginning() % 5);
     return ids;
   }
-  /// The number of one of the sequences, of which there are some.
+  /// The number of one of the sequences; there is at least one.
   int64_t any() { return std::next(texts.begin(), below(texts.size()))->first; }
 
   void makeBatch();

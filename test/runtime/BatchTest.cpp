@@ -39,7 +39,7 @@ protected:
     ASSERT_TRUE(bound.ok()) << bound.status().message();
     model = *bound;
   }
-  /// Logits of ids behind id 4 are NaN.
+  /// Logits of ids after id 4 are NaN.
   void useNan() {
     std::vector<TestTensor> tensors = fakeTensors();
     std::vector<float> embedding = {0, 1, 2, 3, 4, 5, 6, 7, NAN, NAN};
@@ -53,7 +53,7 @@ protected:
     EXPECT_TRUE(made.ok()) << made.status().message();
     return std::move(*made);
   }
-  /// A batch with so many pages.
+  /// A batch with this number of pages.
   std::unique_ptr<Batch> batchOf(int64_t pages, bool refuses = false) {
     BatchOptions options;
     options.pages = pages;
@@ -74,7 +74,7 @@ protected:
   }
 
   /// What a session alone draws after `prompt`, and so on after each of the
-  /// other texts, of which each is one feed.
+  /// other texts. Each is one feed.
   Drawn alone(const std::vector<Ids> &texts, int64_t most, uint64_t seed) {
     auto session = std::move(*Session::create(model, 1));
     std::shared_ptr<Sampler> sampler = this->sampler(seed);

@@ -70,7 +70,7 @@ TEST_F(CheckpointTest, RejectsAMissingShard) {
               fails(CRIA_NOT_FOUND, "c.safetensors: cannot open"));
 }
 
-// The first shard has all tensors, of which the index names but one there.
+// The first shard has all tensors; the index names only one of them there.
 TEST_F(CheckpointTest, TakesATensorFromTheShardThatTheIndexNames) {
   writeShards();
   folder.write("a.safetensors", safetensorsOf(fakeTensors()));

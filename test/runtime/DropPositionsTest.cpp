@@ -94,7 +94,7 @@ std::vector<float> rowsOf(const Manifest &manifest, size_t cache,
   return rows;
 }
 
-/// The cache with `rows` of so many positions in it.
+/// The cache with `rows` in it, one for each position.
 std::vector<std::byte> cacheOf(const CacheSpec &spec,
                                const std::vector<float> &rows) {
   DType type = *weightTypeNamed(spec.type);
@@ -119,7 +119,7 @@ std::vector<float> widened(const CacheSpec &spec,
   return rows;
 }
 
-/// 9 positions of which 2 to 4 go.
+/// 9 positions; 2 to 4 are dropped.
 const std::vector<int64_t> before = {0, 1, 2, 3, 4, 5, 6, 7, 8};
 const std::vector<int64_t> after = {0, 1, 5, 6, 7, 8};
 

@@ -71,7 +71,7 @@ nlohmann::json fakeRotatingManifest();
 /// NaN makes them NaN.
 nlohmann::json fakePagedManifest();
 
-/// `manifest` with one more weight, of a slot of its own behind the others: the
+/// `manifest` with one more weight, of a slot of its own after the others: the
 /// matrix `symbol`, (rows, columns), from the tensor `symbol`.weight.
 nlohmann::json withMatrix(nlohmann::json manifest, const std::string &symbol,
                           uint64_t rows, uint64_t columns,

@@ -49,7 +49,7 @@ std::string info(const std::string &name, const std::vector<uint64_t> &shape,
   return bytes + raw(type) + raw(offset);
 }
 
-/// A file of keys and tensor infos, and `data` behind the padding.
+/// A file of keys and tensor infos, and `data` after the padding.
 std::string fileOf(const std::vector<std::string> &keys,
                    const std::vector<std::string> &infos = {},
                    size_t data = 0) {

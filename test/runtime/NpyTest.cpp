@@ -14,7 +14,7 @@ using testing::HasSubstr;
 
 namespace {
 
-/// A file of `version` with `header` as it is, and `data` behind it.
+/// A file of `version` with `header` as it is, and `data` after it.
 std::string npyOf(const std::string &header, const std::string &data,
                   char version = 1) {
   std::string file = std::string("\x93NUMPY", 6) + version + '\0';

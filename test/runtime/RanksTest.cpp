@@ -46,8 +46,8 @@ uint64_t bestOf(float logit, uint32_t id) {
 }
 
 /// The fake model with a vocabulary of 10 that two ranks share, and three
-/// matrices: (4, 6) of which each has half of the rows, or of the columns, and
-/// rows 2 to 5 of (8, 3) of which each has half.
+/// matrices: (4, 6), half of its rows or columns for each rank, and rows 2
+/// to 5 of (8, 3), half of them for each.
 class RanksTest : public testing::Test {
 protected:
   void SetUp() override {

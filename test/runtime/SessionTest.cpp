@@ -601,7 +601,7 @@ protected:
                return other;
              }}};
   }
-  /// The logits of the last of ids that are fed behind others.
+  /// The logits of the last of ids that are fed after others.
   std::vector<float> feed(Session &session, const int32_t *ids, int64_t count) {
     std::vector<float> last(5);
     Status status = session.feed(ids, count, CRIA_LOGITS_LAST, last.data());
@@ -656,7 +656,7 @@ TEST_P(LengthRopeTest, FeedsOfSeveralIdsMakeOnePrompt) {
   }
 }
 
-// What is generated behind a prompt goes on as it did before a save or a copy,
+// What is generated after a prompt goes on as it did before a save or a copy,
 // and after a rewind to what was generated.
 TEST_P(LengthRopeTest, GeneratesOnBehindAKeptText) {
   for (const Keeper &keeper : keepers())

@@ -136,7 +136,7 @@ TEST(Tokenizer, LeavesSpecialTokensTextWhereAsked) {
   EXPECT_EQ((*one.encode(text, true, false))[0], 400); // the post-processor's
 }
 
-// Of "<|eot_id|>" every byte must be the template's, or a name's behind the
+// Of "<|eot_id|>" every byte must be the template's, or a name's after the
 // first one. Each line below the text says who wrote the byte above.
 TEST(Tokenizer, TakesSpecialTokensFromWhoMayWriteThem) {
   const Tokenizer &one = tokenizer("byte_level");

@@ -42,7 +42,7 @@ def check_step(step, events, layers, floors):
     models = [
         kernel
         for kernel in kernels
-        # The CPU also calls the kernel of hidden states, of which none are wanted.
+        # The CPU also calls the kernel of hidden states, though none are wanted.
         if "bytes" in kernel["args"] and kernel["name"] != "model.norm.rmsnorm"
     ]
     numbers = []

@@ -15,7 +15,7 @@ static constexpr unsigned threads = 256, fullBlocks = 8, wideBlocks = 1;
 /// The least duration of a measurement, so that the launch does not count.
 static constexpr double leastSeconds = 0.005;
 
-/// Reads `count` times 16 bytes from `data`, four at a time: so many each
+/// Reads `count` times 16 bytes from `data`, four at a time, which is what each
 /// thread needs in flight. The store never happens.
 static constexpr char readBegin[] = R"(
 .visible .entry read(.param .u64 data, .param .u64 count, .param .u64 sink) {

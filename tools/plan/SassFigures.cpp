@@ -56,7 +56,7 @@ void DataFlow::mark(Instruction &instruction, const Pointers &pointers) const {
   for (int number : address)
     mask |= pointers[number];
   // A guarded write keeps what a register had before. So beside copies, which
-  // stream, a load may seem to be of what was copied and of what it is of.
+  // stream, a load may seem to read what was copied as well as what it reads.
   bool isOther =
       copies && instruction.op == "LDG" && (mask & ~parameters.streamed);
   instruction.streams |= !isOther && (mask & parameters.streamed);

@@ -12,7 +12,7 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
-/// A loop that carries so many values has no registers left for others.
+/// A loop that carries this number of values has no registers left for others.
 static constexpr unsigned kManyValues = 16;
 
 /// The 32-bit field of CriaStepState at an offset, as an index.

@@ -495,7 +495,7 @@ static gpu::GPUModuleOp kernelsOf(ModuleOp module) {
   return gpu::GPUModuleOp::create(b, module.getLoc(), "kernels");
 }
 
-/// Erases constants of which only kernels have copies.
+/// Erases constants that only kernels use, which have copies of their own.
 static void eraseUnusedGlobals(ModuleOp module) {
   llvm::StringSet<> used;
   for (auto function : module.getOps<func::FuncOp>())

@@ -32,7 +32,7 @@ bool isOther(char32_t character);
 /// the first pair of a text and goes from pair to pair.
 bool breaksGrapheme(char32_t left, char32_t right, int &state);
 
-/// Cuts `text` into runs, each of which is normalized by itself. Normal forms
+/// Cuts `text` into runs. Each is normalized by itself. Normal forms
 /// change no run without `changes`.
 void forEachRun(std::string_view text,
                 FunctionRef<void(size_t begin, size_t end, bool changes)> sink);

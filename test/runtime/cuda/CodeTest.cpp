@@ -48,7 +48,7 @@ protected:
     artifact = *opened;
     return bind();
   }
-  /// Opens an artifact with a cubin beside the PTX, 1 byte behind an address
+  /// Opens an artifact with a cubin beside the PTX, 1 byte after an address
   /// that is aligned.
   void openWithCubin(bool withPtx = true) {
     nlohmann::json manifest = cudaManifest(), images;

@@ -56,8 +56,8 @@ def main():
     cases = []
     for change in CASES:
         options = {**NEUTRAL, **change}
-        # Quarters have ties, which top-k keeps; 2^-20ths have none, of which
-        # top-p might take either.
+        # Quarters have ties, which top-k keeps. Of two that are tied top-p might take
+        # either; 2^-20ths have no ties.
         parts = 4 if options["top_p"] == 1 else 1 << 20
         logits = ((torch.randn(48) * 3 * parts).round() / parts).tolist()
         assert parts == 4 or len(set(logits)) == len(logits)
