@@ -2,7 +2,7 @@
 /// weights.
 #pragma once
 
-#include "runtime/weights/lora/Lora.h"
+#include "runtime/weights/Source.h"
 #include "tools/Progress.h"
 
 #include <CLI/CLI.hpp>

@@ -29,17 +29,11 @@ uint64_t WeightSpec::bytes() const { return *tensorBytes(shape, type); }
 
 Shape WeightSpec::sourceShape() const {
   Shape source = shape;
-  if (sourceRows)
-    source[0] = sourceRows;
-  if (sourceColumns)
-    source[1] = sourceColumns;
+  if (rows.of)
+    source[0] = rows.of;
+  if (columns.of)
+    source[1] = columns.of;
   return source;
-}
-
-uint64_t WeightSpec::firstElement() const {
-  if (sourceColumns)
-    return firstRow * sourceColumns + firstColumn;
-  return firstRow ? firstRow * (elements() / shape[0]) : 0;
 }
 
 double KernelCost::bytes(int64_t position, int64_t tokens, int64_t rows) const {
@@ -74,12 +68,12 @@ std::string KernelCost::pathOf(int64_t run) const {
 
 void WeightSpec::setRank(uint64_t rank, uint64_t ranks) {
   if (split == Split::Rows) {
-    if (!sourceRows)
-      sourceRows = ranks * shape[0];
-    firstRow += rank * shape[0];
+    if (!rows.of)
+      rows.of = ranks * shape[0];
+    rows.first += rank * shape[0];
   } else if (split == Split::Columns) {
-    sourceColumns = ranks * shape[1];
-    firstColumn = rank * shape[1];
+    columns.of = ranks * shape[1];
+    columns.first = rank * shape[1];
   }
 }
 
@@ -441,13 +435,13 @@ void Reader::readEmbedding(const JsonCursor &slot) {
 
 /// Reads which rows of each tensor are used.
 void Reader::readRows(const JsonCursor &at, WeightSpec &weight) {
-  weight.firstRow = size(at["first"]);
-  weight.sourceRows = size(at["of"]);
+  weight.rows.first = size(at["first"]);
+  weight.rows.of = size(at["of"]);
   uint64_t used = rowsOf(weight);
-  if (used == 0 || weight.split == Split::Columns || weight.sourceRows < used ||
-      weight.firstRow > weight.sourceRows - used)
-    return at.fail(concat({"are ", used, " from ", weight.firstRow, " on, of ",
-                           weight.sourceRows}));
+  if (used == 0 || weight.split == Split::Columns || weight.rows.of < used ||
+      weight.rows.first > weight.rows.of - used)
+    return at.fail(concat({"are ", used, " from ", weight.rows.first,
+                           " on, of ", weight.rows.of}));
   std::optional<uint64_t> bytes =
       tensorBytes(weight.sourceShape(), weight.type);
   if (!bytes || *bytes > maxTensorBytes)

@@ -8,7 +8,6 @@
 
 #include "runtime/base/Json.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -20,6 +19,11 @@ namespace cria {
 /// The dimension of a weight's tensors that ranks share.
 enum class Split { None, Rows, Columns };
 
+/// Rows or columns of a tensor from `first` on, of `of` in all; 0: all it has.
+struct Range {
+  uint64_t first = 0, of = 0;
+};
+
 /// A weight symbol: one tensor, or a stack of tensors of equal shape, one for
 /// each layer; or some rows or columns of each.
 struct WeightSpec {
@@ -30,8 +34,7 @@ struct WeightSpec {
   Shape shape;
   DType type;
   uint64_t slot;
-  uint64_t firstRow = 0, sourceRows = 0; // of the tensors; 0: all they have
-  uint64_t firstColumn = 0, sourceColumns = 0; // likewise
+  Range rows, columns; // of the tensors
   /// The dimension that ranks split; `setRank` says which rows or columns.
   Split split = Split::None;
   bool adapter = false; // filled from LoRA adapters, not the checkpoint
@@ -43,23 +46,9 @@ struct WeightSpec {
   void setRank(uint64_t rank, uint64_t ranks);
   /// The shape of the checkpoint's tensors.
   Shape sourceShape() const;
-  /// Elements of such a tensor before the first that is used.
-  uint64_t firstElement() const;
-  /// Calls `sink(first, count)` for stretches of such a tensor that together
-  /// are the weight's elements [begin, end), in order.
-  template <typename Sink>
-  void forEachStretch(uint64_t begin, uint64_t end, Sink sink) const {
-    if (!sourceColumns)
-      return sink(firstElement() + begin, end - begin);
-    for (uint64_t count; begin < end; begin += count) {
-      uint64_t row = begin / shape[1], column = begin % shape[1];
-      count = std::min(shape[1] - column, end - begin);
-      sink((firstRow + row) * sourceColumns + firstColumn + column, count);
-    }
-  }
   uint64_t tensors() const { return count ? count : 1; }
   /// One tensor of the checkpoint, all of it.
-  bool isWhole() const { return !count && !sourceRows && !adapter; }
+  bool isWhole() const { return !count && !rows.of && !adapter; }
   /// The checkpoint's name of tensor `index` in [0, tensors()).
   std::string name(uint64_t index) const;
   /// Bytes of one tensor.

@@ -34,20 +34,21 @@ public:
 
 private:
   void reserve(uint64_t slot, uint64_t bytes);
-  void addTarget(WeightFill target);
+  void addTarget(const BoundWeight &target);
   Status allocate();
   std::byte *at(uint64_t slot) const;
   void fillRopes() const;
-  void populateFile(size_t file, const Binding &binding) const;
-  Status mapFiles(const Checkpoint &checkpoint, const Binding &binding);
-  Status mapCache(const WeightCache &cache, const Binding &binding);
+  void populateFile(const File &file, const Mapping &mapping,
+                    const Binding &binding) const;
+  Status mapFile(const File &file, const Binding &binding);
+  Status useInPlace(const Binding &binding);
   Status fillUnits(uint64_t begin, uint64_t end) const;
   Status fillTargets(const Progress &progress) const;
 
   std::unique_ptr<Model> model;
-  const Manifest manifest;         // of this rank
-  std::vector<WeightFill> targets; // weights written into the arena
-  std::vector<uint64_t> ends;      // of the targets: running sum of their units
+  const Manifest manifest;                  // of this rank
+  std::vector<const BoundWeight *> targets; // written into the arena
+  std::vector<uint64_t> ends; // of the targets: running sum of their units
   std::vector<std::pair<uint64_t, uint64_t>> offsets; // (slot, in the arena)
   uint64_t arenaBytes = 0;
 };
@@ -104,8 +105,8 @@ void Model::Builder::fillRopes() const {
 Status Model::Builder::fillUnits(uint64_t begin, uint64_t end) const {
   auto next = std::upper_bound(ends.begin(), ends.end(), begin);
   for (; begin < end; begin = *next++) {
-    const WeightFill &target =
-        targets[static_cast<size_t>(next - ends.begin())];
+    const BoundWeight &target =
+        *targets[static_cast<size_t>(next - ends.begin())];
     uint64_t start = *next - unitsOf(*target.weight);
     uint64_t first = (begin - start) * mostBlockElements;
     uint64_t stop = std::min((std::min(end, *next) - start) * mostBlockElements,
@@ -140,27 +141,28 @@ Status Model::Builder::fillTargets(const Progress &progress) const {
 }
 
 /// Adds a weight to be filled and reserves its slot.
-void Model::Builder::addTarget(WeightFill target) {
+void Model::Builder::addTarget(const BoundWeight &target) {
   if (target.weight->elements() == 0)
     return reserve(target.slot, 0);
   reserve(target.slot, target.weight->bytes());
   ends.push_back((ends.empty() ? 0 : ends.back()) + unitsOf(*target.weight));
-  targets.push_back(std::move(target));
+  targets.push_back(&target);
 }
 
 /// Maps the pages of the weights that are used in place in `file` now, not at
 /// their first use. Ranks leave out the weights of other ranks, and the
 /// embeddings, of which a rank reads few rows.
-void Model::Builder::populateFile(size_t file, const Binding &binding) const {
+void Model::Builder::populateFile(const File &file, const Mapping &mapping,
+                                  const Binding &binding) const {
   static constexpr uint64_t mostBetween = 1 << 16; // norms and biases
   const WeightSpec *embedding = manifest.shards > 1 && manifest.embedding
                                     ? &manifest.weights[*manifest.embedding]
                                     : nullptr;
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
-  for (const Binding::Source &source : binding.sources)
-    if (source.inPlace && source.place->file == file &&
-        source.weight != embedding)
-      ranges.emplace_back(source.begin, source.begin + source.weight->bytes());
+  for (const BoundWeight &bound : binding.weights)
+    if (auto place = bound.inPlace();
+        place && place->file == &file && bound.weight != embedding)
+      ranges.emplace_back(place->begin, place->begin + bound.weight->bytes());
   std::sort(ranges.begin(), ranges.end());
   std::vector<std::pair<uint64_t, uint64_t>> joined;
   for (auto [begin, end] : ranges)
@@ -168,7 +170,6 @@ void Model::Builder::populateFile(size_t file, const Binding &binding) const {
       joined.back().second = std::max(joined.back().second, end);
     else
       joined.emplace_back(begin, end);
-  const Mapping &mapping = model->files[file];
   uint64_t last = 0;
   for (auto [begin, end] : joined) {
     if (manifest.shards > 1)
@@ -181,41 +182,33 @@ void Model::Builder::populateFile(size_t file, const Binding &binding) const {
     populate(mapping.data() + begin, end - begin);
 }
 
-/// Maps the files, and uses weights in place.
-Status Model::Builder::mapFiles(const Checkpoint &checkpoint,
-                                const Binding &binding) {
-  for (const TensorFile &file : checkpoint.files()) {
-    Result<Mapping> mapping = Mapping::ofFile(file.file);
-    if (!mapping.ok())
-      return mapping.status();
-    model->guards.emplace_back(mapping->data(), mapping->size(),
-                               file.file.path());
-    model->files.push_back(std::move(*mapping));
-    populateFile(model->files.size() - 1, binding);
-  }
-  for (const Binding::Source &source : binding.sources)
-    if (source.inPlace)
-      model->slotTable[source.slot] =
-          model->files[source.place->file].data() + source.begin;
+/// Maps `file`, in which weights are used in place.
+Status Model::Builder::mapFile(const File &file, const Binding &binding) {
+  Result<Mapping> mapping = Mapping::ofFile(file);
+  if (!mapping.ok())
+    return mapping.status();
+  model->guards.emplace_back(mapping->data(), mapping->size(), file.path());
+  populateFile(file, *mapping, binding);
+  model->files.push_back(std::move(*mapping));
   return Status();
 }
 
-/// Maps the file of `cache` and uses its weights in place.
-Status Model::Builder::mapCache(const WeightCache &cache,
-                                const Binding &binding) {
-  Result<Mapping> mapping = Mapping::ofFile(cache.file());
-  if (!mapping.ok())
-    return mapping.status();
-  model->guards.emplace_back(mapping->data(), mapping->size(),
-                             cache.file().path());
-  populate(mapping->data(), mapping->size());
-  for (const Binding::Source &source : binding.sources)
-    if (std::optional<uint64_t> offset = cache.find(source.slot)) {
-      model->slotTable[source.slot] = mapping->data() + *offset;
-      model->mapped += source.weight->bytes();
-      model->copied -= source.weight->bytes();
+/// Uses weights in place where that can be, and maps their files.
+Status Model::Builder::useInPlace(const Binding &binding) {
+  std::vector<const File *> mapped; // as in the model's `files`
+  for (const BoundWeight &bound : binding.weights) {
+    std::optional<FilePlace> place = bound.inPlace();
+    if (!place)
+      continue;
+    auto found = std::find(mapped.begin(), mapped.end(), place->file);
+    auto index = static_cast<size_t>(found - mapped.begin());
+    if (index == mapped.size()) {
+      if (Status status = mapFile(*place->file, binding); !status.ok())
+        return status;
+      mapped.push_back(place->file);
     }
-  model->files.push_back(std::move(*mapping));
+    model->slotTable[bound.slot] = model->files[index].data() + place->begin;
+  }
   return Status();
 }
 
@@ -223,18 +216,14 @@ Status Model::Builder::bind(const WeightSource &source) {
   auto opened = WeightLoader::open(source, manifest);
   if (!opened.ok())
     return opened.status();
-  const WeightLoader &loader = **opened;
-  const Binding &binding = loader.binding();
-  model->mapped = binding.mappedBytes;
-  model->copied = binding.copiedBytes;
+  const Binding &binding = (*opened)->binding();
+  model->mapped = binding.mappedBytes();
+  model->copied = binding.copiedBytes();
   model->lines = binding.warnings;
-  Status status;
-  if (loader.checkpoint())
-    status = mapFiles(*loader.checkpoint(), binding);
-  if (status.ok() && loader.cache())
-    status = mapCache(*loader.cache(), binding);
-  for (WeightFill &fill : loader.fills(/*mapped=*/true))
-    addTarget(std::move(fill));
+  Status status = useInPlace(binding);
+  for (const BoundWeight &bound : binding.weights)
+    if (!bound.inPlace())
+      addTarget(bound);
   if (status.ok())
     status = allocate();
   if (status.ok())
@@ -282,7 +271,7 @@ namespace {
 class HostLoras : public BoundLoras {
 public:
   using BoundLoras::BoundLoras;
-  Status fill(const std::vector<WeightFill> &fills);
+  Status fill(const std::vector<BoundWeight> &adapters);
 
 private:
   Mapping memory;
@@ -290,21 +279,21 @@ private:
 
 } // namespace
 
-Status HostLoras::fill(const std::vector<WeightFill> &fills) {
+Status HostLoras::fill(const std::vector<BoundWeight> &adapters) {
   uint64_t bytes = 0;
-  for (const WeightFill &fill : fills)
-    bytes += aligned(fill.weight->bytes());
+  for (const BoundWeight &bound : adapters)
+    bytes += aligned(bound.weight->bytes());
   Result<Mapping> made = Mapping::zeroed(bytes, "LoRA adapters");
   if (!made.ok())
     return made.status();
   memory = std::move(*made);
   std::byte *at = memory.data();
-  for (const WeightFill &fill : fills) {
-    Status status = fill.write(at, 0, fill.weight->elements());
+  for (const BoundWeight &bound : adapters) {
+    Status status = bound.write(at, 0, bound.weight->elements());
     if (!status.ok())
       return status;
-    addresses[fill.slot] = reinterpret_cast<uint64_t>(at);
-    at += aligned(fill.weight->bytes());
+    addresses[bound.slot] = reinterpret_cast<uint64_t>(at);
+    at += aligned(bound.weight->bytes());
   }
   return Status();
 }
@@ -316,7 +305,7 @@ Model::bindLoras(const std::vector<LoraSource> &sources) const {
   if (!loras.ok())
     return loras.status();
   auto bound = std::make_unique<HostLoras>(own.slots);
-  Status status = bound->fill(adapterFills(own, *loras));
+  Status status = bound->fill(adapterWeights(own, *loras));
   if (!status.ok())
     return status;
   return std::unique_ptr<const BoundLoras>(std::move(bound));

@@ -117,7 +117,7 @@ Status Model::allocate(const std::vector<Binding::Alias> &aliases) {
   for (const Binding::Alias &alias : aliases)
     sizes[alias.slot] = 0;
   if (embedsOnHost())
-    sizes[table.slot] = 0;
+    sizes[table->slot] = 0;
   Status status = allocateSlots(owner, sizes, "weights", memory, addresses);
   for (const Binding::Alias &alias : aliases)
     addresses[alias.slot] = addresses[alias.of];
@@ -142,15 +142,15 @@ void Model::addRopes(std::vector<Upload> &uploads) const {
   }
 }
 
-/// A weight at `to`, whose elements `fill` writes.
-static Upload uploadOf(WeightFill fill, CUdeviceptr to) {
-  DType type = fill.weight->type;
-  return {to, fill.weight->bytes(),
-          [type, write = std::move(fill.write)](std::byte *to, uint64_t begin,
-                                                uint64_t end) {
-            return write(to, elementsOf(type, begin), elementsOf(type, end));
+/// The elements of `bound`, which must outlive this, at `to`.
+static Upload uploadOf(const BoundWeight &bound, CUdeviceptr to) {
+  return {to, bound.weight->bytes(),
+          [&bound](std::byte *to, uint64_t begin, uint64_t end) {
+            DType type = bound.weight->type;
+            return bound.write(to, elementsOf(type, begin),
+                               elementsOf(type, end));
           },
-          bytesOf(type, mostBlockElements)};
+          bytesOf(bound.weight->type, mostBlockElements)};
 }
 
 /// Whether only lookups read the table of embeddings, of a model that ranks
@@ -165,8 +165,8 @@ bool Model::mayEmbedOnHost(const Binding &binding) const {
 }
 
 Status Model::embed(const int32_t *ids, int64_t count, std::byte *to) const {
-  uint64_t columns = table.weight->shape[1], rowBytes = own.embeddingBytes();
-  DType type = table.weight->type;
+  uint64_t columns = table->weight->shape[1], rowBytes = own.embeddingBytes();
+  DType type = table->weight->type;
   std::vector<std::byte> whole;
   for (int64_t i = 0; i < count; ++i, to += rowBytes) {
     uint64_t row = static_cast<uint64_t>(ids[i]) * columns,
@@ -174,9 +174,9 @@ Status Model::embed(const int32_t *ids, int64_t count, std::byte *to) const {
              units = (row + columns - begin + mostBlockElements - 1) /
                      mostBlockElements,
              end = std::min(begin + units * mostBlockElements,
-                            table.weight->elements());
+                            table->weight->elements());
     whole.resize(bytesOf(type, end - begin));
-    if (Status status = table.write(whole.data(), begin, end); !status.ok())
+    if (Status status = table->write(whole.data(), begin, end); !status.ok())
       return status;
     memcpy(to, whole.data() + bytesOf(type, row - begin), rowBytes);
   }
@@ -199,17 +199,15 @@ Status Model::bind(const WeightSource &source) {
   if (!opened.ok())
     return opened.status();
   const Binding &binding = (*opened)->binding();
-  std::vector<WeightFill> fills = (*opened)->fills(/*mapped=*/false);
-  copied = binding.mappedBytes + binding.copiedBytes;
+  copied = binding.mappedBytes() + binding.copiedBytes();
   lines.insert(lines.end(), binding.warnings.begin(), binding.warnings.end());
   if (mayEmbedOnHost(binding)) {
-    auto found =
-        std::find_if(fills.begin(), fills.end(), [&](const WeightFill &fill) {
-          return fill.weight == &own.weights[*own.embedding];
-        });
-    table = std::move(*found);
-    fills.erase(found);
-    copied -= table.weight->bytes();
+    table =
+        &*std::find_if(binding.weights.begin(), binding.weights.end(),
+                       [&](const BoundWeight &bound) {
+                         return bound.weight == &own.weights[*own.embedding];
+                       });
+    copied -= table->weight->bytes();
     loader = std::move(*opened);
   }
   Status status = allocate(binding.aliases);
@@ -217,8 +215,9 @@ Status Model::bind(const WeightSource &source) {
     return status;
   std::vector<Upload> uploads;
   addRopes(uploads);
-  for (WeightFill &fill : fills)
-    uploads.push_back(uploadOf(std::move(fill), slot(fill.slot)));
+  for (const BoundWeight &bound : binding.weights)
+    if (&bound != table)
+      uploads.push_back(uploadOf(bound, slot(bound.slot)));
   return upload(owner, uploads, source.progress);
 }
 
@@ -248,7 +247,7 @@ class DeviceLoras : public BoundLoras {
 public:
   using BoundLoras::BoundLoras;
   Status fill(const std::shared_ptr<Context> &owner,
-              std::vector<WeightFill> fills);
+              const std::vector<BoundWeight> &adapters);
 
 private:
   std::vector<DeviceMemory> memory;
@@ -257,18 +256,18 @@ private:
 } // namespace
 
 Status DeviceLoras::fill(const std::shared_ptr<Context> &owner,
-                         std::vector<WeightFill> fills) {
+                         const std::vector<BoundWeight> &adapters) {
   std::vector<uint64_t> sizes(addresses.size());
-  for (const WeightFill &fill : fills)
-    sizes[fill.slot] = fill.weight->bytes();
+  for (const BoundWeight &bound : adapters)
+    sizes[bound.slot] = bound.weight->bytes();
   std::vector<CUdeviceptr> places;
   Status status = allocateSlots(owner, sizes, "LoRA adapters", memory, places);
   if (!status.ok())
     return status;
   addresses.assign(places.begin(), places.end());
   std::vector<Upload> uploads;
-  for (WeightFill &fill : fills)
-    uploads.push_back(uploadOf(std::move(fill), places[fill.slot]));
+  for (const BoundWeight &bound : adapters)
+    uploads.push_back(uploadOf(bound, places[bound.slot]));
   return upload(owner, uploads);
 }
 
@@ -281,7 +280,7 @@ Model::bindLoras(const std::vector<LoraSource> &sources) const {
   if (!current.status().ok())
     return current.status();
   auto bound = std::make_unique<DeviceLoras>(manifest().slots);
-  Status status = bound->fill(owner, adapterFills(manifest(), *loras));
+  Status status = bound->fill(owner, adapterWeights(manifest(), *loras));
   if (!status.ok())
     return status;
   return std::unique_ptr<const BoundLoras>(std::move(bound));

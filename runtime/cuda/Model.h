@@ -50,7 +50,7 @@ public:
   /// Whether the table of embeddings stays on the host, so that not every
   /// rank's device holds all of it. Each step then copies its rows.
   bool embedsOnHost() const { return loader != nullptr; }
-  uint64_t embeddingSlot() const { return table.slot; }
+  uint64_t embeddingSlot() const { return table->slot; }
   /// Copies the rows of that table for `count` ids to `to`.
   Status embed(const int32_t *ids, int64_t count, std::byte *to) const;
 
@@ -70,7 +70,7 @@ private:
   std::shared_ptr<Context> owner;
   std::unique_ptr<Communicator> joined;
   std::unique_ptr<const WeightLoader> loader; // of `table`, if the host has it
-  WeightFill table = {};
+  const BoundWeight *table = nullptr;         // in the loader
   std::unique_ptr<const Code> loaded;
   Log said;
   std::vector<DeviceMemory> memory;

@@ -42,6 +42,13 @@ Status fitsMemory(const Artifact &artifact, int64_t positions,
                  ", this machine has ", mebibytes(memory), " available"});
 }
 
+/// The number of weights that the checkpoint fills.
+static int64_t tensorCount(const Binding &binding) {
+  return std::count_if(
+      binding.weights.begin(), binding.weights.end(),
+      [](const BoundWeight &bound) { return !bound.tensors.empty(); });
+}
+
 /// What does not fit, one line each.
 static std::string bindingLines(const Binding &binding,
                                 const std::string &checkpoint) {
@@ -53,14 +60,14 @@ static std::string bindingLines(const Binding &binding,
                     binding.extraLayers.size() == 1 ? " layer" : " layers",
                     " that the artifact does not have\n"});
   else
-    text += concat({"fits, ", binding.sources.size(), " tensors\n"});
+    text += concat({"fits, ", tensorCount(binding), " tensors\n"});
   for (const auto *lines : {&binding.problems, &binding.extraLayers})
     for (const std::string &line : *lines)
       text += concat({"  ", line, "\n"});
   for (const std::string &warning : binding.warnings)
     text += concat({"warning: ", warning, "\n"});
-  return concat({text, "weights: ", mebibytes(binding.mappedBytes),
-                 " in place, ", mebibytes(binding.copiedBytes), " copied, ",
+  return concat({text, "weights: ", mebibytes(binding.mappedBytes()),
+                 " in place, ", mebibytes(binding.copiedBytes()), " copied, ",
                  binding.unaligned, " tensors for their alignment\n"});
 }
 

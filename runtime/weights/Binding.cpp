@@ -2,6 +2,8 @@
 
 #include "runtime/base/Json.h"
 #include "runtime/weights/Floats.h"
+#include "runtime/weights/packed/Packed.h"
+#include "runtime/weights/random/RandomWeights.h"
 
 #include <algorithm>
 #include <map>
@@ -10,16 +12,6 @@
 #include <unordered_set>
 
 namespace cria {
-
-Status unfit(const std::string &file,
-             const std::vector<std::string> &problems) {
-  if (problems.empty())
-    return Status();
-  return Status(
-      CRIA_FAILED_PRECONDITION,
-      {file, ": does not fit the artifact, ", problems.size(),
-       problems.size() == 1 ? " tensor: " : " tensors: ", firstTen(problems)});
-}
 
 Status Binding::status(const std::string &checkpoint) const {
   if (!config.ok())
@@ -33,6 +25,13 @@ Status Binding::status(const std::string &checkpoint) const {
   return unfit(checkpoint, problems);
 }
 
+uint64_t Binding::bytes(bool inPlace) const {
+  uint64_t total = 0;
+  for (const BoundWeight &bound : weights)
+    total += bound.inPlace().has_value() == inPlace ? bound.weight->bytes() : 0;
+  return total;
+}
+
 /// Why `tensor` cannot be `weight`; empty if it can.
 static std::string mismatch(const WeightSpec &weight,
                             const TensorEntry &tensor) {
@@ -43,7 +42,7 @@ static std::string mismatch(const WeightSpec &weight,
     return concat({quote(tensor.name), " is ", quote(tensor.typeName),
                    ", expected a float type"});
   uint64_t block = blockOf(*tensor.type).elements;
-  if (weight.sourceColumns && weight.shape[1] % block != 0)
+  if (weight.columns.of && weight.shape[1] % block != 0)
     return concat({quote(tensor.name), " is ", quote(tensor.typeName),
                    ", in blocks of ", block, " columns; a rank's share of ",
                    weight.shape[1], " is no whole blocks"});
@@ -156,32 +155,16 @@ static void addConversions(const Conversions &conversions, Binding &binding) {
   }
 }
 
-/// The bytes of adapters that are kept apart from the weights.
-static uint64_t adapterBytes(const Manifest &manifest) {
-  uint64_t total = 0;
-  for (const WeightSpec &weight : manifest.weights)
-    total += weight.adapter ? weight.tensors() * weight.bytes() : 0;
-  return total;
-}
-
 static Binding::Alias aliasOf(const Manifest &manifest,
                               const WeightSpec &weight) {
   return {weight.slot, manifest.origin(weight).slot};
 }
 
-bool isAlias(const Manifest &manifest, const WeightSpec &weight,
-             const Loras &loras) {
-  return manifest.isShared(weight) && !loras.find(weight.name(0)) &&
-         !loras.find(manifest.origin(weight).name(0));
-}
-
-std::vector<Binding::Alias> sharedSlots(const Manifest &manifest,
-                                        const Loras &loras) {
-  std::vector<Binding::Alias> aliases;
-  for (const WeightSpec &weight : manifest.weights)
-    if (isAlias(manifest, weight, loras))
-      aliases.push_back(aliasOf(manifest, weight));
-  return aliases;
+/// Whether a tied weight has the elements of its origin, adapters included.
+static bool isAlias(const Manifest &manifest, const WeightSpec &weight,
+                    const Loras &loras) {
+  return manifest.isShared(weight) && !loras.change(weight.name(0)) &&
+         !loras.change(manifest.origin(weight).name(0));
 }
 
 namespace {
@@ -203,9 +186,9 @@ private:
   bool has(const WeightSpec &weight, const std::string &name) const;
   std::string nameOf(const WeightSpec &weight, uint64_t index) const;
   void add(const WeightSpec &weight, uint64_t index, const std::string &tensor);
-  void addPacked(const WeightSpec &weight, uint64_t index,
-                 const LoraUpdate *update,
-                 std::shared_ptr<PackedWeight> packed);
+  void addPlain(const WeightSpec &weight, uint64_t index,
+                const Checkpoint::Place &place);
+  void addPacked(const WeightSpec &weight, uint64_t index, PackedWeight packed);
   bool isBound(const WeightSpec &weight) const;
 
   const Manifest &manifest;
@@ -219,8 +202,8 @@ private:
 
 bool Matcher::isBound(const WeightSpec &weight) const {
   return std::any_of(
-      binding.sources.begin(), binding.sources.end(),
-      [&](const Binding::Source &source) { return source.weight == &weight; });
+      binding.weights.begin(), binding.weights.end(),
+      [&](const BoundWeight &bound) { return bound.weight == &weight; });
 }
 
 /// Whether the checkpoint has `name`, plain or packed, for `weight`.
@@ -260,57 +243,74 @@ void Matcher::match(const WeightSpec &weight, uint64_t index) {
     add(weight, index, tensor);
 }
 
+/// `x`, the elements of tensor `index` of `weight`, with what adapters add, and
+/// only the rows and columns that the weight has.
+static ElementsPtr finished(ElementsPtr x, const WeightSpec &weight,
+                            uint64_t index, const Loras &loras) {
+  return slice(loras.merged(weight.name(index), std::move(x)), weight);
+}
+
 /// Binds tensor `index` of `weight` to what an adapter saved, or else to the
 /// checkpoint's `tensor`.
 void Matcher::add(const WeightSpec &weight, uint64_t index,
                   const std::string &tensor) {
-  std::string problem, name = weight.name(index);
-  const Checkpoint::Place *place = checkpoint.replacement(name);
-  std::shared_ptr<PackedWeight> packed;
+  std::string problem;
+  const Checkpoint::Place *place = checkpoint.replacement(weight.name(index));
   if (!place) {
-    packed =
+    auto packed =
         findPacked(checkpoint, tensor, weight.sourceShape(), config, problem);
+    if (packed)
+      return addPacked(weight, index, std::move(*packed));
     place = checkpoint.find(tensor);
   }
-  const LoraUpdate *update = loras.find(name);
-  if (packed)
-    return addPacked(weight, index, update, std::move(packed));
   if (problem.empty())
     problem = place ? mismatch(weight, *place->tensor)
                     : quote(tensor) + " is missing";
   if (!problem.empty())
     return binding.problems.push_back(problem);
-  DType type = *place->tensor->type;
-  uint64_t begin = place->tensor->begin + bytesOf(type, weight.firstElement());
-  bool aligned = begin % alignmentOf(weight.type) == 0;
-  bool inPlace = type == weight.type && aligned && !update &&
-                 !weight.sourceColumns && place->tensor->isPlain();
-  (inPlace ? binding.mappedBytes : binding.copiedBytes) += weight.bytes();
-  if (type != weight.type)
-    ++conversions[{type, weight.type, ""}];
-  else if (!aligned)
-    ++binding.unaligned;
-  binding.sources.push_back(
-      {&weight, place, weight.slot + index, inPlace, begin, update, nullptr});
+  addPlain(weight, index, *place);
 }
 
-/// Binds tensor `index` of `weight` to the tensors that together are `packed`.
+void Matcher::addPlain(const WeightSpec &weight, uint64_t index,
+                       const Checkpoint::Place &place) {
+  DType type = *place.tensor->type;
+  if (type != weight.type)
+    ++conversions[{type, weight.type, ""}];
+  else if (place.tensor->begin % alignmentOf(type) != 0)
+    ++binding.unaligned;
+  binding.weights.push_back(
+      {&weight,
+       weight.slot + index,
+       finished(checkpoint.elements(place), weight, index, loras),
+       {&place}});
+}
+
 void Matcher::addPacked(const WeightSpec &weight, uint64_t index,
-                        const LoraUpdate *update,
-                        std::shared_ptr<PackedWeight> packed) {
-  used.insert(packed->names.begin(), packed->names.end());
-  ++conversions[{DType::F32, weight.type, packed->format()}];
-  binding.copiedBytes += weight.bytes();
-  const Checkpoint::Place *place = packed->elements;
-  binding.sources.push_back({&weight, place, weight.slot + index, false,
-                             place->tensor->begin, update, std::move(packed)});
+                        PackedWeight packed) {
+  for (const Checkpoint::Place *place : packed.tensors)
+    used.insert(place->tensor->name);
+  ++conversions[{DType::F32, weight.type, packed.format}];
+  binding.weights.push_back(
+      {&weight, weight.slot + index,
+       finished(std::move(packed.elements), weight, index, loras),
+       std::move(packed.tensors), std::move(packed.reading)});
+}
+
+std::vector<BoundWeight> adapterWeights(const Manifest &manifest,
+                                        const Loras &loras) {
+  std::vector<BoundWeight> bound;
+  for (const WeightSpec &weight : manifest.weights)
+    for (uint64_t i = 0; i < weight.tensors() && weight.adapter; ++i)
+      bound.push_back(
+          {&weight, weight.slot + i, slice(loras.kept(weight, i), weight)});
+  return bound;
 }
 
 Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint,
                      const Loras &loras, bool allowUnused) {
   Binding binding;
   binding.warnings = checkpoint.warnings();
-  binding.copiedBytes = adapterBytes(manifest);
+  binding.weights = adapterWeights(manifest, loras);
   Result<PackedConfig> config =
       readPackedConfig(checkpoint, manifest.config.root());
   if (!config.ok()) {
@@ -326,62 +326,93 @@ Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint,
   return binding;
 }
 
-/// The source of `weight`; null if it is not bound.
-static const Binding::Source *sourceOf(const WeightSpec &weight,
-                                       const Binding &binding) {
-  for (const Binding::Source &source : binding.sources)
-    if (source.weight == &weight)
-      return &source;
+/// What `weight` is bound to; null if it is not.
+static const BoundWeight *find(const WeightSpec &weight,
+                               const Binding &binding) {
+  for (const BoundWeight &bound : binding.weights)
+    if (bound.weight == &weight)
+      return &bound;
   return nullptr;
+}
+
+/// Whether the tensors of two weights have the same bytes and are read alike.
+static Result<bool> areEqual(const Checkpoint &checkpoint, const BoundWeight &a,
+                             const BoundWeight &b) {
+  if (a.tensors.size() != b.tensors.size() || a.reading != b.reading)
+    return false;
+  Result<bool> same = true;
+  for (size_t i = 0; i < a.tensors.size() && same.ok() && *same; ++i)
+    same = checkpoint.areEqual(*a.tensors[i], *b.tensors[i]);
+  return same;
 }
 
 Status shareTied(const Manifest &manifest, const Checkpoint &checkpoint,
                  const Loras &loras, Binding &binding) {
-  std::vector<Binding::Source> kept;
-  for (const Binding::Source &source : binding.sources) {
-    const WeightSpec &weight = *source.weight;
-    const Binding::Source *origin =
-        weight.tied ? sourceOf(manifest.origin(weight), binding) : nullptr;
-    if (!origin || source.place == origin->place) {
-      kept.push_back(source);
+  for (size_t i = 0; i < binding.weights.size();) {
+    const BoundWeight &bound = binding.weights[i++];
+    const WeightSpec &weight = *bound.weight;
+    const BoundWeight *origin =
+        weight.tied ? find(manifest.origin(weight), binding) : nullptr;
+    if (!origin || bound.tensors == origin->tensors)
       continue;
-    }
-    Result<bool> same =
-        source.packed ? Result<bool>(false)
-                      : checkpoint.areEqual(*source.place, *origin->place);
+    Result<bool> same = areEqual(checkpoint, bound, *origin);
     if (!same.ok())
       return same.status();
     if (*same && isAlias(manifest, weight, loras)) {
       binding.aliases.push_back(aliasOf(manifest, weight));
-      (source.inPlace ? binding.mappedBytes : binding.copiedBytes) -=
-          weight.bytes();
-      continue;
-    }
-    if (!*same)
+      binding.weights.erase(binding.weights.begin() +
+                            static_cast<ptrdiff_t>(--i));
+    } else if (!*same) {
       binding.warnings.push_back(
           concat({quote(weight.name(0)), " differs from ",
                   quote(manifest.origin(weight).name(0)),
                   ", which the config ties it to, and is used"}));
-    kept.push_back(source);
+    }
   }
-  binding.sources = std::move(kept);
   return Status();
 }
 
-Status loadPacked(const Checkpoint &checkpoint, Binding &binding) {
+Status load(Binding &binding) {
   std::map<std::string, uint64_t> warnings;
-  for (const Binding::Source &source : binding.sources) {
-    if (!source.packed)
-      continue;
-    if (Status status = source.packed->load(checkpoint); !status.ok())
-      return status;
-    if (!source.packed->warning.empty())
-      ++warnings[source.packed->warning];
+  for (const BoundWeight &bound : binding.weights) {
+    Result<std::string> warning = bound.elements->load();
+    if (!warning.ok())
+      return warning.status();
+    if (!warning->empty())
+      ++warnings[*warning];
   }
   for (const auto &[text, count] : warnings)
     binding.warnings.push_back(
         concat({count, count == 1 ? " weight" : " weights", ": ", text}));
   return Status();
+}
+
+/// The elements of tensor `index` of `weight` by `seed`. Those of a tied weight
+/// are its origin's, in the origin's type, or in f32 if that has blocks.
+static ElementsPtr drawn(const Manifest &manifest, const WeightSpec &weight,
+                         uint64_t index, uint64_t seed) {
+  const WeightSpec &origin = manifest.origin(weight);
+  DType type = isBlocked(origin.type) ? DType::F32 : origin.type;
+  return randomElements(type, origin.name(index), weight.shape, seed);
+}
+
+Binding drawWeights(const Manifest &manifest, uint64_t seed,
+                    const Loras &loras) {
+  Binding binding;
+  binding.weights = adapterWeights(manifest, loras);
+  for (const WeightSpec &weight : manifest.weights) {
+    if (weight.adapter)
+      continue;
+    if (isAlias(manifest, weight, loras)) {
+      binding.aliases.push_back(aliasOf(manifest, weight));
+      continue;
+    }
+    for (uint64_t i = 0; i < weight.tensors(); ++i)
+      binding.weights.push_back(
+          {&weight, weight.slot + i,
+           finished(drawn(manifest, weight, i, seed), weight, i, loras)});
+  }
+  return binding;
 }
 
 } // namespace cria

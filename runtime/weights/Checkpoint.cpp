@@ -2,6 +2,7 @@
 
 #include "runtime/base/Json.h"
 #include "runtime/gguf/Files.h"
+#include "runtime/weights/Elements.h"
 #include "runtime/weights/Safetensors.h"
 #include "runtime/weights/gguf/Tensors.h"
 
@@ -29,6 +30,16 @@ std::string firstTen(const std::vector<std::string> &items) {
   if (items.size() > most)
     text += concat({"; and ", items.size() - most, " more"});
   return text;
+}
+
+Status unfit(const std::string &file,
+             const std::vector<std::string> &problems) {
+  if (problems.empty())
+    return Status();
+  return Status(
+      CRIA_FAILED_PRECONDITION,
+      {file, ": does not fit the artifact, ", problems.size(),
+       problems.size() == 1 ? " tensor: " : " tensors: ", firstTen(problems)});
 }
 
 Result<Checkpoint> Checkpoint::open(const std::string &path) {
@@ -161,9 +172,17 @@ Status Checkpoint::addShards(const std::string &indexPath) {
   return Status();
 }
 
+ElementsPtr Checkpoint::elements(const Place &place) const {
+  const TensorEntry &tensor = *place.tensor;
+  ElementsPtr plain =
+      stored(opened[place.file].file, tensor.begin, *tensor.type);
+  return tensor.decorate ? tensor.decorate(std::move(plain)) : std::move(plain);
+}
+
 Result<bool> Checkpoint::areEqual(const Place &a, const Place &b) const {
   static constexpr uint64_t most = 1 << 20;
-  if (a.tensor->type != b.tensor->type || a.tensor->shape != b.tensor->shape)
+  if (a.tensor->typeName != b.tensor->typeName ||
+      a.tensor->shape != b.tensor->shape)
     return false;
   uint64_t size = a.tensor->end - a.tensor->begin;
   std::vector<std::byte> blocks[2];

@@ -24,6 +24,10 @@ inline bool endsWith(std::string_view name, std::string_view end) {
          name.substr(name.size() - end.size()) == end;
 }
 
+/// FAILED_PRECONDITION with the first ten problems of a file's tensors, and
+/// the number of problems; OK if there are none.
+Status unfit(const std::string &file, const std::vector<std::string> &problems);
+
 /// The first ten of `items`, separated by "; ", and how many more there are.
 std::string firstTen(const std::vector<std::string> &items);
 
@@ -53,6 +57,9 @@ public:
   const std::unordered_map<std::string_view, Place> &tensors() const {
     return places;
   }
+  /// The elements of a tensor of a type that weights can have, in the order of
+  /// Hugging Face's checkpoints. The checkpoint must outlive them.
+  std::unique_ptr<Elements> elements(const Place &place) const;
   /// Whether two tensors have the same type, shape and bytes.
   Result<bool> areEqual(const Place &a, const Place &b) const;
 

@@ -2,53 +2,145 @@
 
 #include "runtime/weights/Floats.h"
 
-#include <cstring>
+#include <algorithm>
 
 namespace cria {
 
-/// Converts elements that are stored plus 1 and subtracts the 1; computes in
-/// f32.
-static void convertLessOne(const std::byte *from, DType fromType, std::byte *to,
-                           DType type, uint64_t count) {
-  static constexpr uint64_t most = mostBlockElements;
-  float values[most];
-  auto *bytes = reinterpret_cast<std::byte *>(values);
-  while (count > 0) {
-    uint64_t part = std::min(count, most);
-    convertElements(from, fromType, bytes, DType::F32, part);
-    for (uint64_t i = 0; i < part; ++i)
-      values[i] -= 1;
-    convertElements(bytes, DType::F32, to, type, part);
-    from += bytesOf(fromType, part);
-    to += bytesOf(type, part);
-    count -= part;
-  }
+namespace {
+
+class Stored : public Elements {
+public:
+  Stored(const File &file, uint64_t begin, DType type)
+      : file(file), begin(begin), stored(type) {}
+
+  std::optional<FilePlace> inPlace(DType type) const override;
+  Status write(uint64_t first, uint64_t count, DType type,
+               std::byte *to) const override;
+
+private:
+  const File &file;
+  const uint64_t begin;
+  const DType stored;
+};
+
+/// Rows, or columns, of a tensor.
+class Slice : public Decorator {
+public:
+  Slice(ElementsPtr x, const WeightSpec &weight);
+
+  std::optional<FilePlace> inPlace(DType type) const override;
+  Status write(uint64_t first, uint64_t count, DType type,
+               std::byte *to) const override;
+
+private:
+  uint64_t start;       // the first element, in the tensor
+  uint64_t width;       // elements of a row; if all columns are used, of all
+  uint64_t between = 0; // elements of the tensor between two rows
+};
+
+} // namespace
+
+std::optional<FilePlace> Stored::inPlace(DType type) const {
+  if (type != stored || begin % alignmentOf(type) != 0)
+    return std::nullopt;
+  return FilePlace{&file, begin};
 }
 
-void convertStretch(const TensorEntry &tensor, const std::byte *from,
-                    uint64_t first, uint64_t count, const LoraUpdate *update,
-                    std::byte *to, DType type) {
-  if (tensor.plusOne) // weights of norms, which adapters do not change
-    convertLessOne(from, *tensor.type, to, type, count);
-  else if (update)
-    update->merge(from, *tensor.type, to, type, first, count);
-  else if (*tensor.type == type) // converting blocks would round them again
-    memcpy(to, from, bytesOf(type, count));
-  else
-    convertElements(from, *tensor.type, to, type, count);
+Status Stored::write(uint64_t first, uint64_t count, DType type,
+                     std::byte *to) const {
+  uint64_t from = begin + bytesOf(stored, first);
+  if (type == stored) // converting blocks would round them again
+    return file.read(from, to, bytesOf(type, count));
+  std::byte bytes[defaultPiece * sizeof(double)];
+  for (uint64_t done = 0; done < count; done += defaultPiece) {
+    uint64_t part = std::min(defaultPiece, count - done);
+    Status status =
+        file.read(from + bytesOf(stored, done), bytes, bytesOf(stored, part));
+    if (!status.ok())
+      return status;
+    convertElements(bytes, stored, to + bytesOf(type, done), type, part);
+  }
+  return Status();
+}
+
+ElementsPtr stored(const File &file, uint64_t begin, DType type) {
+  return std::make_unique<Stored>(file, begin, type);
+}
+
+Slice::Slice(ElementsPtr x, const WeightSpec &weight)
+    : Decorator(std::move(x)), width(weight.elements()) {
+  uint64_t row = weight.columns.of;
+  if (row) {
+    width = weight.shape[1];
+    between = row - width;
+  } else {
+    row = weight.shape[0] ? width / weight.shape[0] : 0;
+  }
+  start = weight.rows.first * row + weight.columns.first;
+}
+
+std::optional<FilePlace> Slice::inPlace(DType type) const {
+  std::optional<FilePlace> place = inner->inPlace(type);
+  if (!place || between)
+    return std::nullopt;
+  return FilePlace{place->file, place->begin + bytesOf(type, start)};
+}
+
+Status Slice::write(uint64_t first, uint64_t count, DType type,
+                    std::byte *to) const {
+  if (!between)
+    return inner->write(start + first, count, type, to);
+  Status status;
+  for (uint64_t end = first + count; first < end && status.ok();) {
+    uint64_t part = std::min(width - first % width, end - first);
+    status =
+        inner->write(start + first + first / width * between, part, type, to);
+    to += bytesOf(type, part);
+    first += part;
+  }
+  return status;
+}
+
+ElementsPtr slice(ElementsPtr x, const WeightSpec &weight) {
+  if (!weight.rows.of && !weight.columns.of)
+    return x;
+  return std::make_unique<Slice>(std::move(x), weight);
 }
 
 Result<std::vector<float>> readFloats(const File &file,
                                       const TensorEntry &tensor) {
-  std::vector<std::byte> bytes(tensor.end - tensor.begin);
-  Status status = file.read(tensor.begin, bytes.data(), bytes.size());
+  DType type = *tensor.type;
+  std::vector<float> values(elementsOf(type, tensor.end - tensor.begin));
+  Status status = stored(file, tensor.begin, type)
+                      ->write(0, values.size(), DType::F32,
+                              reinterpret_cast<std::byte *>(values.data()));
   if (!status.ok())
     return status;
-  std::vector<float> values(elementsOf(*tensor.type, bytes.size()));
-  convertElements(bytes.data(), *tensor.type,
-                  reinterpret_cast<std::byte *>(values.data()), DType::F32,
-                  values.size());
   return values;
+}
+
+Status writeFloats(
+    uint64_t first, uint64_t count, uint64_t piece, DType type, std::byte *to,
+    FunctionRef<Status(uint64_t first, uint64_t count, float *to)> compute) {
+  static constexpr uint64_t few = 16 * mostBlockElements;
+  float some[few];
+  std::vector<float> many;
+  bool isDirect = type == DType::F32;
+  if (std::min(piece, count) > few && !isDirect)
+    many.resize(std::min(piece, count));
+  for (uint64_t end = first + count; first < end; first += piece) {
+    uint64_t part = std::min(piece, end - first);
+    float *values = isDirect       ? reinterpret_cast<float *>(to)
+                    : many.empty() ? some
+                                   : many.data();
+    if (Status status = compute(first, part, values); !status.ok())
+      return status;
+    if (!isDirect)
+      convertElements(reinterpret_cast<const std::byte *>(values), DType::F32,
+                      to, type, part);
+    to += bytesOf(type, part);
+  }
+  return Status();
 }
 
 } // namespace cria

@@ -1,7 +1,7 @@
 #include "runtime/weights/Floats.h"
 
 #include "runtime/base/Clones.h"
-#include "runtime/weights/blocks/Blocks.h"
+#include "runtime/weights/Blocks.h"
 
 #include <algorithm>
 

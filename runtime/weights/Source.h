@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/base/Log.h"
+#include "runtime/base/Status.h"
 
 #include <cstdint>
 #include <functional>
@@ -16,6 +17,9 @@ struct LoraSource {
   std::string folder;
   double scale = 1;
 };
+
+/// The adapter that "DIR" or "DIR=SCALE" names.
+Result<LoraSource> parseLora(const std::string &text);
 
 /// Called while weights are bound, with the units of work done and the total.
 using Progress = std::function<void(uint64_t done, uint64_t total)>;

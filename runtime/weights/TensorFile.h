@@ -5,11 +5,15 @@
 #include "runtime/base/File.h"
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace cria {
+
+class Elements;
 
 /// A tensor as a header describes it.
 struct TensorEntry {
@@ -19,14 +23,9 @@ struct TensorEntry {
   Shape shape;
   uint64_t begin = 0; // from the start of the file
   uint64_t end = 0;
-  /// How the tensor differs from Hugging Face's checkpoints, in GGUF; see
-  /// Elements.h. The rows of this many heads, 0 for none, are in the order of
-  /// the pairs that rope rotates; 1 is added to each element.
-  uint64_t interleavedHeads = 0;
-  bool plusOne = false;
-
-  /// Whether the elements are those of Hugging Face's checkpoints, in order.
-  bool isPlain() const { return interleavedHeads == 0 && !plusOne; }
+  /// Makes the elements of Hugging Face's checkpoint of the stored ones; null
+  /// if these are the same.
+  std::function<std::unique_ptr<Elements>(std::unique_ptr<Elements>)> decorate;
 };
 
 /// A file and its tensors, in the order of their offsets.

@@ -2,7 +2,9 @@
 
 Each table lists folders, the lowest first. A folder may include itself and what its line
 names, which must stand above it, so that includes have one direction. Of the files that
-lie directly in the table's root, folders may include those of LOW.
+lie directly in the table's root, folders may include those of LOW and those that their
+line names. In turn, DOORS says which headers of folders such files may include, and of
+what file: an option of the product is composed in one place.
 """
 
 import pathlib
@@ -24,6 +26,13 @@ TABLES = {
         batch: base artifact weights ranks device session
         api: base artifact weights ranks device session batch
     """,
+    "runtime/weights": """
+        gguf:
+        packed:
+        lora:
+        random:
+        cache: Binding.h
+    """,
     "lowering": """
         support:
         kernel:
@@ -44,7 +53,17 @@ TABLES = {
     """,
 }
 LOW = {"runtime/Abi.h", "runtime/Ranks.h", "runtime/cria.h", "runtime/cria_text.h",
-       "lowering/Passes.h", "lowering/Passes.h.inc"}
+       "lowering/Passes.h", "lowering/Passes.h.inc",
+       *(f"runtime/weights/{name}.h" for name in (
+           "Blocks Checkpoint Elements Floats Safetensors Source TensorFile").split())}
+DOORS = {
+    "runtime/weights": """
+        Binding.cpp: packed/Packed.h random/RandomWeights.h
+        Binding.h: lora/Lora.h
+        Checkpoint.cpp: gguf/Tensors.h
+        WeightLoader.cpp: cache/WeightCache.h
+    """,
+}
 ENDINGS = {".c", ".cpp", ".h", ".hpp", ".td"}
 
 
@@ -55,14 +74,34 @@ def allowed(root, text):
         if line.strip():
             folder, _, names = line.strip().partition(":")
             names = names.split()
-            wrong = [name for name in names if name not in table]
+            wrong = [name for name in names if name not in table and "." not in name]
             if wrong:
                 sys.exit(f"wings.py: {root}/{folder}: not above it: {' '.join(wrong)}")
             table[folder] = {folder, *names}
     return table
 
 
+def doors(root):
+    """{file: what it may include of the folders beside it}"""
+    lines = DOORS.get(root, "").strip().split("\n")
+    pairs = (line.strip().partition(":") for line in lines)
+    return {file: {f"{root}/{name}" for name in names.split()} for file, _, names in pairs}
+
+
+def wrong_doors(source, root, table):
+    """Includes of folders, by files beside them, that no line of DOORS names."""
+    if root not in DOORS:
+        return
+    known = doors(root)
+    for path in sorted(each for each in (source / root).glob("*.*")):
+        text = path.read_text() if path.suffix in ENDINGS else ""
+        for header, folder in re.findall(rf'#include "({root}/([^/"]+)/[^"]*)"', text):
+            if folder in table and header not in known.get(path.name, ()):
+                yield f"{path.relative_to(source)}: includes {header}, no door for it"
+
+
 def problems(source, root, table):
+    yield from wrong_doors(source, root, table)
     for path in sorted((source / root).rglob("*")):
         parts = path.relative_to(source / root).parts
         if path.suffix not in ENDINGS or len(parts) < 2:

@@ -1,6 +1,6 @@
 /// Compared with the gguf package of llama.cpp: data/make_block_goldens.py says
 /// how the goldens were made.
-#include "runtime/weights/blocks/Blocks.h"
+#include "runtime/weights/Blocks.h"
 
 #include "runtime/base/Json.h"
 #include "runtime/weights/Floats.h"

@@ -3,7 +3,7 @@
 #include "lowering/import/gguf/Config.h"
 #include "runtime/text/gguf/Text.h"
 #include "runtime/weights/Checkpoint.h"
-#include "runtime/weights/Elements.h"
+#include "runtime/weights/gguf/Order.h"
 #include "test/runtime/Fixtures.h"
 
 #include <gtest/gtest.h>
@@ -443,29 +443,29 @@ TEST_F(GgufTest, PutsInterleavedRowsInOrder) {
   const Checkpoint::Place *place =
       checkpoint->find("model.layers.0.self_attn.q_proj.weight");
   ASSERT_TRUE(place);
-  TensorEntry tensor = *place->tensor;
-  EXPECT_EQ(tensor.interleavedHeads, 2u);
-  EXPECT_FALSE(tensor.isPlain());
-  tensor.interleavedHeads = 1; // of four rows: 0, 2, 1, 3
+  EXPECT_TRUE(place->tensor->decorate); // for two heads of two rows
+  // One head of four rows: 0, 2, 1, 3.
+  auto file = File::open(folder.write("data", data));
+  ASSERT_TRUE(file.ok());
+  ElementsPtr x = stored(*file, 0, DType::F32);
+  EXPECT_TRUE(x->inPlace(DType::F32));
+  x = gguf::interleaved(std::move(x), 4, 2);
+  EXPECT_FALSE(x->inPlace(DType::F32));
   std::vector<float> found(8);
-  auto *to = reinterpret_cast<std::byte *>(found.data());
-  forEachStretch(tensor, 1, 7, [&](uint64_t from, uint64_t first, uint64_t n) {
-    auto *at = reinterpret_cast<const std::byte *>(data.data());
-    convertStretch(tensor, at + 4 * from, first, n, nullptr, to + 4 * first,
-                   DType::F32);
-  });
+  ASSERT_TRUE(x->write(1, 7, DType::F32,
+                       reinterpret_cast<std::byte *>(found.data() + 1))
+                  .ok());
   EXPECT_EQ(found, (std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7}));
 }
 
 TEST_F(GgufTest, TakesOneOffTheNormsOfGemma) {
-  TensorEntry tensor;
-  tensor.type = DType::F32;
-  tensor.plusOne = true;
-  std::string data = bytesOf<float>({1, 1.5, 0.25});
+  auto file = File::open(folder.write("data", bytesOf<float>({1, 1.5, 0.25})));
+  ASSERT_TRUE(file.ok());
   std::vector<float> found(3);
-  convertStretch(tensor, reinterpret_cast<const std::byte *>(data.data()), 0, 3,
-                 nullptr, reinterpret_cast<std::byte *>(found.data()),
-                 DType::F32);
+  ASSERT_TRUE(
+      gguf::minusOne(stored(*file, 0, DType::F32))
+          ->write(0, 3, DType::F32, reinterpret_cast<std::byte *>(found.data()))
+          .ok());
   EXPECT_EQ(found, (std::vector<float>{0, 0.5, -0.75}));
 }
 

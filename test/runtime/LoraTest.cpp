@@ -516,19 +516,23 @@ TEST(LoraUpdate, MergesAnyRangeOfElements) {
       exact[e] += static_cast<double>(update.ofB(e / columns, k)) *
                   update.ofA(k, e % columns);
   }
+  TemporaryFolder folder;
+  auto file = File::open(folder.write("weight", bytesOf(weight)));
+  ASSERT_TRUE(file.ok());
+  ElementsPtr sum = plus(stored(*file, 0, DType::F32), update);
+  EXPECT_FALSE(sum->inPlace(DType::F32));
   for (uint64_t begin = 0, count = 1; begin < size;
        begin += count, count *= 3) {
     count = std::min(count, size - begin);
-    update.merge(reinterpret_cast<const std::byte *>(weight.data() + begin),
-                 DType::F32, reinterpret_cast<std::byte *>(&merged[begin]),
-                 DType::F32, begin, count);
+    auto *to = reinterpret_cast<std::byte *>(&merged[begin]);
+    ASSERT_TRUE(sum->write(begin, count, DType::F32, to).ok());
   }
   for (uint64_t e = 0; e < size; ++e)
     ASSERT_NEAR(merged[e], exact[e], 2e-6) << e;
   std::vector<uint16_t> narrow(size);
-  update.merge(reinterpret_cast<const std::byte *>(weight.data()), DType::F32,
-               reinterpret_cast<std::byte *>(narrow.data()), DType::BF16, 0,
-               size);
+  ASSERT_TRUE(sum->write(0, size, DType::BF16,
+                         reinterpret_cast<std::byte *>(narrow.data()))
+                  .ok());
   for (uint64_t e = 0; e < size; ++e)
     ASSERT_EQ(narrow[e], narrowToBf16(merged[e])) << e;
 }
@@ -539,23 +543,26 @@ TEST(LoraUpdate, QuantizesTheSum) {
   LoraUpdate update(rows, columns);
   update.widen(1);
   update.allocate();
-  std::vector<float> weight(size), sum(size);
+  std::vector<float> weight(size), values(size);
   for (uint64_t e = 0; e < size; ++e) {
     update.ofA(0, e % columns) = std::sin(static_cast<float>(e % columns));
     update.ofB(e / columns, 0) = static_cast<float>(e / columns);
     weight[e] = std::cos(static_cast<float>(e * e));
   }
-  auto *from = reinterpret_cast<const std::byte *>(weight.data());
-  auto *to = reinterpret_cast<std::byte *>(sum.data());
-  update.merge(from, DType::F32, to, DType::F32, 0, size);
+  TemporaryFolder folder;
+  auto file = File::open(folder.write("weight", bytesOf(weight)));
+  ASSERT_TRUE(file.ok());
+  ElementsPtr sum = plus(stored(*file, 0, DType::F32), update);
+  auto *to = reinterpret_cast<std::byte *>(values.data());
+  ASSERT_TRUE(sum->write(0, size, DType::F32, to).ok());
   for (DType type : {DType::Q8_0, DType::Q4_0}) {
     std::vector<std::byte> blocks(bytesOf(type, size)), expected(blocks.size());
     convertElements(to, DType::F32, expected.data(), type, size);
     for (uint64_t begin = 0, count = 32; begin < size;
          begin += count, count *= 3) {
       count = std::min(count, size - begin);
-      update.merge(from + begin * sizeof(float), DType::F32,
-                   blocks.data() + bytesOf(type, begin), type, begin, count);
+      std::byte *piece = blocks.data() + bytesOf(type, begin);
+      ASSERT_TRUE(sum->write(begin, count, type, piece).ok());
     }
     EXPECT_EQ(blocks, expected) << dtypeName(type);
   }

@@ -146,6 +146,31 @@ TEST_F(PackedTest, Fp8BecomesWhatTheCodeReads) {
   }
 }
 
+// Scales count: equal numbers of 8 bits are not enough.
+TEST_F(PackedTest, TiedWeightsShareTensorsThatAreEqual) {
+  nlohmann::json manifest =
+      withMatrix(fakeManifest(), "m", rows, columns, "f32");
+  nlohmann::json tied = manifest["weights"].back();
+  tied.update({{"tied", tied["symbol"]},
+               {"symbol", "tied"},
+               {"name", "tied.weight"},
+               {"slot", 6}});
+  manifest["weights"].push_back(tied);
+  manifest["slots"] = 7;
+  open(manifest);
+  TestTensor own = fp8(), scale = scaleTensor("_scale", {rows});
+  TestTensor other = own, otherScale = scale;
+  other.name = "tied.weight";
+  otherScale.name = "tied.weight_scale";
+  ASSERT_TRUE(bind({own, scale, other, otherScale}).ok());
+  EXPECT_EQ(model->slots()[6], model->slots()[5]);
+  otherScale.bytes[0] ^= 1;
+  ASSERT_TRUE(bind({own, scale, other, otherScale}).ok());
+  EXPECT_NE(model->slots()[6], model->slots()[5]);
+  EXPECT_THAT(model->warnings(), testing::Contains(testing::HasSubstr(
+                                     "'tied.weight' differs from 'm.weight'")));
+}
+
 // The scales of rows in front of those that are used are passed over.
 TEST_F(PackedTest, Fp8OfSomeRows) {
   nlohmann::json manifest = withMatrix(fakeManifest(), "m", 5, columns, "f32");

@@ -125,8 +125,10 @@ TEST_F(RanksTest, DrawsARanksShare) {
   std::vector<float> left = slot(6, 12);
   ASSERT_TRUE(load(&second, true).ok());
   std::vector<float> right = slot(6, 12), whole(24);
-  fillRandom(reinterpret_cast<std::byte *>(whole.data()), DType::F32,
-             "cols.weight", {4, 6}, 0, 0, 24);
+  ASSERT_TRUE(randomElements(DType::F32, "cols.weight", {4, 6}, 0)
+                  ->write(0, 24, DType::F32,
+                          reinterpret_cast<std::byte *>(whole.data()))
+                  .ok());
   for (size_t row = 0; row < 4; ++row)
     for (size_t column = 0; column < 3; ++column) {
       EXPECT_EQ(left[row * 3 + column], whole[row * 6 + column]);

@@ -1,6 +1,5 @@
-#include "runtime/weights/blocks/WeightCache.h"
-
 #include "runtime/session/Model.h"
+
 #include "test/runtime/Fixtures.h"
 
 #include <gtest/gtest.h>

@@ -3,6 +3,7 @@
 #include "runtime/base/Json.h"
 #include "runtime/gguf/Files.h"
 #include "runtime/gguf/Names.h"
+#include "runtime/weights/gguf/Order.h"
 
 namespace cria::gguf {
 
@@ -61,14 +62,19 @@ static Result<TensorEntry> entryOf(const Header &header,
   entry.shape = tensor.shape;
   entry.begin = tensor.begin;
   entry.end = tensor.end;
-  entry.plusOne = architecture.normsPlusOne &&
-                  tensor.name.size() > norm.size() &&
-                  tensor.name.compare(tensor.name.size() - norm.size(),
-                                      norm.size(), norm) == 0;
+  if (architecture.normsPlusOne && tensor.name.size() > norm.size() &&
+      tensor.name.compare(tensor.name.size() - norm.size(), norm.size(),
+                          norm) == 0)
+    entry.decorate = minusOne;
   Result<uint64_t> heads = interleavedHeads(header, architecture, tensor);
   if (!heads.ok())
     return heads.status();
-  entry.interleavedHeads = *heads;
+  if (*heads)
+    entry.decorate = [rows = tensor.shape[0] / *heads,
+                      columns = tensor.shape.size() > 1 ? tensor.shape[1]
+                                                        : 1](ElementsPtr x) {
+      return interleaved(std::move(x), rows, columns);
+    };
   return entry;
 }
 

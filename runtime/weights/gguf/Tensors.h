@@ -10,8 +10,9 @@
 namespace cria::gguf {
 
 /// Opens `path` and the parts that belong to it. Tensors have Hugging Face's
-/// names, and say how their elements differ. Tensors without such a name keep
-/// their own. Rope's frequencies are left out, because the config has them.
+/// names, and are decorated where their elements differ. Tensors without such a
+/// name keep their own. Rope's frequencies are left out, because the config has
+/// them.
 Result<std::vector<TensorFile>> openTensors(const std::string &path);
 
 } // namespace cria::gguf

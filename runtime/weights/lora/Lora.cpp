@@ -1,9 +1,6 @@
 #include "runtime/weights/lora/Lora.h"
 
 #include "runtime/base/Json.h"
-#include "runtime/weights/Binding.h"
-#include "runtime/weights/Elements.h"
-#include "runtime/weights/Floats.h"
 #include "runtime/weights/lora/LoraConfig.h"
 
 #include <algorithm>
@@ -16,22 +13,6 @@ namespace cria {
 static constexpr char prefix[] = "base_model.model.";
 static const std::string suffixA = ".lora_A.weight",
                          belowSuffix = ".base_layer.weight";
-
-Result<LoraSource> parseLora(const std::string &text) {
-  LoraSource source;
-  size_t equals = text.rfind('=');
-  source.folder = text.substr(0, equals);
-  if (equals != std::string::npos) {
-    Result<JsonDocument> scale = parseJson(text.substr(equals + 1), "scale");
-    if (!scale.ok() || !scale->root().is_number())
-      return Status(CRIA_INVALID_ARGUMENT,
-                    quote(text) + " is not DIR or DIR=SCALE, a number");
-    source.scale = scale->root().get<double>();
-  }
-  if (source.folder.empty())
-    return Status(CRIA_INVALID_ARGUMENT, quote(text) + " names no folder");
-  return source;
-}
 
 namespace {
 
@@ -347,31 +328,28 @@ bool Loras::haveSaved() const {
                      [](const auto &tensors) { return !tensors.empty(); });
 }
 
+/// The update to merge into the tensor `name`; null for none.
 const LoraUpdate *Loras::find(const std::string &name) const {
   auto found = updates.find(name);
   return unmerged || found == updates.end() ? nullptr : &found->second;
 }
 
-const LoraUpdate *Loras::kept(const WeightSpec &weight, uint64_t index) const {
+bool Loras::change(const std::string &name) const { return find(name); }
+
+bool Loras::changeAny() const { return !unmerged && !updates.empty(); }
+
+ElementsPtr Loras::merged(const std::string &name, ElementsPtr x) const {
+  const LoraUpdate *update = find(name);
+  return update ? plus(std::move(x), *update) : std::move(x);
+}
+
+ElementsPtr Loras::kept(const WeightSpec &weight, uint64_t index) const {
   std::string name = weight.name(index);
   size_t length = name.size() - std::min(name.size(), suffixA.size());
   auto found = updates.find(name.substr(0, length) + ".weight");
-  return unmerged && found != updates.end() ? &found->second : nullptr;
-}
-
-void fillAdapter(const WeightSpec &weight, const LoraUpdate *update,
-                 std::byte *to, uint64_t begin, uint64_t end) {
-  bool isA = endsWith(weight.pattern, suffixA);
-  uint64_t columns = weight.shape[1];
-  for (uint64_t e = begin; e < end; ++e, to += bytesOf(weight.type, 1)) {
-    uint64_t row = weight.firstRow + e / columns,
-             column = weight.firstColumn + e % columns;
-    float value = 0;
-    if (update && (isA ? row : column) < update->rank())
-      value = isA ? update->ofA(row, column) : update->ofB(row, column);
-    convertElements(reinterpret_cast<const std::byte *>(&value), DType::F32, to,
-                    weight.type, 1);
-  }
+  bool isThere = unmerged && found != updates.end();
+  return matrixOf(isThere ? &found->second : nullptr,
+                  endsWith(weight.pattern, suffixA), weight.sourceShape()[1]);
 }
 
 } // namespace cria

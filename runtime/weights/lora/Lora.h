@@ -35,9 +35,6 @@
 
 namespace cria {
 
-/// The adapter that "DIR" or "DIR=SCALE" names.
-Result<LoraSource> parseLora(const std::string &text);
-
 /// The adapters of a model and what they add to its weights.
 class Loras {
 public:
@@ -63,13 +60,17 @@ public:
   /// Whether there are such tensors.
   bool haveSaved() const;
 
-  /// The update to merge into the checkpoint's tensor `name`; null for none.
-  /// Call `read` before. Lives as long as this object.
-  const LoraUpdate *find(const std::string &name) const;
+  /// Whether adapters change the checkpoint's tensor `name`, or any tensor.
+  bool change(const std::string &name) const;
+  bool changeAny() const;
+  /// The elements `x` of the checkpoint's tensor `name` with what adapters add,
+  /// or `x` itself. Call `read` before they are written; this object must
+  /// outlive them.
+  ElementsPtr merged(const std::string &name, ElementsPtr x) const;
 
-  /// The update that is kept apart in tensor `index` of `weight`, an adapter's
-  /// weight; with the same rules.
-  const LoraUpdate *kept(const WeightSpec &weight, uint64_t index) const;
+  /// What is kept apart in tensor `index` of `weight`, an adapter's weight, of
+  /// which these are all rows and columns; with the same rules.
+  ElementsPtr kept(const WeightSpec &weight, uint64_t index) const;
 
 private:
   /// The two matrices of one adapter for one weight.
@@ -84,6 +85,7 @@ private:
   class Opener;
 
   Status readPair(const Pair &pair) const;
+  const LoraUpdate *find(const std::string &name) const;
 
   bool unmerged = false;
   std::vector<TensorFile> files;
@@ -92,10 +94,5 @@ private:
   std::vector<Pair> pairs;
   std::map<std::string, LoraUpdate> updates; // by the weight's name
 };
-
-/// Writes elements [begin, end) of `weight`, a matrix of adapters: the elements
-/// of `update`, which may be null, then zeros. Does not throw.
-void fillAdapter(const WeightSpec &weight, const LoraUpdate *update,
-                 std::byte *to, uint64_t begin, uint64_t end);
 
 } // namespace cria

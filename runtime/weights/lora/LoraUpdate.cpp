@@ -33,22 +33,17 @@ CRIA_VECTOR_CLONES static void addProduct(const float *__restrict__ b,
   }
 }
 
-/// Merges into elements of one row, at most `tileColumns`.
-void LoraUpdate::mergePart(const std::byte *from, DType fromType, std::byte *to,
-                           DType type, uint64_t first, uint64_t count) const {
-  float values[tileColumns], sums[tileColumns] = {};
+/// Adds to elements of one row, at most `tileColumns`.
+void LoraUpdate::addPart(float *values, uint64_t first, uint64_t count) const {
+  float sums[tileColumns] = {};
   uint64_t row = first / columnCount, column = first % columnCount;
   addProduct(b.data() + row * stride(), a.data() + column, stride(),
              columnCount, sums, count);
-  auto *bytes = reinterpret_cast<std::byte *>(values);
-  convertElements(from, fromType, bytes, DType::F32, count);
   for (uint64_t j = 0; j < count; ++j)
     values[j] += sums[j];
-  convertElements(bytes, DType::F32, to, type, count);
 }
 
-void LoraUpdate::merge(const std::byte *from, DType fromType, std::byte *to,
-                       DType type, uint64_t first, uint64_t count) const {
+void LoraUpdate::addTo(float *values, uint64_t first, uint64_t count) const {
   uint64_t end = first + count;
   for (uint64_t top = first / columnCount; top * columnCount < end;
        top += tileRows)
@@ -58,10 +53,76 @@ void LoraUpdate::merge(const std::byte *from, DType fromType, std::byte *to,
         uint64_t begin = std::max(first, row * columnCount + left);
         uint64_t stop = std::min(end, row * columnCount + right);
         if (begin < stop)
-          mergePart(from + bytesOf(fromType, begin - first), fromType,
-                    to + bytesOf(type, begin - first), type, begin,
-                    stop - begin);
+          addPart(values + (begin - first), begin, stop - begin);
       }
+}
+
+namespace {
+
+class Plus : public Decorator {
+public:
+  Plus(ElementsPtr x, const LoraUpdate &update)
+      : Decorator(std::move(x)), update(update) {}
+
+  Status write(uint64_t first, uint64_t count, DType type,
+               std::byte *to) const override;
+
+private:
+  const LoraUpdate &update;
+};
+
+class Matrix : public Elements {
+public:
+  Matrix(const LoraUpdate *update, bool isA, uint64_t columns)
+      : update(update), isA(isA), columns(columns) {}
+
+  Status write(uint64_t first, uint64_t count, DType type,
+               std::byte *to) const override;
+
+private:
+  float at(uint64_t row, uint64_t column) const;
+
+  const LoraUpdate *update;
+  const bool isA;
+  const uint64_t columns;
+};
+
+} // namespace
+
+Status Plus::write(uint64_t first, uint64_t count, DType type,
+                   std::byte *to) const {
+  auto compute = [&](uint64_t first, uint64_t count, float *values) {
+    Status status = inner->write(first, count, DType::F32,
+                                 reinterpret_cast<std::byte *>(values));
+    if (status.ok())
+      update.addTo(values, first, count);
+    return status;
+  };
+  return writeFloats(first, count, piece(), type, to, compute);
+}
+
+float Matrix::at(uint64_t row, uint64_t column) const {
+  if (!update || (isA ? row : column) >= update->rank())
+    return 0;
+  return isA ? update->ofA(row, column) : update->ofB(row, column);
+}
+
+Status Matrix::write(uint64_t first, uint64_t count, DType type,
+                     std::byte *to) const {
+  auto compute = [&](uint64_t first, uint64_t count, float *values) {
+    for (uint64_t i = 0; i < count; ++i)
+      values[i] = at((first + i) / columns, (first + i) % columns);
+    return Status();
+  };
+  return writeFloats(first, count, piece(), type, to, compute);
+}
+
+ElementsPtr plus(ElementsPtr x, const LoraUpdate &update) {
+  return std::make_unique<Plus>(std::move(x), update);
+}
+
+ElementsPtr matrixOf(const LoraUpdate *update, bool isA, uint64_t columns) {
+  return std::make_unique<Matrix>(update, isA, columns);
 }
 
 } // namespace cria

@@ -1,9 +1,8 @@
 /// The change of one weight by adapters: the product of two thin matrices.
 #pragma once
 
-#include "runtime/base/DType.h"
+#include "runtime/weights/Elements.h"
 
-#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -35,21 +34,27 @@ public:
   }
   float ofB(uint64_t row, uint64_t k) const { return b[row * stride() + k]; }
 
-  /// W + B A for the elements [first, first + count) of the checkpoint's
-  /// tensor, counted row by row: computed in f32, rounded once. `from` and `to`
-  /// point to the first of them and may be the same memory.
-  void merge(const std::byte *from, DType fromType, std::byte *to, DType type,
-             uint64_t first, uint64_t count) const;
+  /// Adds B A to `values`, the elements [first, first + count) of the
+  /// checkpoint's tensor, counted row by row.
+  void addTo(float *values, uint64_t first, uint64_t count) const;
 
 private:
   /// The rank as it is stored: a multiple of four.
   uint64_t stride() const { return (ranks + 3) / 4 * 4; }
-  void mergePart(const std::byte *from, DType fromType, std::byte *to,
-                 DType type, uint64_t first, uint64_t count) const;
+  void addPart(float *values, uint64_t first, uint64_t count) const;
 
   uint64_t rowCount, columnCount, ranks = 0;
   std::vector<float> a; // (stride, columns)
   std::vector<float> b; // (rows, stride)
 };
+
+/// The elements of the tensor `x`, of W, changed: W + B A, computed in f32.
+/// `update` must outlive them.
+ElementsPtr plus(ElementsPtr x, const LoraUpdate &update);
+
+/// The elements of A, or of B, of `update`, which must outlive them, as a
+/// matrix of `columns`; zeros where the update has no element, or if it is
+/// null.
+ElementsPtr matrixOf(const LoraUpdate *update, bool isA, uint64_t columns);
 
 } // namespace cria

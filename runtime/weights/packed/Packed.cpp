@@ -1,9 +1,7 @@
 #include "runtime/weights/packed/Packed.h"
 
-#include "runtime/weights/packed/PackedFp8.h"
-#include "runtime/weights/packed/PackedInt4.h"
+#include "runtime/weights/packed/PackedElements.h"
 
-#include <algorithm>
 #include <filesystem>
 
 namespace cria {
@@ -16,22 +14,22 @@ static const char *nameOf(PackedLayout layout) {
   return names[static_cast<int>(layout)];
 }
 
-const char *PackedWeight::format() const { return nameOf(scheme.layout); }
+const char *PackedElements::format() const { return nameOf(scheme.layout); }
 
-std::string PackedWeight::reading() const {
-  auto [height, width] = scheme.block.value_or(std::array<uint64_t, 2>{});
-  return concat({format(), " ", height, " ", width, " ",
-                 int(scheme.symmetric.value_or(false)), " ",
-                 int(scheme.lessOne.value_or(true))});
+Status PackedElements::write(uint64_t first, uint64_t count, DType type,
+                             std::byte *to) const {
+  auto compute = [&](uint64_t first, uint64_t count, float *values) {
+    return read(first, count, values);
+  };
+  return writeFloats(first, count, piece(), type, to, compute);
 }
 
-static bool hasPacked(const Checkpoint &checkpoint) {
-  const auto &all = checkpoint.tensors();
-  return std::any_of(all.begin(), all.end(), [](const auto &each) {
-    const TensorEntry &tensor = *each.second.tensor;
-    return tensor.type == DType::F8_E4M3 || endsWith(tensor.name, ".qweight") ||
-           endsWith(tensor.name, ".weight_packed");
-  });
+/// A text that differs if the same tensors are read in another way.
+static std::string readingOf(const PackedScheme &scheme) {
+  auto [height, width] = scheme.block.value_or(std::array<uint64_t, 2>{});
+  return concat({nameOf(scheme.layout), " ", height, " ", width, " ",
+                 int(scheme.symmetric.value_or(false)), " ",
+                 int(scheme.lessOne.value_or(true))});
 }
 
 /// The object in the file at `path`; null if there is no file.
@@ -115,16 +113,17 @@ Result<PackedConfig> readPackedConfig(const Checkpoint &checkpoint,
 }
 
 /// Takes the first scheme of `config` that the tensors fit.
-static void choose(PackedWeight &weight, const PackedConfig &config,
+static void choose(PackedElements &weight, const PackedConfig &config,
                    std::string &problem) {
   if (config.schemes.empty())
     problem = weight.use({weight.scheme.layout, {}, {}, {}, {}});
   for (const PackedScheme &scheme : config.schemes) {
     bool alike = weight.scheme.layout == scheme.layout;
     std::string why =
-        alike ? weight.use(scheme)
-              : concat({quote(weight.elements->tensor->name), " is stored as ",
-                        weight.format(), ", expected ", nameOf(scheme.layout)});
+        alike
+            ? weight.use(scheme)
+            : concat({quote(weight.tensors[0]->tensor->name), " is stored as ",
+                      weight.format(), ", expected ", nameOf(scheme.layout)});
     if (why.empty())
       return problem.clear();
     if (problem.empty() || alike)
@@ -132,23 +131,28 @@ static void choose(PackedWeight &weight, const PackedConfig &config,
   }
 }
 
-std::shared_ptr<PackedWeight> findPacked(const Checkpoint &checkpoint,
-                                         const std::string &name,
-                                         const Shape &shape,
-                                         const PackedConfig &config,
-                                         std::string &problem) {
+std::optional<PackedWeight> findPacked(const Checkpoint &checkpoint,
+                                       const std::string &name,
+                                       const Shape &shape,
+                                       const PackedConfig &config,
+                                       std::string &problem) {
   const Checkpoint::Place *place = checkpoint.find(name);
   static const std::string suffix = ".weight";
-  std::shared_ptr<PackedWeight> weight;
+  std::unique_ptr<PackedElements> found;
   if (place && place->tensor->type == DType::F8_E4M3 &&
       place->tensor->shape == shape)
-    weight = findFp8(checkpoint, name, *place, problem);
+    found = findFp8(checkpoint, name, *place, problem);
   else if (!place && endsWith(name, suffix))
-    weight = findInt4(checkpoint, name.substr(0, name.size() - suffix.size()),
-                      shape, problem);
-  if (weight && problem.empty())
-    choose(*weight, config, problem);
-  return problem.empty() ? weight : nullptr;
+    found = findInt4(checkpoint, name.substr(0, name.size() - suffix.size()),
+                     shape, problem);
+  if (found && problem.empty())
+    choose(*found, config, problem);
+  if (!found || !problem.empty())
+    return std::nullopt;
+  PackedWeight weight = {nullptr, found->tensors, found->format(),
+                         readingOf(found->scheme)};
+  weight.elements = std::move(found);
+  return weight;
 }
 
 } // namespace cria

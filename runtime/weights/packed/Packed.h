@@ -18,50 +18,35 @@
 
 #include "runtime/base/Status.h"
 #include "runtime/weights/Checkpoint.h"
+#include "runtime/weights/Elements.h"
 #include "runtime/weights/packed/PackedConfig.h"
 
-#include <cstdint>
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace cria {
 
-/// One such weight, a matrix. Immutable once it is loaded.
-class PackedWeight {
-public:
-  virtual ~PackedWeight() = default;
-
-  /// Takes the weight for stored as `given` says. Returns what contradicts this
-  /// in the shapes of the tensors; empty if nothing does.
-  virtual std::string use(const PackedScheme &given) = 0;
-
-  /// Reads all tensors except the one with the elements; refuses invalid
-  /// values. Called once.
-  virtual Status load(const Checkpoint &checkpoint) = 0;
-
-  /// Writes the elements [first, first + count), counted row by row.
-  virtual Status read(const Checkpoint &checkpoint, float *to, uint64_t first,
-                      uint64_t count) const = 0;
-
-  /// How many elements to read at once, a multiple of mostBlockElements.
-  virtual uint64_t stretch() const = 0;
-
-  /// The format, for messages: "f8_e4m3", "gptq".
-  const char *format() const;
-  /// A text that differs if the same tensors are read in another way.
-  std::string reading() const;
-
-  /// How the weight is stored.
-  PackedScheme scheme = {};
-  /// The tensor with the elements.
-  const Checkpoint::Place *elements = nullptr;
-  /// The names of all tensors.
-  std::vector<std::string> names;
-  /// After `load`: what contradicts the config and is read all the same; empty
-  /// for nothing.
-  std::string warning;
+/// One such weight.
+struct PackedWeight {
+  ElementsPtr elements;
+  /// All its tensors; the first has the elements.
+  std::vector<const Checkpoint::Place *> tensors;
+  std::string format;  // for messages: "f8_e4m3", "gptq"
+  std::string reading; // differs if the same tensors are read in another way
 };
+
+/// Whether a tensor of `checkpoint` is of such a weight.
+inline bool hasPacked(const Checkpoint &checkpoint) {
+  const auto &all = checkpoint.tensors();
+  return std::any_of(all.begin(), all.end(), [](const auto &each) {
+    const TensorEntry &tensor = *each.second.tensor;
+    return tensor.type == DType::F8_E4M3 || endsWith(tensor.name, ".qweight") ||
+           endsWith(tensor.name, ".weight_packed");
+  });
+}
 
 /// What the quantization_config of the checkpoint's config.json says, completed
 /// by the quantize_config.json beside it; of a checkpoint without both, what
@@ -70,13 +55,14 @@ public:
 Result<PackedConfig> readPackedConfig(const Checkpoint &checkpoint,
                                       const nlohmann::json &config);
 
-/// The weight `name` of `shape`, if `checkpoint` has it packed. Null if it is
-/// one plain tensor or missing, or if its tensors are wrong or are not as
-/// `config` says, as `problem` then says. Reads headers alone.
-std::shared_ptr<PackedWeight> findPacked(const Checkpoint &checkpoint,
-                                         const std::string &name,
-                                         const Shape &shape,
-                                         const PackedConfig &config,
-                                         std::string &problem);
+/// The weight `name` of `shape`, if `checkpoint` has it packed. Nothing if it
+/// is one plain tensor or missing, or if its tensors are wrong or are not as
+/// `config` says, as `problem` then says. Reads headers alone; the checkpoint
+/// must outlive the elements.
+std::optional<PackedWeight> findPacked(const Checkpoint &checkpoint,
+                                       const std::string &name,
+                                       const Shape &shape,
+                                       const PackedConfig &config,
+                                       std::string &problem);
 
 } // namespace cria

@@ -2,7 +2,6 @@
 
 #include "runtime/Abi.h"
 #include "runtime/base/Clones.h"
-#include "runtime/weights/Binding.h"
 #include "runtime/weights/Floats.h"
 
 #include <algorithm>
@@ -87,68 +86,63 @@ static bool isNorm(const std::string &name, const Shape &shape) {
          name.compare(name.size() - length, length, suffix) == 0;
 }
 
-void fillRandom(std::byte *to, DType type, const std::string &name,
-                const Shape &shape, uint64_t seed, uint64_t begin,
-                uint64_t end) {
-  uint64_t start =
-      seed + criaFnv1a64(CRIA_FNV_OFFSET, name.data(), name.size());
-  auto draw = [&](auto fill, auto *elements) {
-    if (isNorm(name, shape))
+namespace {
+
+class Random : public Elements {
+public:
+  Random(DType type, const std::string &name, const Shape &shape, uint64_t seed)
+      : drawn(type), isNorm(cria::isNorm(name, shape)),
+        start(seed + criaFnv1a64(CRIA_FNV_OFFSET, name.data(), name.size())) {}
+
+  Status write(uint64_t first, uint64_t count, DType type,
+               std::byte *to) const override;
+
+private:
+  void draw(uint64_t begin, uint64_t end, std::byte *to) const;
+
+  const DType drawn;
+  const bool isNorm;
+  const uint64_t start; // of the hashes
+};
+
+} // namespace
+
+/// Draws elements [begin, end) as they are drawn.
+void Random::draw(uint64_t begin, uint64_t end, std::byte *to) const {
+  auto by = [&](auto fill, auto *elements) {
+    if (isNorm)
       fill(elements, start, begin, end, 0.1, 1, 1);
     else
       fill(elements, start, begin, end, 0.02, std::sqrt(3.0), 0);
   };
-  if (type == DType::F32)
-    draw(fill<F32>, reinterpret_cast<float *>(to));
-  else if (type == DType::F16)
-    draw(fill<F16>, reinterpret_cast<uint16_t *>(to));
+  if (drawn == DType::F32)
+    by(fill<F32>, reinterpret_cast<float *>(to));
+  else if (drawn == DType::F16)
+    by(fill<F16>, reinterpret_cast<uint16_t *>(to));
   else
-    draw(fill<BF16>, reinterpret_cast<uint16_t *>(to));
+    by(fill<BF16>, reinterpret_cast<uint16_t *>(to));
 }
 
-std::vector<RandomSource> randomSources(const Manifest &manifest,
-                                        const Loras &loras) {
-  std::vector<RandomSource> sources;
-  for (const WeightSpec &weight : manifest.weights) {
-    if (weight.adapter || isAlias(manifest, weight, loras))
-      continue;
-    const WeightSpec &origin = manifest.origin(weight);
-    DType drawn = isBlocked(origin.type) ? DType::F32 : origin.type;
-    for (uint64_t i = 0; i < weight.tensors(); ++i)
-      sources.push_back({&weight, weight.slot + i, origin.name(i), drawn,
-                         loras.find(weight.name(i))});
+Status Random::write(uint64_t first, uint64_t count, DType type,
+                     std::byte *to) const {
+  uint64_t end = first + count;
+  if (type == drawn) {
+    draw(first, end, to);
+    return Status();
   }
-  return sources;
-}
-
-/// Writes elements [begin, end) of the tensor.
-static void fillElements(std::byte *to, const RandomSource &source,
-                         uint64_t seed, uint64_t begin, uint64_t end) {
-  const WeightSpec &weight = *source.weight;
-  static constexpr uint64_t most = 16 * mostBlockElements;
-  alignas(sizeof(float)) std::byte drawn[most * sizeof(float)];
-  for (uint64_t first = begin; first < end; first += most) {
-    uint64_t count = std::min(most, end - first);
-    std::byte *piece = to + bytesOf(weight.type, first - begin);
-    bool inPlace = source.drawn == weight.type;
-    std::byte *from = inPlace ? piece : drawn;
-    fillRandom(from, source.drawn, source.name, weight.shape, seed, first,
-               first + count);
-    if (source.update)
-      source.update->merge(from, source.drawn, piece, weight.type, first,
-                           count);
-    else if (!inPlace)
-      convertElements(from, source.drawn, piece, weight.type, count);
+  alignas(sizeof(float)) std::byte values[defaultPiece * sizeof(float)];
+  for (uint64_t part; first < end; first += part) {
+    part = std::min(defaultPiece, end - first);
+    draw(first, first + part, values);
+    convertElements(values, drawn, to, type, part);
+    to += bytesOf(type, part);
   }
+  return Status();
 }
 
-void fillRandom(std::byte *to, const RandomSource &source, uint64_t seed,
-                uint64_t begin, uint64_t end) {
-  const WeightSpec &weight = *source.weight;
-  weight.forEachStretch(begin, end, [&](uint64_t first, uint64_t count) {
-    fillElements(to, source, seed, first, first + count);
-    to += bytesOf(weight.type, count);
-  });
+ElementsPtr randomElements(DType type, const std::string &name,
+                           const Shape &shape, uint64_t seed) {
+  return std::make_unique<Random>(type, name, shape, seed);
 }
 
 } // namespace cria

@@ -17,10 +17,8 @@
 //
 // Where quantization is symmetric, every zero is 8, whatever is stored: writers
 // that call their files "gptq" have stored 8 where that format has 7.
-#include "runtime/weights/packed/PackedInt4.h"
-
 #include "runtime/base/Json.h"
-#include "runtime/weights/Elements.h"
+#include "runtime/weights/packed/PackedElements.h"
 
 #include <algorithm>
 #include <optional>
@@ -48,61 +46,59 @@ struct Int4Tensors {
   const Checkpoint::Place *shape;  // of compressed-tensors, else null
 };
 
-class Int4Weight : public PackedWeight {
+class Int4 : public PackedElements {
 public:
-  Int4Weight(const Int4Tensors &tensors, const Shape &shape,
-             PackedLayout layout)
-      : tensors(tensors), rows(shape[0]), columns(shape[1]),
-        groupCount(
-            tensors.scales->tensor->shape[layout == PackedLayout::Rows]) {
+  Int4(const Checkpoint &checkpoint, const Int4Tensors &places,
+       const Shape &shape, PackedLayout layout)
+      : PackedElements(checkpoint), places(places), rows(shape[0]),
+        columns(shape[1]),
+        groupCount(places.scales->tensor->shape[layout == PackedLayout::Rows]) {
     scheme.layout = layout;
-    elements = tensors.q;
     for (const Checkpoint::Place *place :
-         {tensors.q, tensors.zeros, tensors.scales, tensors.groups,
-          tensors.shape})
+         {places.q, places.zeros, places.scales, places.groups, places.shape})
       if (place)
-        names.push_back(place->tensor->name);
+        tensors.push_back(place);
   }
 
   std::string use(const PackedScheme &given) override;
-  Status load(const Checkpoint &checkpoint) override;
-  Status read(const Checkpoint &checkpoint, float *to, uint64_t first,
-              uint64_t count) const override;
-  uint64_t stretch() const override;
+  Result<std::string> load() override;
+  uint64_t piece() const override;
 
 private:
-  Status fail(const Checkpoint &checkpoint, const Checkpoint::Place &place,
-              std::string_view what) const;
-  Status checkShape(const Checkpoint &checkpoint) const;
-  Status loadGroups(const Checkpoint &checkpoint);
-  Status loadScales(const Checkpoint &checkpoint);
-  Status loadZeros(const Checkpoint &checkpoint);
-  Status checkZeros(const Checkpoint &checkpoint);
-  Status readWords(const Checkpoint &checkpoint, uint64_t begin, uint64_t end,
+  Status read(uint64_t first, uint64_t count, float *to) const override;
+  Status readInts(const Checkpoint::Place &place, uint64_t begin,
+                  uint64_t count, uint32_t *to) const;
+  Status fail(const Checkpoint::Place &place, std::string_view what) const;
+  Status checkShape();
+  Status loadGroups();
+  Status loadScales();
+  Status loadZeros();
+  Status checkZeros();
+  Status readWords(uint64_t begin, uint64_t end,
                    std::vector<uint32_t> &words) const;
   void decodeRow(const std::vector<uint32_t> &words, uint64_t top,
                  uint64_t height, uint64_t row, uint64_t begin, uint64_t end,
                  float *to) const;
 
-  const Int4Tensors tensors;
+  const Int4Tensors places;
   const uint64_t rows, columns, groupCount; // of W
   std::vector<uint32_t> groups;             // by column
   std::vector<float> scales;                // (groupCount, rows)
   std::vector<uint8_t> zeros;               // likewise
+  /// What contradicts the config and is read all the same.
+  std::string warning;
 };
 
 } // namespace
 
 /// Reads elements [begin, begin + count) of the int32 tensor at `place`.
-static Status readInts(const Checkpoint &checkpoint,
-                       const Checkpoint::Place &place, uint64_t begin,
-                       uint64_t count, uint32_t *to) {
-  const File &file = checkpoint.files()[place.file].file;
-  return file.read(place.tensor->begin + begin * sizeof(uint32_t), to,
-                   count * sizeof(uint32_t));
+Status Int4::readInts(const Checkpoint::Place &place, uint64_t begin,
+                      uint64_t count, uint32_t *to) const {
+  return fileOf(place).read(place.tensor->begin + begin * sizeof(uint32_t), to,
+                            count * sizeof(uint32_t));
 }
 
-std::string Int4Weight::use(const PackedScheme &given) {
+std::string Int4::use(const PackedScheme &given) {
   scheme = given;
   auto named = [](const Checkpoint::Place &place) {
     return quote(place.tensor->name);
@@ -111,63 +107,59 @@ std::string Int4Weight::use(const PackedScheme &given) {
     uint64_t size = (*scheme.block)[1];
     uint64_t count = size == 0 ? 1 : columns / size + (columns % size != 0);
     if (count != groupCount)
-      return concat({named(*tensors.scales), " has ", groupCount,
+      return concat({named(*places.scales), " has ", groupCount,
                      " groups of columns, expected ", count, " by a ",
                      quote("group_size"), " of ",
                      size == 0 ? "-1" : std::to_string(size)});
   }
-  if (scheme.actOrder == true && !tensors.groups && groupCount > 1)
-    return concat({named(*tensors.q),
+  if (scheme.actOrder == true && !places.groups && groupCount > 1)
+    return concat({named(*places.q),
                    " has no g_idx beside it, expected one by the "
                    "order of activations"});
-  bool hasZeros = tensors.zeros != nullptr;
+  bool hasZeros = places.zeros != nullptr;
   if (scheme.layout == PackedLayout::Rows && scheme.symmetric == hasZeros)
-    return concat({named(*tensors.q), " has ", hasZeros ? "a" : "no",
+    return concat({named(*places.q), " has ", hasZeros ? "a" : "no",
                    " weight_zero_point beside it, expected ",
                    hasZeros ? "none" : "one"});
   return "";
 }
 
-Status Int4Weight::fail(const Checkpoint &checkpoint,
-                        const Checkpoint::Place &place,
-                        std::string_view what) const {
-  return Status(CRIA_INVALID_ARGUMENT,
-                {checkpoint.files()[place.file].file.path(), ": ",
-                 quote(place.tensor->name), " ", what});
+Status Int4::fail(const Checkpoint::Place &place, std::string_view what) const {
+  return Status(CRIA_INVALID_ARGUMENT, {fileOf(place).path(), ": ",
+                                        quote(place.tensor->name), " ", what});
 }
 
 /// Checks the numbers in weight_shape.
-Status Int4Weight::checkShape(const Checkpoint &checkpoint) const {
-  if (!tensors.shape)
+Status Int4::checkShape() {
+  if (!places.shape)
     return Status();
   int64_t found[2] = {};
-  const File &file = checkpoint.files()[tensors.shape->file].file;
-  Status status = file.read(tensors.shape->tensor->begin, found, sizeof(found));
+  Status status = fileOf(*places.shape)
+                      .read(places.shape->tensor->begin, found, sizeof(found));
   if (!status.ok() || (static_cast<uint64_t>(found[0]) == rows &&
                        static_cast<uint64_t>(found[1]) == columns))
     return status;
-  return fail(checkpoint, *tensors.shape,
+  return fail(*places.shape,
               concat({"says [", found[0], ", ", found[1], "], expected [", rows,
                       ", ", columns, "]"}));
 }
 
 /// Finds the group of each column: from g_idx, or else groups of one size
 /// follow one another.
-Status Int4Weight::loadGroups(const Checkpoint &checkpoint) {
+Status Int4::loadGroups() {
   std::vector<uint32_t> inOrder(columns);
   uint64_t size = (columns + groupCount - 1) / groupCount;
   for (uint64_t k = 0; k < columns; ++k)
     inOrder[k] = static_cast<uint32_t>(k / size);
   groups = inOrder;
-  if (!tensors.groups)
+  if (!places.groups)
     return Status();
-  Status status =
-      readInts(checkpoint, *tensors.groups, 0, columns, groups.data());
+  Status status = readInts(*places.groups, 0, columns, groups.data());
   if (!status.ok())
     return status;
   for (uint32_t group : groups)
     if (group >= groupCount)
-      return fail(checkpoint, *tensors.groups,
+      return fail(*places.groups,
                   concat({"has group ", static_cast<int32_t>(group), " of ",
                           groupCount}));
   if (scheme.actOrder == false && groups != inOrder)
@@ -176,9 +168,9 @@ Status Int4Weight::loadGroups(const Checkpoint &checkpoint) {
   return Status();
 }
 
-Status Int4Weight::loadScales(const Checkpoint &checkpoint) {
-  Result<std::vector<float>> read = readFloats(
-      checkpoint.files()[tensors.scales->file].file, *tensors.scales->tensor);
+Status Int4::loadScales() {
+  Result<std::vector<float>> read =
+      readFloats(fileOf(*places.scales), *places.scales->tensor);
   if (!read.ok())
     return read.status();
   scales = std::move(*read);
@@ -191,14 +183,13 @@ Status Int4Weight::loadScales(const Checkpoint &checkpoint) {
 }
 
 /// Reads zeros as they are stored; 8 if they are not.
-Status Int4Weight::loadZeros(const Checkpoint &checkpoint) {
+Status Int4::loadZeros() {
   zeros.assign(groupCount * rows, 8);
-  if (!tensors.zeros)
+  if (!places.zeros)
     return Status();
   uint64_t line = wordsOf(rows); // words of a group
   std::vector<uint32_t> words(groupCount * line);
-  Status status =
-      readInts(checkpoint, *tensors.zeros, 0, words.size(), words.data());
+  Status status = readInts(*places.zeros, 0, words.size(), words.data());
   for (uint64_t i = 0; i < zeros.size(); ++i) {
     uint64_t group = i / rows, row = i % rows;
     int place = scheme.layout == PackedLayout::Awq
@@ -214,7 +205,7 @@ Status Int4Weight::loadZeros(const Checkpoint &checkpoint) {
 
 /// Turns what is stored into zeros. If quantization is symmetric, zeros are 8.
 /// Refuses what could be read in two ways.
-Status Int4Weight::checkZeros(const Checkpoint &checkpoint) {
+Status Int4::checkZeros() {
   uint8_t added =
       scheme.layout == PackedLayout::Gptq && scheme.lessOne.value_or(true);
   uint8_t least = *std::min_element(zeros.begin(), zeros.end()),
@@ -229,13 +220,13 @@ Status Int4Weight::checkZeros(const Checkpoint &checkpoint) {
                       " in the format of the config; they are read as 8, for "
                       "the config says that quantization is symmetric"});
   else if (scheme.symmetric == true && !isEight)
-    return fail(checkpoint, *tensors.zeros,
+    return fail(*places.zeros,
                 concat({"has zeros from ", int(least) + added, " to ",
                         int(most) + added,
                         ", expected 8, for the config says that quantization "
                         "is symmetric"}));
   else if (!scheme.symmetric && isOther)
-    return fail(checkpoint, *tensors.zeros,
+    return fail(*places.zeros,
                 concat({"has ", int(least), " everywhere, which is a zero of ",
                         least + added,
                         ", or of 8 if quantization is symmetric: expected a "
@@ -245,16 +236,18 @@ Status Int4Weight::checkZeros(const Checkpoint &checkpoint) {
   return Status();
 }
 
-Status Int4Weight::load(const Checkpoint &checkpoint) {
-  Status status = checkShape(checkpoint);
-  for (auto step : {&Int4Weight::loadGroups, &Int4Weight::loadScales,
-                    &Int4Weight::loadZeros, &Int4Weight::checkZeros})
+Result<std::string> Int4::load() {
+  Status status = checkShape();
+  for (auto step : {&Int4::loadGroups, &Int4::loadScales, &Int4::loadZeros,
+                    &Int4::checkZeros})
     if (status.ok())
-      status = (this->*step)(checkpoint);
-  return status;
+      status = (this->*step)();
+  if (!status.ok())
+    return status;
+  return warning;
 }
 
-uint64_t Int4Weight::stretch() const {
+uint64_t Int4::piece() const {
   uint64_t tile = std::min(tileRows, rows) * columns;
   return (tile + mostBlockElements - 1) / mostBlockElements * mostBlockElements;
 }
@@ -262,13 +255,12 @@ uint64_t Int4Weight::stretch() const {
 /// Reads the words that hold rows [begin, end) of W; both bounds are multiples
 /// of 8, or the end of W. The words are (columns / 8, end - begin) in GPTQ,
 /// (columns, (end - begin) / 8) in AWQ, (end - begin, columns / 8) in rows.
-Status Int4Weight::readWords(const Checkpoint &checkpoint, uint64_t begin,
-                             uint64_t end, std::vector<uint32_t> &words) const {
+Status Int4::readWords(uint64_t begin, uint64_t end,
+                       std::vector<uint32_t> &words) const {
   if (scheme.layout == PackedLayout::Rows) {
     uint64_t line = wordsOf(columns);
     words.resize((end - begin) * line);
-    return readInts(checkpoint, *tensors.q, begin * line, words.size(),
-                    words.data());
+    return readInts(*places.q, begin * line, words.size(), words.data());
   }
   bool isAwq = scheme.layout == PackedLayout::Awq;
   uint64_t lines = isAwq ? columns : columns / perWord;
@@ -276,8 +268,8 @@ Status Int4Weight::readWords(const Checkpoint &checkpoint, uint64_t begin,
   uint64_t line = rows / unit, width = (end - begin) / unit;
   words.resize(lines * width);
   for (uint64_t i = 0; i < lines; ++i) {
-    Status status = readInts(checkpoint, *tensors.q, i * line + begin / unit,
-                             width, words.data() + i * width);
+    Status status = readInts(*places.q, i * line + begin / unit, width,
+                             words.data() + i * width);
     if (!status.ok())
       return status;
   }
@@ -286,9 +278,9 @@ Status Int4Weight::readWords(const Checkpoint &checkpoint, uint64_t begin,
 
 /// Decodes columns [begin, end) of one row of W. `words` holds `height` rows,
 /// from row `top` on.
-void Int4Weight::decodeRow(const std::vector<uint32_t> &words, uint64_t top,
-                           uint64_t height, uint64_t row, uint64_t begin,
-                           uint64_t end, float *to) const {
+void Int4::decodeRow(const std::vector<uint32_t> &words, uint64_t top,
+                     uint64_t height, uint64_t row, uint64_t begin,
+                     uint64_t end, float *to) const {
   // The row's scales and zeros lie together for the loop.
   std::vector<float> scale(groupCount);
   std::vector<int> zero(groupCount);
@@ -316,8 +308,7 @@ void Int4Weight::decodeRow(const std::vector<uint32_t> &words, uint64_t top,
   }
 }
 
-Status Int4Weight::read(const Checkpoint &checkpoint, float *to, uint64_t first,
-                        uint64_t count) const {
+Status Int4::read(uint64_t first, uint64_t count, float *to) const {
   if (count == 0)
     return Status();
   uint64_t last = first + count;
@@ -325,7 +316,7 @@ Status Int4Weight::read(const Checkpoint &checkpoint, float *to, uint64_t first,
   uint64_t bottom =
       std::min(rows, ((last - 1) / columns / perWord + 1) * perWord);
   std::vector<uint32_t> words;
-  Status status = readWords(checkpoint, top, bottom, words);
+  Status status = readWords(top, bottom, words);
   if (!status.ok())
     return status;
   for (uint64_t row = first / columns; row * columns < last; ++row) {
@@ -416,10 +407,10 @@ static void check(const Int4Tensors &tensors, const Shape &shape, bool byRow,
   }
 }
 
-std::shared_ptr<PackedWeight> findInt4(const Checkpoint &checkpoint,
-                                       const std::string &module,
-                                       const Shape &shape,
-                                       std::string &problem) {
+std::unique_ptr<PackedElements> findInt4(const Checkpoint &checkpoint,
+                                         const std::string &module,
+                                         const Shape &shape,
+                                         std::string &problem) {
   // GPTQ's and AWQ's names, and those of compressed-tensors.
   static constexpr const char *names[2][5] = {
       {".qweight", ".qzeros", ".scales", ".g_idx", nullptr},
@@ -451,7 +442,7 @@ std::shared_ptr<PackedWeight> findInt4(const Checkpoint &checkpoint,
     check(tensors, shape, byRow, problem);
   if (!problem.empty())
     return nullptr;
-  return std::make_shared<Int4Weight>(tensors, shape, *layout);
+  return std::make_unique<Int4>(checkpoint, tensors, shape, *layout);
 }
 
 } // namespace cria

@@ -1,8 +1,8 @@
-#include "runtime/weights/packed/PackedFp8.h"
+// Weights of 8-bit floats with scales; see Packed.h.
 
 #include "runtime/base/Json.h"
-#include "runtime/weights/Elements.h"
 #include "runtime/weights/Floats.h"
+#include "runtime/weights/packed/PackedElements.h"
 
 #include <algorithm>
 #include <cmath>
@@ -14,26 +14,24 @@ static constexpr uint64_t blockSize = 128;
 namespace {
 
 /// x = q * scale, as in DeepSeek-V3's weight_dequant and in vLLM.
-class Fp8Weight : public PackedWeight {
+class Fp8 : public PackedElements {
 public:
-  Fp8Weight(const Checkpoint::Place &place, const Checkpoint::Place &scales)
-      : scalesPlace(scales), columns(place.tensor->shape[1]) {
-    elements = &place;
-    names = {place.tensor->name, scales.tensor->name};
+  Fp8(const Checkpoint &checkpoint, const Checkpoint::Place &place,
+      const Checkpoint::Place &scales)
+      : PackedElements(checkpoint), shape(place.tensor->shape) {
+    tensors = {&place, &scales};
   }
 
   std::string use(const PackedScheme &given) override;
-  Status load(const Checkpoint &checkpoint) override;
-  Status read(const Checkpoint &checkpoint, float *to, uint64_t first,
-              uint64_t count) const override;
-  uint64_t stretch() const override { return 64 * mostBlockElements; }
+  Result<std::string> load() override;
+  uint64_t piece() const override { return 64 * mostBlockElements; }
 
 private:
+  Status read(uint64_t first, uint64_t count, float *to) const override;
   /// Takes scales for shared by blocks; returns whether there are as many.
   bool fits(const std::array<uint64_t, 2> &block);
 
-  const Checkpoint::Place &scalesPlace;
-  uint64_t columns;
+  const Shape shape;
   uint64_t rowsEach = 1, columnsEach = 1; // elements that share a scale
   uint64_t perRow = 0;                    // scales of a row
   std::vector<float> scales;
@@ -46,9 +44,8 @@ static uint64_t blocksOf(uint64_t size, uint64_t block) {
   return block == 0 ? 1 : size / block + (size % block != 0);
 }
 
-bool Fp8Weight::fits(const std::array<uint64_t, 2> &block) {
-  const Shape &shape = elements->tensor->shape;
-  Shape given = scalesPlace.tensor->shape;
+bool Fp8::fits(const std::array<uint64_t, 2> &block) {
+  Shape given = tensors[1]->tensor->shape;
   given.resize(std::max<size_t>(given.size(), 2), 1);
   perRow = blocksOf(shape[1], block[1]);
   rowsEach = block[0] ? block[0] : UINT64_MAX;
@@ -56,7 +53,7 @@ bool Fp8Weight::fits(const std::array<uint64_t, 2> &block) {
   return given == Shape{blocksOf(shape[0], block[0]), perRow};
 }
 
-std::string Fp8Weight::use(const PackedScheme &given) {
+std::string Fp8::use(const PackedScheme &given) {
   scheme = given;
   std::string expected = "one scale, one a row or one a block of 128 x 128";
   if (scheme.block) {
@@ -69,36 +66,35 @@ std::string Fp8Weight::use(const PackedScheme &given) {
   } else if (fits({0, 0}) || fits({1, 0}) || fits({blockSize, blockSize})) {
     return "";
   }
-  return concat({quote(scalesPlace.tensor->name), " is ",
-                 shapeText(scalesPlace.tensor->shape), ", expected ", expected,
-                 " of ", shapeText(elements->tensor->shape)});
+  return concat({quote(tensors[1]->tensor->name), " is ",
+                 shapeText(tensors[1]->tensor->shape), ", expected ", expected,
+                 " of ", shapeText(shape)});
 }
 
-Status Fp8Weight::load(const Checkpoint &checkpoint) {
-  Result<std::vector<float>> values = readFloats(
-      checkpoint.files()[scalesPlace.file].file, *scalesPlace.tensor);
+Result<std::string> Fp8::load() {
+  const Checkpoint::Place &place = *tensors[1];
+  Result<std::vector<float>> values = readFloats(fileOf(place), *place.tensor);
   if (!values.ok())
     return values.status();
   scales = std::move(*values);
   for (float scale : scales)
     if (!std::isfinite(scale))
       return Status(CRIA_INVALID_ARGUMENT,
-                    {checkpoint.files()[scalesPlace.file].file.path(), ": ",
-                     quote(scalesPlace.tensor->name),
+                    {fileOf(place).path(), ": ", quote(place.tensor->name),
                      " has a scale that is not finite"});
-  return Status();
+  return std::string();
 }
 
-Status Fp8Weight::read(const Checkpoint &checkpoint, float *to, uint64_t first,
-                       uint64_t count) const {
+Status Fp8::read(uint64_t first, uint64_t count, float *to) const {
   std::vector<std::byte> bytes(count);
-  const File &file = checkpoint.files()[elements->file].file;
+  const Checkpoint::Place &place = *tensors[0];
   Status status =
-      file.read(elements->tensor->begin + first, bytes.data(), count);
+      fileOf(place).read(place.tensor->begin + first, bytes.data(), count);
   if (!status.ok())
     return status;
   convertElements(bytes.data(), DType::F8_E4M3,
                   reinterpret_cast<std::byte *>(to), DType::F32, count);
+  uint64_t columns = shape[1];
   for (uint64_t at = 0, end; at < count; at = end) {
     uint64_t row = (first + at) / columns, column = (first + at) % columns;
     uint64_t left = columns - column; // columns that have the same scale
@@ -130,10 +126,10 @@ static const Checkpoint::Place *findScales(const Checkpoint &checkpoint,
   return one ? one : other;
 }
 
-std::shared_ptr<PackedWeight> findFp8(const Checkpoint &checkpoint,
-                                      const std::string &name,
-                                      const Checkpoint::Place &place,
-                                      std::string &problem) {
+std::unique_ptr<PackedElements> findFp8(const Checkpoint &checkpoint,
+                                        const std::string &name,
+                                        const Checkpoint::Place &place,
+                                        std::string &problem) {
   const Checkpoint::Place *scales = findScales(checkpoint, name, problem);
   const TensorEntry &tensor = *place.tensor;
   if (problem.empty() && tensor.shape.size() != 2)
@@ -146,7 +142,7 @@ std::shared_ptr<PackedWeight> findFp8(const Checkpoint &checkpoint,
     problem = concat({quote(scales->tensor->name), " is ",
                       quote(scales->tensor->typeName),
                       ", expected F32, F16 or BF16"});
-  return std::make_shared<Fp8Weight>(place, *scales);
+  return std::make_unique<Fp8>(checkpoint, place, *scales);
 }
 
 } // namespace cria

@@ -1,4 +1,4 @@
-#include "runtime/weights/blocks/Blocks.h"
+#include "runtime/weights/Blocks.h"
 
 #include "runtime/base/Clones.h"
 #include "runtime/weights/Floats.h"

@@ -1,4 +1,4 @@
-#include "runtime/weights/blocks/WeightCache.h"
+#include "runtime/weights/cache/WeightCache.h"
 
 #include "runtime/Abi.h"
 #include "runtime/base/Checksum.h"
@@ -6,12 +6,12 @@
 #include "runtime/base/Json.h"
 #include "runtime/base/OutputFile.h"
 #include "runtime/base/OwnFolder.h"
-#include "runtime/weights/ReadWeight.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <sys/stat.h>
 
 namespace cria {
@@ -45,15 +45,15 @@ struct Piece {
   uint64_t bytes() const { return bytesOf(weight->type, end - begin); }
 };
 
-} // namespace
-
 /// Finds or makes one file.
-class WeightCache::Maker {
+class Maker {
 public:
   Maker(const std::string &folder, const Checkpoint &checkpoint,
-        std::vector<const Binding::Source *> sources, const Progress &progress);
+        std::vector<const BoundWeight *> weights, const Progress &progress);
 
-  Result<WeightCache> run(std::vector<std::string> &warnings);
+  Result<File> run(std::vector<std::string> &warnings);
+  /// Where the blocks of a slot's weight begin in the file.
+  uint64_t offset(uint64_t slot) const { return offsets.at(slot); }
 
 private:
   std::string describe() const;
@@ -62,19 +62,19 @@ private:
   Status check(const File &file) const;
   Result<File> find(const OwnFolder &folder) const;
   Status make(const std::string &path) const;
-  Status writeWeight(OutputFile &file, const Binding::Source &source,
-                     uint64_t &done, std::vector<uint64_t> &sums) const;
-  Status quantize(const Binding::Source &source, std::byte *to, uint64_t begin,
-                  uint64_t end) const;
+  Status writeWeight(OutputFile &file, const BoundWeight &bound, uint64_t &done,
+                     std::vector<uint64_t> &sums) const;
 
   const Checkpoint &checkpoint;
-  const std::vector<const Binding::Source *> sources;
+  const std::vector<const BoundWeight *> weights;
   const Progress &progress;
   const std::string folder;
   std::string identity, name;
   std::map<uint64_t, uint64_t> offsets; // by slot
   uint64_t sumsBegin = 0, fileBytes = 0;
 };
+
+} // namespace
 
 static uint64_t roundUp(uint64_t bytes, uint64_t unit) {
   return (bytes + unit - 1) / unit * unit;
@@ -105,11 +105,9 @@ static void addSums(const std::vector<std::byte> &bytes, uint64_t pieceBytes,
   });
 }
 
-WeightCache::Maker::Maker(const std::string &folder,
-                          const Checkpoint &checkpoint,
-                          std::vector<const Binding::Source *> all,
-                          const Progress &progress)
-    : checkpoint(checkpoint), sources(std::move(all)), progress(progress),
+Maker::Maker(const std::string &folder, const Checkpoint &checkpoint,
+             std::vector<const BoundWeight *> all, const Progress &progress)
+    : checkpoint(checkpoint), weights(std::move(all)), progress(progress),
       folder(folder), identity(describe()) {
   char text[64];
   snprintf(text, sizeof(text), "%016llx%016llx.weights",
@@ -118,20 +116,20 @@ WeightCache::Maker::Maker(const std::string &folder,
                hash(identity, ~CRIA_FNV_OFFSET * (identity.size() | 1))));
   name = text;
   fileBytes = roundUp(sizeof(CacheHeader) + identity.size(), pageBytes);
-  for (const Binding::Source *source : sources) {
-    offsets[source->slot] = fileBytes;
-    fileBytes += roundUp(source->weight->bytes(), alignment);
+  for (const BoundWeight *bound : weights) {
+    offsets[bound->slot] = fileBytes;
+    fileBytes += roundUp(bound->weight->bytes(), alignment);
   }
   sumsBegin = fileBytes;
   fileBytes += (pieces().size() + 1) * sizeof(uint64_t);
 }
 
 /// All pieces, in the order of the file.
-std::vector<Piece> WeightCache::Maker::pieces() const {
+std::vector<Piece> Maker::pieces() const {
   std::vector<Piece> all;
-  for (const Binding::Source *source : sources) {
-    const WeightSpec &weight = *source->weight;
-    uint64_t offset = offsets.at(source->slot);
+  for (const BoundWeight *bound : weights) {
+    const WeightSpec &weight = *bound->weight;
+    uint64_t offset = offsets.at(bound->slot);
     for (uint64_t begin = 0; begin < weight.elements(); begin += pieceElements)
       all.push_back({&weight, begin,
                      std::min(begin + pieceElements, weight.elements()),
@@ -160,7 +158,7 @@ static std::string describeFile(const TensorFile &file) {
                  timeText(info.st_ctim), " ", sum, "\n"});
 }
 
-std::string WeightCache::Maker::describe() const {
+std::string Maker::describe() const {
   std::string text;
   for (const TensorFile &file : checkpoint.files())
     text += describeFile(file);
@@ -169,16 +167,16 @@ std::string WeightCache::Maker::describe() const {
     choices +=
         criaFnv1a64(CRIA_FNV_OFFSET + place.file, name.data(), name.size());
   text += concat({choices, "\n"});
-  for (const Binding::Source *source : sources)
-    text += concat({quote(source->place->tensor->name), " ",
-                    source->weight->firstRow, " ", source->weight->firstColumn,
-                    " ", shapeText(source->weight->shape), " ",
-                    dtypeName(source->weight->type), " ",
-                    source->packed ? source->packed->reading() : "", "\n"});
+  for (const BoundWeight *bound : weights)
+    text +=
+        concat({quote(bound->tensors[0]->tensor->name), " ",
+                bound->weight->rows.first, " ", bound->weight->columns.first,
+                " ", shapeText(bound->weight->shape), " ",
+                dtypeName(bound->weight->type), " ", bound->reading, "\n"});
   return text;
 }
 
-CacheHeader WeightCache::Maker::header() const {
+CacheHeader Maker::header() const {
   CacheHeader header = {};
   memcpy(header.magic, magic, sizeof(magic));
   header.fileBytes = fileBytes;
@@ -190,7 +188,7 @@ CacheHeader WeightCache::Maker::header() const {
 }
 
 /// Reads the blocks and compares their checksums, on all cores.
-Status WeightCache::Maker::check(const File &file) const {
+Status Maker::check(const File &file) const {
   std::vector<Piece> all = pieces();
   std::vector<uint64_t> sums(all.size() + 1);
   Status status =
@@ -219,7 +217,7 @@ Status WeightCache::Maker::check(const File &file) const {
 
 /// Opens the file if it is the one that would be made. NOT_FOUND if there is
 /// none, else an error that says what is wrong with the file.
-Result<File> WeightCache::Maker::find(const OwnFolder &own) const {
+Result<File> Maker::find(const OwnFolder &own) const {
   Result<File> file = own.file(name);
   if (!file.ok())
     return file;
@@ -249,32 +247,28 @@ Result<File> WeightCache::Maker::find(const OwnFolder &own) const {
 }
 
 /// Quantizes elements [begin, end) of a weight on all cores.
-Status WeightCache::Maker::quantize(const Binding::Source &source,
-                                    std::byte *to, uint64_t begin,
-                                    uint64_t end) const {
+static Status quantize(const BoundWeight &bound, std::byte *to, uint64_t begin,
+                       uint64_t end) {
   uint64_t units = (end - begin + mostBlockElements - 1) / mostBlockElements;
   auto read = [&](int64_t from, int64_t last) {
     uint64_t first = begin + static_cast<uint64_t>(from) * mostBlockElements;
     uint64_t stop = begin + static_cast<uint64_t>(last) * mostBlockElements;
-    return readWeight(checkpoint, source,
-                      to + bytesOf(source.weight->type, first - begin), first,
-                      std::min(stop, end));
+    return bound.write(to + bytesOf(bound.weight->type, first - begin), first,
+                       std::min(stop, end));
   };
   return tryOnAllCores(static_cast<int64_t>(units), read);
 }
 
 /// Appends the blocks of one weight, a stretch at a time.
-Status WeightCache::Maker::writeWeight(OutputFile &file,
-                                       const Binding::Source &source,
-                                       uint64_t &done,
-                                       std::vector<uint64_t> &sums) const {
+Status Maker::writeWeight(OutputFile &file, const BoundWeight &bound,
+                          uint64_t &done, std::vector<uint64_t> &sums) const {
   static constexpr uint64_t most = 64 * pieceElements;
-  const WeightSpec &weight = *source.weight;
+  const WeightSpec &weight = *bound.weight;
   std::vector<std::byte> stretch;
   for (uint64_t begin = 0, end; begin < weight.elements(); begin = end) {
     end = std::min(begin + most, weight.elements());
     stretch.resize(bytesOf(weight.type, end - begin));
-    Status status = quantize(source, stretch.data(), begin, end);
+    Status status = quantize(bound, stretch.data(), begin, end);
     if (!status.ok())
       return status;
     if (!file.write(stretch.data(), stretch.size()))
@@ -291,7 +285,7 @@ Status WeightCache::Maker::writeWeight(OutputFile &file,
   return statusOf(file);
 }
 
-Status WeightCache::Maker::make(const std::string &path) const {
+Status Maker::make(const std::string &path) const {
   OutputFile file(path, OutputFile::Named::ByProgram);
   CacheHeader fields = header();
   std::string front(reinterpret_cast<const char *>(&fields), sizeof(fields));
@@ -300,8 +294,8 @@ Status WeightCache::Maker::make(const std::string &path) const {
   file.write(front.data(), front.size());
   uint64_t done = front.size();
   std::vector<uint64_t> sums;
-  for (const Binding::Source *source : sources)
-    if (Status status = writeWeight(file, *source, done, sums); !status.ok())
+  for (const BoundWeight *bound : weights)
+    if (Status status = writeWeight(file, *bound, done, sums); !status.ok())
       return status;
   sums.push_back(0);
   sums.back() = sumOf(sums);
@@ -310,8 +304,7 @@ Status WeightCache::Maker::make(const std::string &path) const {
   return statusOf(file);
 }
 
-Result<WeightCache>
-WeightCache::Maker::run(std::vector<std::string> &warnings) {
+Result<File> Maker::run(std::vector<std::string> &warnings) {
   // The user may name the folder by a link.
   std::error_code ignored;
   std::string real = fs::weakly_canonical(folder, ignored);
@@ -327,43 +320,37 @@ WeightCache::Maker::run(std::vector<std::string> &warnings) {
       return status;
     file = find(*own);
   }
-  if (!file.ok())
-    return file.status();
-  return WeightCache(std::move(*file), std::move(offsets));
+  return file;
 }
 
-std::optional<uint64_t> WeightCache::find(uint64_t slot) const {
-  auto found = offsets.find(slot);
-  if (found == offsets.end())
-    return std::nullopt;
-  return found->second;
-}
-
-std::optional<WeightCache> WeightCache::open(const std::string &folder,
-                                             const Checkpoint &checkpoint,
-                                             Binding &binding,
-                                             const Progress &progress) {
-  std::vector<const Binding::Source *> sources;
-  bool merges = false;
-  for (const Binding::Source &source : binding.sources) {
-    merges |= source.update != nullptr;
-    if (!source.inPlace && isBlocked(source.weight->type))
-      sources.push_back(&source);
-  }
-  if (folder.empty() || sources.empty())
-    return std::nullopt;
-  if (merges) {
+std::unique_ptr<const File> keepQuantized(const std::string &folder,
+                                          const Checkpoint &checkpoint,
+                                          bool changed, Binding &binding,
+                                          const Progress &progress) {
+  std::vector<const BoundWeight *> weights;
+  for (const BoundWeight &bound : binding.weights)
+    if (!bound.inPlace() && isBlocked(bound.weight->type))
+      weights.push_back(&bound);
+  if (folder.empty() || weights.empty())
+    return nullptr;
+  if (changed) {
     binding.warnings.push_back("the cache of weights is not used: adapters are "
                                "merged into them");
-    return std::nullopt;
+    return nullptr;
   }
-  Maker maker(folder, checkpoint, std::move(sources), progress);
-  Result<WeightCache> cache = maker.run(binding.warnings);
-  if (cache.ok())
-    return std::move(*cache);
-  binding.warnings.push_back("the cache of weights is not used: " +
-                             cache.status().message());
-  return std::nullopt;
+  Maker maker(folder, checkpoint, weights, progress);
+  Result<File> made = maker.run(binding.warnings);
+  if (!made.ok()) {
+    binding.warnings.push_back("the cache of weights is not used: " +
+                               made.status().message());
+    return nullptr;
+  }
+  auto file = std::make_unique<const File>(std::move(*made));
+  for (BoundWeight &bound : binding.weights)
+    if (!bound.inPlace() && isBlocked(bound.weight->type))
+      bound.elements =
+          stored(*file, maker.offset(bound.slot), bound.weight->type);
+  return file;
 }
 
 } // namespace cria
