@@ -1,6 +1,5 @@
 #include "runtime/artifact/CudaPlan.h"
 
-#include "runtime/artifact/Manifest.h"
 #include "runtime/base/Json.h"
 
 #include <algorithm>
@@ -41,8 +40,7 @@ namespace {
 /// Reads steps; knows what the indices of their arguments may be.
 class Reader {
 public:
-  Reader(const Manifest &manifest, Part &part)
-      : manifest(manifest), part(part) {}
+  Reader(const Surroundings &around, Part &part) : around(around), part(part) {}
 
   void read(const JsonCursor &at);
 
@@ -57,7 +55,7 @@ private:
   Argument readPlace(const JsonCursor &at, uint64_t layers, bool inLoop);
   uint64_t bytesAt(const Argument &argument, uint64_t layers) const;
 
-  const Manifest &manifest;
+  const Surroundings &around;
   Part &part;
 };
 
@@ -134,8 +132,8 @@ Argument Reader::readWeight(const JsonCursor &at, uint64_t layers,
   if (argument.perLayer && !inLoop)
     at["layered"].fail("is true outside a loop");
   uint64_t last = argument.value + argument.perLayer * (layers - 1);
-  if (last >= manifest.slots)
-    at["weight"].fail(concat({"reaches slot ", last, " of ", manifest.slots}));
+  if (uint64_t slots = around.slotBytes.size(); last >= slots)
+    at["weight"].fail(concat({"reaches slot ", last, " of ", slots}));
   return argument;
 }
 
@@ -148,11 +146,11 @@ Argument Reader::readCache(const JsonCursor &at, uint64_t layers, bool inLoop) {
     at["layer_bytes"].fail("is given outside a loop");
   if (auto offset = at.find("offset"))
     argument.offset = size(*offset);
-  if (argument.value >= manifest.caches.size())
-    at["cache"].fail(concat(
-        {"is ", argument.value, " of ", manifest.caches.size(), " caches"}));
+  if (uint64_t caches = around.cacheBytes.size(); argument.value >= caches)
+    at["cache"].fail(
+        concat({"is ", argument.value, " of ", caches, " caches"}));
   else if (argument.offset + argument.perLayer * (layers - 1) >=
-           std::max<uint64_t>(manifest.caches[argument.value].bytes, 1))
+           std::max<uint64_t>(around.cacheBytes[argument.value], 1))
     at["cache"].fail(concat({"of ", layers, " layers exceeds the cache"}));
   return argument;
 }
@@ -203,13 +201,10 @@ uint64_t Reader::bytesAt(const Argument &argument, uint64_t layers) const {
   if (argument.kind == Argument::Arena)
     return part.arenaBytes - argument.value;
   if (argument.kind == Argument::Cache)
-    return manifest.caches[argument.value].bytes - argument.offset -
+    return around.cacheBytes[argument.value] - argument.offset -
            argument.perLayer * (layers - 1);
   if (argument.kind == Argument::Weight)
-    for (const WeightSpec &weight : manifest.weights)
-      if (argument.value >= weight.slot &&
-          argument.value < weight.slot + weight.tensors())
-        return weight.bytes();
+    return around.slotBytes[argument.value];
   return 0;
 }
 
@@ -253,12 +248,12 @@ Argument Reader::readPlace(const JsonCursor &at, uint64_t layers, bool inLoop) {
                {"positions", Argument::Positions, false, true},
                {"pages", Argument::Pages, false, true}};
   for (const auto &each : named)
-    if ((manifest.batch ? each.ofBatches : each.ofSessions) &&
+    if ((around.hasPages ? each.ofBatches : each.ofSessions) &&
         at.find(each.name))
       return {each.kind};
   at.expected(concat(
       {"a weight, cache, arena, state, ids, logits, ",
-       manifest.batch ? "positions or pages" : "hidden, seen or sampled"}));
+       around.hasPages ? "positions or pages" : "hidden, seen or sampled"}));
   return {Argument::State};
 }
 
@@ -272,11 +267,11 @@ LaunchStep Reader::readSum(const JsonCursor &at) {
   sum.columns = static_cast<uint64_t>(at["columns"].integer(1, INT32_MAX));
   if (!at.ok())
     return sum;
-  if (manifest.shards < 2)
+  if (!around.hasRanks)
     at["all_reduce"].fail("is in a model of one rank");
   if (sum.arguments[0].kind != Argument::Arena)
     return at["all_reduce"].expected("a place in the arena"), sum;
-  uint64_t rows = sum.grid[0].at(manifest.chunk, manifest.chunk),
+  uint64_t rows = sum.grid[0].at(around.chunk, around.chunk),
            needed = rows * sum.columns * sizeof(float),
            room = bytesAt(sum.arguments[0], 1);
   if (rows > INT32_MAX || needed > room)
@@ -355,19 +350,19 @@ void Reader::read(const JsonCursor &at) {
   }
   JsonCursor entries = at["entries"];
   part.prefill = readEntry(entries["prefill"]);
-  if (manifest.batch) {
+  if (around.hasPages) {
     part.batch = readEntry(entries["batch"]);
     return;
   }
   part.decode = readEntry(entries["decode"]);
   part.sample = readEntry(entries["sample"]);
-  if (manifest.encoder)
+  if (around.hasEncoder)
     part.encode = readEntry(entries["encode"]);
 }
 
-Part readPart(const JsonCursor &at, const Manifest &manifest) {
+Part readPart(const JsonCursor &at, const Surroundings &around) {
   Part part;
-  Reader(manifest, part).read(at);
+  Reader(around, part).read(at);
   return part;
 }
 

@@ -9,7 +9,6 @@
 
 namespace cria {
 class JsonCursor;
-struct Manifest;
 } // namespace cria
 
 namespace cria::cuda {
@@ -116,8 +115,15 @@ struct Part {
   Entry batch;  // of batches, in place of `decode` and `sample`
 };
 
-/// Reads the part at `at`; `manifest` has its slots and caches already. The
-/// first error stays in the status of the cursor.
-Part readPart(const JsonCursor &at, const Manifest &manifest);
+/// What the rest of the manifest says, with which a part has to agree.
+struct Surroundings {
+  std::vector<uint64_t> slotBytes;  // of the weight in each slot, else 0
+  std::vector<uint64_t> cacheBytes; // of each KV cache, or of a page of it
+  int64_t chunk = 0;
+  bool hasRanks = false, hasPages = false, hasEncoder = false;
+};
+
+/// Reads the part at `at`. The first error stays in the status of the cursor.
+Part readPart(const JsonCursor &at, const Surroundings &around);
 
 } // namespace cria::cuda

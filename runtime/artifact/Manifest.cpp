@@ -153,6 +153,7 @@ private:
   void readCacheRopes(const JsonCursor &at, CacheSpec &cache);
   void readEmbedding(const JsonCursor &slot);
   void readBatch(const JsonCursor &at);
+  cuda::Surroundings surroundings() const;
   void readCode(const JsonCursor &root);
   void readCpu(const JsonCursor &at);
   void readCosts(const JsonCursor &plan);
@@ -262,10 +263,27 @@ void Reader::readBatch(const JsonCursor &at) {
   manifest.batch = batch;
 }
 
+/// What the code for GPUs has to agree with.
+cuda::Surroundings Reader::surroundings() const {
+  cuda::Surroundings around;
+  around.slotBytes.resize(manifest.slots);
+  for (const WeightSpec &weight : manifest.weights)
+    for (uint64_t i = weight.slot;
+         i < std::min(weight.slot + weight.tensors(), manifest.slots); ++i)
+      around.slotBytes[i] = weight.bytes();
+  for (const CacheSpec &cache : manifest.caches)
+    around.cacheBytes.push_back(cache.bytes);
+  around.chunk = manifest.chunk;
+  around.hasRanks = manifest.shards > 1;
+  around.hasPages = manifest.batch.has_value();
+  around.hasEncoder = manifest.encoder;
+  return around;
+}
+
 /// Reads the code for each device. At least one device must have code.
 void Reader::readCode(const JsonCursor &root) {
-  if (auto cuda = root.find("cuda"))
-    manifest.cuda = cuda::readPart(*cuda, manifest);
+  if (auto cuda = root.find("cuda"); cuda && cuda->ok())
+    manifest.cuda = cuda::readPart(*cuda, surroundings());
   if (manifest.cuda && !root.find("cpu"))
     return;
   for (const JsonCursor &code : root["cpu"].elements(maxCpus))
