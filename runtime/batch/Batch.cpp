@@ -1,33 +1,20 @@
 #include "runtime/batch/Batch.h"
 
+#include "runtime/session/SessionState.h"
+
 #include <algorithm>
-#include <string>
 #include <utility>
 
 namespace cria {
 
-/// A part of a message.
-struct Word {
-  Word(const char *text) : text(text) {}
-  Word(int64_t number) : number(number) {}
-
-  const char *text = nullptr; // or else the number
-  int64_t number = 0;
-};
-
-/// An error whose message is `words`.
-static Status failed(cria_status code, std::initializer_list<Word> words) {
-  std::string message;
-  for (const Word &word : words)
-    message += word.text ? word.text : std::to_string(word.number);
-  return Status(code, message);
-}
-
 Batch::Batch(std::shared_ptr<const Model> model,
-             std::unique_ptr<PagedBackend> backend, const BatchOptions &options,
+             std::unique_ptr<Backend> device, const BatchOptions &options,
              const Sampler &greedy)
-    : shared(std::move(model)), backend(std::move(backend)), options(options),
-      pool(options.pages, spec().page), greedy(1, greedy) {}
+    : shared(std::move(model)), backend(std::move(device)),
+      held(shared->manifest(), *backend, options.pages, options.reusesDrawn),
+      schedule(shared->manifest(), options.chunk, options.refuses, held,
+               sequences),
+      computation(shared->manifest(), *backend, greedy) {}
 
 /// The pages that `options` ask for.
 static Result<int64_t> pageCount(const BatchOptions &options,
@@ -42,7 +29,7 @@ static Result<int64_t> pageCount(const BatchOptions &options,
   auto most = std::min<int64_t>(
       INT32_MAX, INT64_MAX / static_cast<int64_t>(manifest.pageBytes()));
   if (pages < 1 || pages > most)
-    return failed(CRIA_INVALID_ARGUMENT,
+    return Status(CRIA_INVALID_ARGUMENT,
                   {"the batch would have ", pages, " pages of ",
                    static_cast<int64_t>(manifest.pageBytes()),
                    " bytes, expected 1 to ", most});
@@ -56,25 +43,26 @@ Result<std::unique_ptr<Batch>> Batch::create(std::shared_ptr<const Model> model,
   if (Status status = checkThreads(options.threads); !status.ok())
     return status;
   if (options.chunk < 0)
-    return failed(CRIA_INVALID_ARGUMENT,
+    return Status(CRIA_INVALID_ARGUMENT,
                   {"chunk is ", options.chunk, ", expected 0 or more"});
+  if (!manifest.batch)
+    return Status(CRIA_UNIMPLEMENTED,
+                  "the artifact has no batches: compile it with --batch=N");
   options.chunk =
       options.chunk ? std::min(options.chunk, manifest.chunk) : manifest.chunk;
-  if (manifest.batch) {
-    Result<int64_t> pages = pageCount(options, manifest);
-    if (!pages.ok())
-      return pages.status();
-    options.pages = *pages;
-  }
-  auto backend = model->bound().newPagedBackend(options.threads, options.pages);
+  Result<int64_t> pages = pageCount(options, manifest);
+  if (!pages.ok())
+    return pages.status();
+  options.pages = *pages;
+  auto backend = model->newBackend(options.threads, options.pages);
   if (!backend.ok())
     return backend.status();
   return create(std::move(model), options, std::move(*backend));
 }
 
-Result<std::unique_ptr<Batch>>
-Batch::create(std::shared_ptr<const Model> model, const BatchOptions &options,
-              std::unique_ptr<PagedBackend> backend) {
+Result<std::unique_ptr<Batch>> Batch::create(std::shared_ptr<const Model> model,
+                                             const BatchOptions &options,
+                                             std::unique_ptr<Backend> backend) {
   SamplerOptions likeliest;
   likeliest.temperature = 0;
   auto greedy = Sampler::create(likeliest, model->manifest().vocabSize);
@@ -91,14 +79,14 @@ Result<Sequence *> Batch::find(int64_t number) const {
   auto found =
       std::lower_bound(sequences.begin(), sequences.end(), number, isBefore);
   if (found == sequences.end() || (*found)->number != number)
-    return failed(CRIA_NOT_FOUND, {"the batch has no sequence ", number});
+    return Status(CRIA_NOT_FOUND, {"the batch has no sequence ", number});
   return found->get();
 }
 
 Status Batch::checkOptions(const SequenceOptions &options) const {
   int64_t vocab = shared->manifest().vocabSize;
   if (options.sampler && options.sampler->vocabSize() != vocab)
-    return failed(CRIA_INVALID_ARGUMENT,
+    return Status(CRIA_INVALID_ARGUMENT,
                   {"the sampler's vocab_size is ", options.sampler->vocabSize(),
                    ", expected the model's ", vocab});
   if (options.loras && options.loras->model() != shared)
@@ -107,7 +95,7 @@ Status Batch::checkOptions(const SequenceOptions &options) const {
   // They draw side by side, each on a thread.
   for (const auto &other : sequences)
     if (options.sampler && other->sampler == options.sampler)
-      return failed(CRIA_INVALID_ARGUMENT,
+      return Status(CRIA_INVALID_ARGUMENT,
                     {"the sampler is that of sequence ", other->number});
   return Status();
 }
@@ -117,12 +105,8 @@ int64_t Batch::add(std::unique_ptr<Sequence> sequence,
                    const SequenceOptions &options) {
   static_cast<SequenceOptions &>(*sequence) = options;
   sequence->number = nextNumber;
-  // A step changes sequences and takes no memory for that, so that it may fail
-  // for want of memory only before.
-  for (auto *list : {&running, &waiting})
-    if (list->capacity() <= sequences.size())
-      list->reserve(2 * sequences.size() + 1);
-  sequence->pages.reserve(static_cast<size_t>(spec().width));
+  schedule.reserve(sequences.size() + 1);
+  sequence->pages.reserve(static_cast<size_t>(shared->manifest().batch->width));
   sequences.push_back(std::move(sequence));
   if (options.sampler)
     for (int32_t id : sequences.back()->ids)
@@ -157,26 +141,10 @@ Result<int64_t> Batch::fork(int64_t number, const SequenceOptions &options) {
   auto copy = std::make_unique<Sequence>(**from);
   copy->state = Sequence::State::Idle;
   copy->left = 0;
-  copy->lastUse = steps;
+  copy->lastUse = schedule.steps();
   int64_t made = add(std::move(copy), chosen);
-  for (int32_t page : sequences.back()->pages)
-    pool.share(page);
+  held.share(*sequences.back());
   return made;
-}
-
-/// Gives back the pages that hold no position that was computed.
-void Batch::releaseUnused(Sequence &sequence) {
-  auto needed = static_cast<size_t>(pagesOf(sequence.computed));
-  for (; sequence.pages.size() > needed; sequence.pages.pop_back())
-    pool.release(sequence.pages.back());
-}
-
-/// The last page first: of pages that are kept it is the one to go first, for
-/// the others can be found without it.
-void Batch::releasePages(Sequence &sequence) {
-  sequence.computed = sequence.entered = 0;
-  releaseUnused(sequence);
-  sequence.key = sequence.weights;
 }
 
 Status Batch::leave(int64_t number) {
@@ -184,11 +152,8 @@ Status Batch::leave(int64_t number) {
   if (!found.ok())
     return found.status();
   Sequence *sequence = *found;
-  releasePages(*sequence);
-  running.erase(std::remove(running.begin(), running.end(), sequence),
-                running.end());
-  waiting.erase(std::remove(waiting.begin(), waiting.end(), sequence),
-                waiting.end());
+  held.release(*sequence);
+  schedule.remove(*sequence);
   auto is = [&](const std::unique_ptr<Sequence> &each) {
     return each.get() == sequence;
   };
@@ -196,39 +161,31 @@ Status Batch::leave(int64_t number) {
   return Status();
 }
 
-/// RESOURCE_EXHAUSTED: a sequence that has `held` pages needs so many.
-Status Batch::shortOf(int64_t number, int64_t pages, int64_t held) const {
-  return failed(CRIA_RESOURCE_EXHAUSTED,
-                {"sequence ", number, " needs ", pages, " pages and has ", held,
-                 ": ", pool.available(), " of the batch's ", pool.pages(),
-                 " are free"});
-}
-
 Status Batch::checkFeed(const Sequence &sequence, const int32_t *ids,
                         int64_t count, int64_t most) const {
   const Manifest &manifest = shared->manifest();
-  if (sequence.state != Sequence::State::Idle)
-    return failed(
+  if (!sequence.isIdle())
+    return Status(
         CRIA_FAILED_PRECONDITION,
         {"sequence ", sequence.number, " has not finished what it was fed"});
   if (count < 0 || most < 0 ||
       (count == 0 && sequence.computed == sequence.end()))
-    return failed(CRIA_INVALID_ARGUMENT,
+    return Status(CRIA_INVALID_ARGUMENT,
                   {count, " ids and ", most,
                    " to draw, expected at least one id and 0 or more"});
   for (int64_t i = 0; i < count; ++i)
     if (ids[i] < 0 || ids[i] >= manifest.vocabSize)
-      return failed(CRIA_INVALID_ARGUMENT,
+      return Status(CRIA_INVALID_ARGUMENT,
                     {"id ", int64_t(ids[i]), " at index ", i,
                      ", expected 0 to ", manifest.vocabSize - 1});
   int64_t end = sequence.end();
   if (count > manifest.maxSeq - end)
-    return failed(CRIA_OUT_OF_RANGE,
+    return Status(CRIA_OUT_OF_RANGE,
                   {count, " ids at position ", end, " make ", end + count,
                    ", the artifact's context holds ", manifest.maxSeq});
-  if (pagesOf(end + count) > pool.pages())
-    return shortOf(sequence.number, pagesOf(end + count),
-                   static_cast<int64_t>(sequence.pages.size()));
+  if (int64_t needed = held.countFor(end + count); needed > pages().pages())
+    return schedule.shortOf(sequence.number, needed,
+                            static_cast<int64_t>(sequence.pages.size()));
   return Status();
 }
 
@@ -258,9 +215,30 @@ Status Batch::feed(int64_t number, const int32_t *ids, int64_t count,
     std::for_each(ids, ids + count,
                   [&](int32_t id) { sequence.sampler->accept(id); });
   sequence.left = most;
-  sequence.state = Sequence::State::Waiting;
-  waiting.push_back(&sequence);
+  schedule.add(sequence);
   return Status();
+}
+
+Status Batch::step() {
+  struct End {
+    Batch &batch;
+    ~End() {
+      batch.computation.end();
+      batch.schedule.end();
+    }
+  } end = {*this};
+  schedule.begin(chosen);
+  Status status = computation.run(chosen);
+  if (Status intact = shared->bound().intact(); !intact.ok())
+    status = intact;
+  if (!status.ok())
+    return status;
+  schedule.advance(chosen);
+  computation.forEachDraw(
+      [&](Sequence &sequence, const Result<int32_t> &id, const float *logits) {
+        schedule.take(sequence, id, logits);
+      });
+  return status;
 }
 
 Result<std::pair<int64_t, int64_t>> Batch::position(int64_t number) const {
@@ -274,7 +252,7 @@ Result<std::pair<int64_t, int64_t>> Batch::position(int64_t number) const {
 Status Batch::checkPages(const Sequence &sequence) const {
   if (sequence.computed >= sequence.settled)
     return Status();
-  return failed(CRIA_FAILED_PRECONDITION,
+  return Status(CRIA_FAILED_PRECONDITION,
                 {"sequence ", sequence.number,
                  " gave its pages back, and is computed anew when it runs"});
 }
@@ -299,17 +277,10 @@ Status Batch::save(int64_t number, std::byte *state) const {
     return header.status();
   header->position = header->prompt = header->rotated = sequence.computed;
   header->bytes = *size - sizeof(SessionHeader);
-  const Manifest &manifest = shared->manifest();
-  std::byte *to = state + sizeof(SessionHeader);
-  auto pages = static_cast<size_t>(pagesOf(sequence.computed));
-  for (size_t cache = 0; cache < manifest.caches.size(); ++cache)
-    for (size_t i = 0; i < pages; ++i) {
-      uint64_t bytes = manifest.caches[cache].bytes;
-      Status status = backend->readPage(cache, sequence.pages[i], 0, to, bytes);
-      if (!status.ok())
-        return status;
-      to += bytes;
-    }
+  Status status = held.read(sequence, held.countFor(sequence.computed),
+                            state + sizeof(SessionHeader));
+  if (!status.ok())
+    return status;
   sealState(*header, state);
   return Status();
 }
@@ -320,7 +291,7 @@ Status Batch::restore(int64_t number, const std::byte *state, uint64_t size) {
     return found.status();
   Sequence &sequence = **found;
   if (sequence.end() > 0)
-    return failed(CRIA_FAILED_PRECONDITION,
+    return Status(CRIA_FAILED_PRECONDITION,
                   {"sequence ", number, " holds ", sequence.end(),
                    " positions, expected none"});
   const Manifest &manifest = shared->manifest();
@@ -330,24 +301,12 @@ Status Batch::restore(int64_t number, const std::byte *state, uint64_t size) {
   Result<SessionHeader> given = openState(state, size, *own, manifest);
   if (!given.ok())
     return given.status();
-  int64_t pages = pagesOf(given->position);
-  if (pages > pool.available())
-    return shortOf(number, pages, 0);
-  for (int64_t i = 0; i < pages; ++i)
-    sequence.pages.push_back(pool.take());
-  const std::byte *from = state + sizeof(SessionHeader);
-  Status status;
-  for (size_t cache = 0; cache < manifest.caches.size(); ++cache)
-    for (int32_t page : sequence.pages) {
-      uint64_t bytes = manifest.caches[cache].bytes;
-      if (status.ok())
-        status = backend->writePage(cache, page, 0, from, bytes);
-      from += bytes;
-    }
-  if (!status.ok()) {
-    releasePages(sequence);
+  int64_t needed = held.countFor(given->position);
+  if (needed > pages().available())
+    return schedule.shortOf(number, needed, 0);
+  Status status = held.write(sequence, needed, state + sizeof(SessionHeader));
+  if (!status.ok())
     return status;
-  }
   sequence.unknown = sequence.computed = sequence.settled = given->position;
   return status;
 }

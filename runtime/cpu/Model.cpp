@@ -1,9 +1,7 @@
 #include "runtime/cpu/Model.h"
 
 #include "runtime/base/Cores.h"
-#include "runtime/cpu/Paged.h"
-#include "runtime/cpu/Session.h"
-#include "runtime/device/PagedSession.h"
+#include "runtime/cpu/Backend.h"
 #include "runtime/weights/RopeTables.h"
 #include "runtime/weights/WeightLoader.h"
 
@@ -245,24 +243,12 @@ Model::bind(std::shared_ptr<const Artifact> artifact,
   return builder.finish();
 }
 
-/// The threads; one for each core if the caller gave no number.
-static Threads counted(Threads threads) {
-  if (threads.count == 0)
-    threads.count = coreCount();
-  return threads;
-}
-
-Result<std::unique_ptr<Backend>>
-Model::newBackend(const Threads &threads) const {
-  const Manifest &manifest = code->manifest();
-  if (manifest.batch) {
-    auto pages = newPagedBackend(threads, manifest.batch->width);
-    if (!pages.ok())
-      return pages.status();
-    return std::unique_ptr<Backend>(
-        std::make_unique<PagedSession>(manifest, std::move(*pages), ranks));
-  }
-  return Session::create(*code, slots(), counted(threads), ranks);
+Result<std::unique_ptr<cria::Backend>> Model::newBackend(const Threads &threads,
+                                                         int64_t pages) const {
+  Threads counted = threads;
+  if (counted.count == 0)
+    counted.count = coreCount();
+  return Backend::create(*code, slots(), counted, pages, ranks);
 }
 
 namespace {
@@ -309,13 +295,6 @@ Model::bindLoras(const std::vector<LoraSource> &sources) const {
   if (!status.ok())
     return status;
   return std::unique_ptr<const BoundLoras>(std::move(bound));
-}
-
-Result<std::unique_ptr<PagedBackend>>
-Model::newPagedBackend(const Threads &threads, int64_t pages) const {
-  if (!code->manifest().batch)
-    return BoundModel::newPagedBackend(threads, pages);
-  return Paged::create(*code, slots(), counted(threads), pages, ranks);
 }
 
 } // namespace cria::cpu

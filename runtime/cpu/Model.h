@@ -21,12 +21,10 @@ public:
   bind(std::shared_ptr<const Artifact> artifact, const WeightSource &source,
        const CriaRanks *ranks);
 
-  Result<std::unique_ptr<Backend>>
-  newBackend(const Threads &threads) const override;
+  Result<std::unique_ptr<cria::Backend>>
+  newBackend(const Threads &threads, int64_t pages) const override;
   Result<std::unique_ptr<const BoundLoras>>
   bindLoras(const std::vector<LoraSource> &loras) const override;
-  Result<std::unique_ptr<PagedBackend>>
-  newPagedBackend(const Threads &threads, int64_t pages) const override;
   const void *const *slots() const override { return slotTable.data(); }
   std::string device() const override { return "cpu"; }
   Status intact() const override;

@@ -3,7 +3,6 @@
 #include "runtime/base/Environment.h"
 #include "runtime/cuda/Paged.h"
 #include "runtime/cuda/Session.h"
-#include "runtime/device/PagedSession.h"
 #include "runtime/weights/RopeTables.h"
 
 #include <algorithm>
@@ -221,23 +220,10 @@ Status Model::bind(const WeightSource &source) {
   return upload(owner, uploads, source.progress);
 }
 
-Result<std::unique_ptr<Backend>>
-Model::newBackend(const Threads &threads) const {
-  const std::optional<BatchSpec> &batch = manifest().batch;
-  if (!batch)
-    return Session::create(*this);
-  auto pages = newPagedBackend(threads, batch->width);
-  if (!pages.ok())
-    return pages.status();
-  return std::unique_ptr<Backend>(
-      std::make_unique<PagedSession>(manifest(), std::move(*pages), ranks));
-}
-
-Result<std::unique_ptr<PagedBackend>>
-Model::newPagedBackend(const Threads &threads, int64_t pages) const {
-  if (!manifest().batch)
-    return BoundModel::newPagedBackend(threads, pages);
-  return Paged::create(*this, pages);
+Result<std::unique_ptr<Backend>> Model::newBackend(const Threads &,
+                                                   int64_t pages) const {
+  return manifest().batch ? Paged::create(*this, pages)
+                          : Session::create(*this);
 }
 
 namespace {

@@ -2,13 +2,11 @@
 /// ranks share the model, this is one rank's part of it.
 #pragma once
 
-#include "runtime/artifact/Artifact.h"
 #include "runtime/cuda/Code.h"
 #include "runtime/cuda/Context.h"
+#include "runtime/cuda/Cuda.h"
 #include "runtime/cuda/Nccl.h"
 #include "runtime/cuda/Upload.h"
-#include "runtime/device/Backend.h"
-#include "runtime/device/Device.h"
 #include "runtime/weights/WeightLoader.h"
 
 #include <memory>
@@ -17,21 +15,16 @@
 
 namespace cria::cuda {
 
-class Model : public BoundModel {
+class Model : public OpenModel {
 public:
-  /// Finds the device and loads the code: all that can fail for want of a
-  /// device that can run the artifact. `kind` is not Cpu.
+  /// See cuda::open.
   static Result<std::unique_ptr<Model>>
   open(std::shared_ptr<const Artifact> artifact, const DeviceOptions &options);
 
-  /// Joins the other ranks if there are any, and uploads the weights. Call it
-  /// once, before sessions are made.
-  Status bind(const WeightSource &source);
+  Status bind(const WeightSource &source) override;
 
-  Result<std::unique_ptr<Backend>>
-  newBackend(const Threads &threads) const override;
-  Result<std::unique_ptr<PagedBackend>>
-  newPagedBackend(const Threads &threads, int64_t pages) const override;
+  Result<std::unique_ptr<Backend>> newBackend(const Threads &threads,
+                                              int64_t pages) const override;
   Result<std::unique_ptr<const BoundLoras>>
   bindLoras(const std::vector<LoraSource> &loras) const override;
   std::string device() const override;

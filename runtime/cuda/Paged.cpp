@@ -1,11 +1,9 @@
 #include "runtime/cuda/Paged.h"
 
 #include "runtime/cuda/Model.h"
-#include "runtime/ranks/JoinRanks.h"
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 
 namespace cria::cuda {
 
@@ -25,18 +23,18 @@ uint64_t Paged::pagesOffset() const {
   return positionsOffset() + numbers(model.manifest().batch->rows);
 }
 
-Result<std::unique_ptr<PagedBackend>> Paged::create(const Model &model,
-                                                    int64_t pages) {
+Result<std::unique_ptr<Backend>> Paged::create(const Model &model,
+                                               int64_t pages) {
   std::unique_ptr<Paged> made(new Paged(model));
   Current current(*made->context);
   Status status = current.status();
   if (status.ok())
     status = made->allocate(static_cast<uint64_t>(pages));
   if (status.ok())
-    status = made->expand();
+    status = made->makeLaunches();
   if (!status.ok())
     return status;
-  return std::unique_ptr<PagedBackend>(std::move(made));
+  return std::unique_ptr<Backend>(std::move(made));
 }
 
 Status Paged::allocate(uint64_t pages) {
@@ -49,12 +47,12 @@ Status Paged::allocate(uint64_t pages) {
   return status;
 }
 
-Status Paged::expand() {
+Status Paged::makeLaunches() {
   const Part &part = *model.manifest().cuda;
   std::vector<Launch> prefill, batch;
-  Status status = Runner::expand(part.prefill, prefill);
+  Status status = expand(part.prefill, prefill);
   if (status.ok())
-    status = Runner::expand(part.batch, batch);
+    status = expand(part.batch, batch);
   if (!status.ok())
     return status;
   prefillLaunches = std::move(prefill);
@@ -62,63 +60,51 @@ Status Paged::expand() {
   return status;
 }
 
-Status Paged::use(const BoundLoras *chosen) {
-  return setLoras(chosen, [&] { return expand(); });
-}
-
-/// The rows have one position, that of the first, and the text's pages up to
-/// the last row.
-Status Paged::prefill(const PagedStep &step) {
-  int64_t page = model.manifest().batch->page;
-  int64_t end = step.positions[0] + step.rows;
-  return run(prefillLaunches, step, 1, (end + page - 1) / page);
-}
-
-/// Each row has a position and a table of pages.
-Status Paged::decode(const PagedStep &step) {
-  return run(batchLaunches, step, step.rows,
-             step.rows * model.manifest().batch->width);
+/// A text has one position, that of its first row, and pages up to the last
+/// row. Each row of several texts has a position and a table of pages.
+Status Paged::step(const Step &step) {
+  const BatchSpec &batch = *model.manifest().batch;
+  if (step.isBatch())
+    return run(batchLaunches, step, step.tokens, step.tokens * batch.width);
+  int64_t end = step.position + step.tokens;
+  return run(prefillLaunches, step, 1, (end + batch.page - 1) / batch.page);
 }
 
 /// Runs an entry that reads `positions` positions and `pages` numbers of pages.
-Status Paged::run(std::vector<Launch> &launches, const PagedStep &step,
+Status Paged::run(std::vector<Launch> &launches, const Step &step,
                   int64_t positions, int64_t pages) {
   Current current(*context);
   if (!current.status().ok())
     return current.status();
+  if (Status status = use(step.loras); !status.ok())
+    return status;
+  auto position = static_cast<int32_t>(step.position);
   CriaStepState header = {};
-  header.position = step.positions[0];
-  header.tokens = static_cast<int32_t>(step.rows);
+  header.position = position;
+  header.tokens = static_cast<int32_t>(step.tokens);
   header.first_logit = static_cast<int32_t>(step.firstLogit);
   writeState(header, step.ids);
   auto *state = static_cast<std::byte *>(pinnedState.get());
-  memcpy(state + positionsOffset(), step.positions, numbers(positions));
+  memcpy(state + positionsOffset(), step.positions ? step.positions : &position,
+         numbers(positions));
   memcpy(state + pagesOffset(), step.pages, numbers(pages));
-  std::optional<WaitForRanks> waiting; // in the sums
-  if (model.sharedWith())
-    waiting.emplace();
-  return traced([&] {
-    Status status = bringEmbeddings(step.ids, step.rows, step.embeddings);
-    if (status.ok())
-      status = compute(launches, step, pagesOffset() + numbers(pages));
-    if (status.ok() && model.communicator())
-      status = model.communicator()->status();
-    return status.ok() ? status : ended(status, "what was launched");
+  return perform(step, [&] {
+    return compute(launches, step, pagesOffset() + numbers(pages));
   });
 }
 
-Status Paged::compute(std::vector<Launch> &launches, const PagedStep &step,
+Status Paged::compute(std::vector<Launch> &launches, const Step &step,
                       uint64_t stateBytes) {
-  int64_t rows = step.rows - step.firstLogit;
+  int64_t rows = step.logitRows();
   Status status = roomFor(launches, rows);
   if (status.ok())
-    status = placeEmbeddings(launches, step.embeddings, step.rows);
+    status = placeEmbeddings(launches, step.embeddings, step.tokens);
   if (status.ok())
     status = enqueueState(stateBytes);
   if (status.ok())
-    status = enqueueEmbeddings(step.rows);
+    status = enqueueEmbeddings(step.tokens);
   if (status.ok())
-    status = launch(launches, step.rows, rows);
+    status = launch(launches, step.tokens, rows);
   // The copy to memory that is not pinned would wait as well, but for ever.
   if (status.ok())
     status = context->wait(stream.get(), "a step of a batch");
@@ -127,53 +113,6 @@ Status Paged::compute(std::vector<Launch> &launches, const PagedStep &step,
   status = copyOut(step.logits, logitsOf(rows),
                    static_cast<uint64_t>(rows) * rowBytes());
   return status.ok() ? context->wait(stream.get(), "copying logits") : status;
-}
-
-uint64_t Paged::pageBytes(size_t cache) const {
-  return model.manifest().caches[cache].bytes;
-}
-
-CUdeviceptr Paged::at(size_t cache, int32_t page) const {
-  return caches[cache] + pageBytes(cache) * static_cast<uint64_t>(page);
-}
-
-Status Paged::clearPage(int32_t page) {
-  Current current(*context);
-  Status status = current.status();
-  for (size_t i = 0; i < caches.size() && status.ok(); ++i)
-    status = context->check(
-        (*context)->cuMemsetD8Async(at(i, page), 0, pageBytes(i), stream.get()),
-        "cuMemsetD8Async", "clearing a page");
-  return status;
-}
-
-Status Paged::copyPage(int32_t from, int32_t to) {
-  Current current(*context);
-  Status status = current.status();
-  for (size_t i = 0; i < caches.size() && status.ok(); ++i)
-    status =
-        context->check((*context)->cuMemcpyDtoDAsync(
-                           at(i, to), at(i, from), pageBytes(i), stream.get()),
-                       "cuMemcpyDtoDAsync", "copying a page");
-  return status;
-}
-
-Status Paged::readPage(size_t cache, int32_t page, uint64_t begin,
-                       std::byte *to, uint64_t bytes) {
-  Current current(*context);
-  if (!current.status().ok())
-    return current.status();
-  const char *doing = "saving a page";
-  return ended(copyOut(to, at(cache, page) + begin, bytes, doing), doing);
-}
-
-Status Paged::writePage(size_t cache, int32_t page, uint64_t begin,
-                        const std::byte *from, uint64_t bytes) {
-  Current current(*context);
-  if (!current.status().ok())
-    return current.status();
-  const char *doing = "restoring a page";
-  return ended(copyIn(at(cache, page) + begin, from, bytes, doing), doing);
 }
 
 } // namespace cria::cuda

@@ -2,10 +2,12 @@
 
 #include "runtime/base/Json.h"
 #include "runtime/cuda/Model.h"
+#include "runtime/ranks/JoinRanks.h"
 
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <optional>
 
 namespace cria::cuda {
 
@@ -149,8 +151,8 @@ Status Runner::bind(const LaunchStep &step, uint64_t layer,
     launch.values.push_back(address(argument, layer));
     if (!argument.map)
       continue;
-    Status status = encode(*context, *argument.map, launch.values.back(),
-                           step.kernel, launch.maps.emplace_back());
+    Status status = cuda::encode(*context, *argument.map, launch.values.back(),
+                                 step.kernel, launch.maps.emplace_back());
     if (!status.ok())
       return status;
   }
@@ -178,12 +180,38 @@ Status Runner::expand(const Entry &entry, std::vector<Launch> &launches) const {
   return Status();
 }
 
+Status Runner::use(const BoundLoras *others) {
+  uint64_t number = others ? others->number() : 0;
+  if (number == lorasNumber)
+    return Status();
+  loras = others;
+  Status status = makeLaunches();
+  loras = nullptr;
+  if (status.ok())
+    lorasNumber = number;
+  return status;
+}
+
 Status Runner::ended(const Status &status, const char *doing) {
   Status waited = context->wait(stream.get(), doing);
   return status.ok() ? waited : status;
 }
 
-Status Runner::setTrace(std::vector<KernelTime> *into) {
+Status Runner::perform(const Step &step, FunctionRef<Status()> work) {
+  std::optional<WaitForRanks> waiting; // in the sums
+  if (model.sharedWith())
+    waiting.emplace();
+  return traced([&] {
+    Status status = bringEmbeddings(step.ids, step.tokens, step.embeddings);
+    if (status.ok())
+      status = work();
+    if (status.ok() && model.communicator())
+      status = model.communicator()->status();
+    return status.ok() ? status : ended(status, "what was launched");
+  });
+}
+
+Status Runner::trace(std::vector<KernelTime> *into) {
   if (into && !context->library().hasTimes())
     return Status(CRIA_UNAVAILABLE,
                   "the CUDA driver has no cuEventElapsedTime");
@@ -216,6 +244,53 @@ void Runner::writeState(const CriaStepState &header, const int32_t *ids) {
   memcpy(to, &header, sizeof(header));
   memcpy(to + idsOffset, ids,
          static_cast<size_t>(header.tokens) * sizeof(int32_t));
+}
+
+uint64_t Runner::pageBytes(size_t cache) const {
+  return model.manifest().caches[cache].bytes;
+}
+
+CUdeviceptr Runner::at(size_t cache, int32_t page) const {
+  return caches[cache] + pageBytes(cache) * static_cast<uint64_t>(page);
+}
+
+Status Runner::clearPage(int32_t page) {
+  Current current(*context);
+  Status status = current.status();
+  for (size_t i = 0; i < caches.size() && status.ok(); ++i)
+    status = context->check(
+        (*context)->cuMemsetD8Async(at(i, page), 0, pageBytes(i), stream.get()),
+        "cuMemsetD8Async", "clearing a page");
+  return status;
+}
+
+Status Runner::copyPage(int32_t from, int32_t to) {
+  Current current(*context);
+  Status status = current.status();
+  for (size_t i = 0; i < caches.size() && status.ok(); ++i)
+    status =
+        context->check((*context)->cuMemcpyDtoDAsync(
+                           at(i, to), at(i, from), pageBytes(i), stream.get()),
+                       "cuMemcpyDtoDAsync", "copying a page");
+  return status;
+}
+
+Status Runner::readPage(size_t cache, int32_t page, uint64_t begin,
+                        std::byte *to, uint64_t bytes) {
+  Current current(*context);
+  if (!current.status().ok())
+    return current.status();
+  const char *doing = "saving a KV cache";
+  return ended(copyOut(to, at(cache, page) + begin, bytes, doing), doing);
+}
+
+Status Runner::writePage(size_t cache, int32_t page, uint64_t begin,
+                         const std::byte *from, uint64_t bytes) {
+  Current current(*context);
+  if (!current.status().ok())
+    return current.status();
+  const char *doing = "restoring a KV cache";
+  return ended(copyIn(at(cache, page) + begin, from, bytes, doing), doing);
 }
 
 Status Runner::copyIn(CUdeviceptr to, const void *from, uint64_t bytes,

@@ -8,13 +8,13 @@
 
 #include "runtime/Abi.h"
 #include "runtime/artifact/CudaPlan.h"
+#include "runtime/base/FunctionRef.h"
 #include "runtime/cuda/Context.h"
 #include "runtime/cuda/Ropes.h"
 #include "runtime/cuda/Timer.h"
 #include "runtime/device/Backend.h"
 
 #include <memory>
-#include <utility>
 #include <vector>
 
 namespace cria::cuda {
@@ -30,16 +30,24 @@ struct Launch {
   std::vector<void *> parameters; // the addresses of `values`, or of `maps`
 };
 
-/// The base of sessions and of batches. Its functions are called with the
-/// context current.
-class Runner {
+/// The base of sessions and of batches. Its protected functions are called with
+/// the context current.
+class Runner : public Backend {
+public:
+  Status trace(std::vector<KernelTime> *into) override;
+  Status clearPage(int32_t page) override;
+  Status copyPage(int32_t from, int32_t to) override;
+  Status readPage(size_t cache, int32_t page, uint64_t begin, std::byte *to,
+                  uint64_t bytes) override;
+  Status writePage(size_t cache, int32_t page, uint64_t begin,
+                   const std::byte *from, uint64_t bytes) override;
+
 protected:
   /// The ids follow the state at this distance, in pinned and device memory.
   static constexpr uint64_t idsOffset = 64;
 
   /// `model` must outlive it.
   explicit Runner(const Model &model);
-  ~Runner() = default;
 
   /// Makes the stream, the caches with `pages` pages (1 if they are not paged),
   /// the scratch, a row of logits, and `stateBytes` bytes for the data of a
@@ -51,21 +59,11 @@ protected:
   /// Makes launches take `to` as the address of an argument.
   static void redirect(std::vector<Launch> &launches, Argument::Kind kind,
                        uint64_t value, CUdeviceptr to);
-  /// Computes with other adapters: `expand` makes the launches anew. After an
-  /// error the adapters are those of before.
-  template <typename Expand>
-  Status setLoras(const BoundLoras *chosen, const Expand &expand) {
-    if (chosen == loras)
-      return Status();
-    Current current(*context);
-    Status status = current.status();
-    const BoundLoras *before = std::exchange(loras, chosen);
-    if (status.ok())
-      status = expand();
-    if (!status.ok())
-      loras = before;
-    return status;
-  }
+  /// Makes the launches of all entries anew, in place of those before.
+  virtual Status makeLaunches() = 0;
+  /// Computes with other adapters if these are others. After an error the
+  /// adapters are those of before.
+  Status use(const BoundLoras *others);
   /// Makes launches write `rows` rows of logits to where there is room.
   Status roomFor(std::vector<Launch> &launches, int64_t rows);
   /// The device memory of `rows` rows of logits.
@@ -112,8 +110,9 @@ protected:
     timer = nullptr;
     return status.ok() ? appendTimes(marks) : status;
   }
-  /// See Backend.
-  Status setTrace(std::vector<KernelTime> *into);
+  /// Does the `work` of a step, which launches it and waits for it, with the
+  /// embeddings of its ids.
+  Status perform(const Step &step, FunctionRef<Status()> work);
 
   /// The bytes of a row of logits on the device: all logits, or this rank's
   /// part.
@@ -124,7 +123,7 @@ protected:
   Status roomForEmbeddings();
 
   const Model &model;
-  const BoundLoras *loras = nullptr; // own, else the model's
+  const BoundLoras *loras = nullptr; // while launches are made with them
   std::shared_ptr<Context> context;
   Stream stream;
   std::vector<CUdeviceptr> caches;
@@ -145,9 +144,13 @@ private:
   Status clearWorkspace();
   Status bind(const LaunchStep &step, uint64_t layer, Launch &launch) const;
   CUdeviceptr address(const Argument &argument, uint64_t layer) const;
+  /// The address of a page of a cache.
+  CUdeviceptr at(size_t cache, int32_t page) const;
+  uint64_t pageBytes(size_t cache) const;
   Status launch(const Launch &launch, const unsigned (&grid)[3], bool overlaps);
   Status appendTimes(const Timer &marks);
 
+  uint64_t lorasNumber = 0; // of the adapters in the launches; 0: none
   std::vector<DeviceMemory> memory;
   DeviceMemory logits; // (logitsRows, vocab), for more than one row
   int64_t logitsRows = 0;

@@ -2,8 +2,6 @@
 
 #include "runtime/cuda/Model.h"
 #include "runtime/device/Sampler.h"
-#include "runtime/ranks/JoinRanks.h"
-#include "runtime/ranks/SharedLogits.h"
 
 #include <algorithm>
 #include <cstring>
@@ -22,7 +20,7 @@ Result<std::unique_ptr<Backend>> Session::create(const Model &model) {
   if (status.ok())
     status = session->allocate();
   if (status.ok())
-    status = session->expand();
+    status = session->makeLaunches();
   if (!status.ok())
     return status;
   return std::unique_ptr<Backend>(std::move(session));
@@ -49,14 +47,14 @@ Status Session::allocate() {
   return Status();
 }
 
-/// Makes the launches of all entries, and forgets the graphs of those before.
-Status Session::expand() {
+/// Forgets the graphs, too.
+Status Session::makeLaunches() {
   const Part &part = *model.manifest().cuda;
   std::vector<Launch> made[4];
   auto *next = made;
   for (const Entry *entry :
        {&part.prefill, &part.decode, &part.sample, &part.encode})
-    if (Status status = Runner::expand(*entry, *next++); !status.ok())
+    if (Status status = expand(*entry, *next++); !status.ok())
       return status;
   prefillLaunches = std::move(made[0]);
   decodeLaunches = std::move(made[1]);
@@ -65,10 +63,6 @@ Status Session::expand() {
   for (GraphExec &graph : graphs)
     graph = GraphExec();
   return Status();
-}
-
-Status Session::use(const BoundLoras *chosen) {
-  return setLoras(chosen, [&] { return expand(); });
 }
 
 uint64_t Session::hiddenBytes() const {
@@ -81,128 +75,63 @@ uint64_t Session::seenBytes() const {
 }
 
 Status Session::step(const Step &step) {
-  const Manifest &manifest = model.manifest();
-  if (!manifest.sharesLogits())
-    return stepPart(step);
-  int64_t rows = step.tokens - step.firstLogit;
-  part.resize(static_cast<size_t>(rows * manifest.logitColumns));
-  Step own = step;
-  own.logits = part.data();
-  Status status = stepPart(own);
-  if (status.ok() && rows > 0)
-    gatherLogits(*model.sharedWith(), manifest, part.data(), rows, step.logits);
-  return status;
-}
-
-/// A step whose logits are those that the device computes.
-Status Session::stepPart(const Step &step) {
   Current current(*context);
-  if (!current.status().ok())
-    return current.status();
+  Status status = current.status();
+  if (status.ok())
+    status = use(step.loras);
+  if (!status.ok())
+    return status;
   writeState(step, CriaSampling());
-  Status status = advance(step, Wanted::Logits);
+  status = advance(step, Wanted::Logits);
   if (status.ok() && step.isDecode())
     memcpy(step.logits, pinnedRow.get(), rowBytes());
   return status;
 }
 
-Result<int32_t> Session::draw(const Step &step, Sampler &sampler) {
-  const CriaRanks *ranks = model.sharedWith();
-  bool shares = model.manifest().sharesLogits();
-  if (shares && sampler.takesBest())
-    return drawFromPart(step, sampler);
-  Result<int32_t> id = 0;
-  if (shares || sampler.needsLogits()) {
-    std::vector<float> row(static_cast<size_t>(model.manifest().vocabSize));
-    Step whole = step;
-    whole.logits = row.data();
-    if (Status status = this->step(whole); !status.ok())
-      return status;
-    id = sampler.sample(row.data());
-  } else {
-    Result<CriaSampled> drawn = drawOnDevice(step, sampler);
-    if (!drawn.ok())
-      return drawn.status();
-    id = sampler.verdict(*drawn);
-  }
-  return ranks ? agreeOnId(*ranks, std::move(id)) : id;
-}
-
-/// Draws from the logits that the device computes.
-Result<CriaSampled> Session::drawOnDevice(const Step &step, Sampler &sampler) {
+Result<std::optional<CriaSampled>> Session::drawOnDevice(const Step &step,
+                                                         Sampler &sampler) {
   Current current(*context);
-  if (!current.status().ok())
-    return current.status();
+  Status status = current.status();
+  if (status.ok())
+    status = use(step.loras);
+  if (!status.ok())
+    return status;
   CriaSampling sampling = sampler.next();
   writeState(step, sampling);
   if (sampling.penalty != 1)
     memcpy(seen.get(), sampler.seenBits().data(), seenBytes());
-  Status status = advance(step, Wanted::Id);
+  status = advance(step, Wanted::Id);
   if (!status.ok())
     return status;
   CriaSampled drawn;
   memcpy(&drawn, sampled.get(), sizeof(drawn));
-  return drawn;
+  return std::optional(drawn);
 }
 
-/// Draws the best id of all ranks: each device finds the best of its part.
-Result<int32_t> Session::drawFromPart(const Step &step, Sampler &sampler) {
-  Result<CriaSampled> drawn = drawOnDevice(step, sampler);
-  if (!drawn.ok())
-    return drawn.status();
-  const CriaRanks &ranks = *model.sharedWith();
-  int64_t first = ranks.rank * model.manifest().logitColumns;
-  return sampler.verdict(
-      bestOfRanks(ranks, bidOf(drawn->logit, first + drawn->id)));
-}
-
-Status Session::encode(const int32_t *ids, int64_t count) {
+Status Session::encode(const Step &step) {
   Current current(*context);
-  if (!current.status().ok())
-    return current.status();
-  Step step = {ids, count, 0, count, nullptr, count, count};
+  Status status = current.status();
+  if (status.ok())
+    status = use(step.loras);
+  if (!status.ok())
+    return status;
   writeState(step, CriaSampling());
   return traced([&] {
-    Status status = ropes.enqueue(step, stream.get());
+    status = ropes.enqueue(step, stream.get());
     if (status.ok())
-      status = enqueueState(count);
+      status = enqueueState(step.tokens);
     if (status.ok())
-      status = launch(encodeLaunches, count, 0);
+      status = launch(encodeLaunches, step.tokens, 0);
     return ended(status, "encoding");
   });
 }
 
-Status Session::readCache(size_t cache, uint64_t begin, std::byte *to,
-                          uint64_t bytes) {
-  Current current(*context);
-  if (!current.status().ok())
-    return current.status();
-  const char *doing = "saving a KV cache";
-  return ended(copyOut(to, caches[cache] + begin, bytes, doing), doing);
-}
-
-Status Session::writeCache(size_t cache, uint64_t begin, const std::byte *from,
-                           uint64_t bytes) {
-  Current current(*context);
-  if (!current.status().ok())
-    return current.status();
-  const char *doing = "restoring a KV cache";
-  return ended(copyIn(caches[cache] + begin, from, bytes, doing), doing);
-}
-
 Status Session::advance(const Step &step, Wanted wanted) {
-  std::optional<WaitForRanks> waiting; // in the sums
-  if (model.sharedWith())
-    waiting.emplace();
-  return traced([&] {
-    Status status = bringEmbeddings(step.ids, step.tokens, step.embeddings);
-    if (status.ok())
-      status = ropes.enqueue(step, stream.get());
-    if (status.ok())
-      status = step.isDecode() ? decode(wanted) : prefill(step, wanted);
-    if (status.ok() && model.communicator())
-      status = model.communicator()->status();
-    return status.ok() ? status : ended(status, "what was launched");
+  return perform(step, [&] {
+    Status status = ropes.enqueue(step, stream.get());
+    if (!status.ok())
+      return status;
+    return step.isDecode() ? decode(wanted) : prefill(step, wanted);
   });
 }
 
@@ -299,7 +228,7 @@ Status Session::roomForHidden(int64_t rows) {
 }
 
 Status Session::enqueuePrefill(const Step &step, Wanted wanted) {
-  int64_t rows = step.tokens - step.firstLogit;
+  int64_t rows = step.logitRows();
   Status status = roomFor(prefillLaunches, rows);
   if (status.ok())
     status = roomForHidden(step.hiddenRows);
@@ -315,7 +244,7 @@ Status Session::enqueuePrefill(const Step &step, Wanted wanted) {
 }
 
 Status Session::prefill(const Step &step, Wanted wanted) {
-  int64_t rows = step.tokens - step.firstLogit;
+  int64_t rows = step.logitRows();
   Status status = enqueuePrefill(step, wanted);
   // The copy to memory that is not pinned would wait as well, but for ever.
   if (status.ok())

@@ -12,27 +12,20 @@
 #include "runtime/cuda/Runner.h"
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace cria::cuda {
 
-class Session : public Backend, private Runner {
+class Session : public Runner {
 public:
   /// `model` must outlive the session.
   static Result<std::unique_ptr<Backend>> create(const Model &model);
 
   Status step(const Step &step) override;
-  Result<int32_t> draw(const Step &step, Sampler &sampler) override;
-  Status encode(const int32_t *ids, int64_t count) override;
-  Status use(const BoundLoras *loras) override;
-  Status trace(std::vector<KernelTime> *into) override {
-    return setTrace(into);
-  }
-
-  Status readCache(size_t cache, uint64_t begin, std::byte *to,
-                   uint64_t bytes) override;
-  Status writeCache(size_t cache, uint64_t begin, const std::byte *from,
-                    uint64_t bytes) override;
+  Result<std::optional<CriaSampled>> drawOnDevice(const Step &step,
+                                                  Sampler &sampler) override;
+  Status encode(const Step &step) override;
 
   /// Does `step`, launch by launch without a graph, and draws the best id where
   /// it has logits, of its last token alone: how long each launch took.
@@ -44,14 +37,9 @@ private:
 
   explicit Session(const Model &model);
   Status allocate();
-  Status expand();
+  Status makeLaunches() override;
   Status roomForHidden(int64_t rows);
 
-  /// Copies the embeddings of a step to pinned memory, and makes its ids 0, 1,
-  /// ..., if the host has the table.
-  Status stepPart(const Step &step);
-  Result<CriaSampled> drawOnDevice(const Step &step, Sampler &sampler);
-  Result<int32_t> drawFromPart(const Step &step, Sampler &sampler);
   Status advance(const Step &step, Wanted wanted);
   Status decode(Wanted wanted);
   Status prefill(const Step &step, Wanted wanted);
@@ -68,7 +56,6 @@ private:
   // Where the device reads and writes by itself: the ids of the text, as bits,
   // and CriaSampled.
   PinnedMemory seen, sampled;
-  std::vector<float> part; // of logits that ranks share, (rows, columns)
   std::vector<Launch> prefillLaunches, decodeLaunches, sampleLaunches,
       encodeLaunches;
   GraphExec graphs[2]; // of a decode step, by what is wanted

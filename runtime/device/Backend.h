@@ -1,5 +1,5 @@
 /// What is the same on every device: a model bound to weights, and what
-/// computes the steps of a session on it.
+/// computes the steps of sessions and batches on it.
 #pragma once
 
 #include "runtime/Abi.h"
@@ -7,6 +7,7 @@
 #include "runtime/base/Threads.h"
 #include "runtime/weights/Source.h"
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -21,11 +22,41 @@ namespace cria {
 
 class Sampler;
 
-/// One forward pass: `tokens` ids at `position` and after; see CriaEntry.
+/// LoRA adapters on a model's device: other values for the weights in which
+/// compiled code keeps adapters. Immutable; share it between sessions.
+class BoundLoras {
+public:
+  explicit BoundLoras(uint64_t slots) : addresses(slots), own(++made) {}
+  virtual ~BoundLoras() = default;
+
+  /// No other adapters of this process have or had this number; it is not 0.
+  uint64_t number() const { return own; }
+
+  /// The device's address of a slot's weight; 0 if the model's own is used.
+  uint64_t find(uint64_t slot) const { return addresses[slot]; }
+
+  /// Puts the adapters into a table of host pointers, one for each slot.
+  void replaceIn(std::vector<const void *> &slots) const {
+    for (size_t slot = 0; slot < slots.size(); ++slot)
+      if (addresses[slot])
+        slots[slot] = reinterpret_cast<const void *>(addresses[slot]);
+  }
+
+protected:
+  std::vector<uint64_t> addresses; // by slot
+
+private:
+  static inline std::atomic<uint64_t> made{0};
+  const uint64_t own;
+};
+
+/// One forward pass: the next `tokens` ids of one text; or, if the KV caches
+/// are in pages, the next id of each of `tokens` texts. See CriaEntry and
+/// CriaBatchEntry.
 struct Step {
   const int32_t *ids;
   int64_t tokens;
-  int64_t position;
+  int64_t position; // of the first id
   int64_t firstLogit;
   float *logits;      // (tokens - firstLogit, vocab)
   int64_t prompt = 0; // tokens of the text's prompt; see fillRopeRows
@@ -43,24 +74,35 @@ struct Step {
   /// hidden size). 0 if the artifact has none.
   int64_t hiddenRows = 0;
   float *hidden = nullptr;
+  /// Adapters that take the place of those that the model was bound with.
+  const BoundLoras *loras = nullptr;
+  /// The pages of KV caches in pages: of the text, up to its last id; or
+  /// (tokens, width), of each text.
+  const int32_t *pages = nullptr;
+  /// (tokens), of several texts; null for one text.
+  const int32_t *positions = nullptr;
 
   int64_t firstHidden() const { return tokens - hiddenRows; }
+  int64_t logitRows() const { return tokens - firstLogit; }
   /// Whether the decode entry does the step. That entry always computes its row
   /// of logits, and nothing else.
   bool isDecode() const {
     return tokens == 1 && firstLogit == 0 && hiddenRows == 0;
   }
+  /// Whether the batch entry does the step, if the KV caches are in pages.
+  bool isBatch() const { return positions || (tokens == 1 && !isOfPrompt); }
 };
 
-/// Rows over KV caches in pages; see CriaBatchEntry.
-struct PagedStep {
-  const int32_t *ids;
-  int64_t rows;
-  const int32_t *positions;
-  const int32_t *pages;
-  int64_t firstLogit;
-  float *logits;                         // (rows - firstLogit, vocab)
-  const std::byte *embeddings = nullptr; // as in Step
+/// An id to draw from a row of logits.
+struct Draw {
+  Sampler *sampler;
+  bool wantsLogits = false;
+  /// (vocab), if the logits are wanted; until the backend's next call.
+  const float *logits = nullptr;
+  Result<int32_t> id = -1;
+
+  /// Draws from `logits`. Memory that cannot be had is an error of the id.
+  void sample();
 };
 
 /// A launch of a kernel, or a call of a kernel function on the CPU.
@@ -70,78 +112,47 @@ struct KernelTime {
   double seconds;
 };
 
-/// LoRA adapters on a model's device: other values for the weights in which
-/// compiled code keeps adapters. Immutable; share it between sessions.
-class BoundLoras {
-public:
-  explicit BoundLoras(uint64_t slots) : addresses(slots) {}
-  virtual ~BoundLoras() = default;
-
-  /// The device's address of a slot's weight; 0 if the model's own is used.
-  uint64_t find(uint64_t slot) const { return addresses[slot]; }
-
-  /// Puts the adapters into a table of host pointers, one for each slot.
-  void replaceIn(std::vector<const void *> &slots) const {
-    for (size_t slot = 0; slot < slots.size(); ++slot)
-      if (addresses[slot])
-        slots[slot] = reinterpret_cast<const void *>(addresses[slot]);
-  }
-
-protected:
-  std::vector<uint64_t> addresses; // by slot
-};
-
 /// INVALID_ARGUMENT unless a session or batch may have so many threads.
 Status checkThreads(int threads);
 
-/// Computes the steps of one session and holds its KV caches. Used by one
-/// thread at a time.
+/// Computes steps and holds KV caches: pages, each of as many positions as the
+/// manifest's BatchSpec says. Without a BatchSpec there is one page, number 0,
+/// which is the whole context of one text. Used by one thread at a time.
+/// No virtual function is out of line: libcria has no RTTI, and programs that
+/// have it may derive.
 class Backend {
 public:
   virtual ~Backend() = default;
 
-  /// Does `step`, a decode or a prefill, and returns when its logits and hidden
-  /// states are written. A step that fails leaves the positions before it as
-  /// they were.
+  /// Does `step` and returns when its logits and hidden states are written. A
+  /// step that fails leaves the positions before it as they were.
   virtual Status step(const Step &step) = 0;
 
-  /// The same, but draws an id by `sampler` from the logits of the last token,
-  /// which stay on the device. `step.logits` is not used.
-  virtual Result<int32_t> draw(const Step &step, Sampler &sampler) = 0;
+  /// Does `count` steps, one after the other, and then draws an id from each of
+  /// the `rows` rows of their logits. `Step::logits` is not used. An id that
+  /// cannot be drawn is an error of its draw.
+  virtual Status draw(const Step *steps, size_t count, Draw *draws,
+                      size_t rows) {
+    return drawAlone(steps, count, draws, rows);
+  }
+
+  /// Does a step with one row of logits, which stays on the device, and draws
+  /// from the logits that this device computes. Empty, with nothing done, if
+  /// the device cannot draw.
+  virtual Result<std::optional<CriaSampled>> drawOnDevice(const Step &,
+                                                          Sampler &) {
+    return std::optional<CriaSampled>();
+  }
 
   /// Runs a source text, of at most a chunk, for the steps that follow.
-  virtual Status encode(const int32_t *ids, int64_t count) = 0;
-
-  /// From now on computes with `loras`, which must live until the next call;
-  /// null: with the adapters that the model was bound with. A call that fails
-  /// changes nothing.
-  virtual Status use(const BoundLoras *loras) = 0;
+  virtual Status encode(const Step &) {
+    return Status(CRIA_UNIMPLEMENTED, "KV caches in pages hold one text alone");
+  }
 
   /// From now on appends the kernels of each step to `into`, which must live
   /// until the next call; null: no longer. UNAVAILABLE if the device cannot
   /// report kernels.
   virtual Status trace(std::vector<KernelTime> *into) = 0;
-
-  /// Copies `bytes` of KV cache `cache`, from `begin` on, to or from the host.
-  virtual Status readCache(size_t cache, uint64_t begin, std::byte *to,
-                           uint64_t bytes) = 0;
-  virtual Status writeCache(size_t cache, uint64_t begin, const std::byte *from,
-                            uint64_t bytes) = 0;
-
-  /// The threads that compute on the host.
-  virtual int threads() const { return 1; }
-};
-
-/// Computes the rows of many sequences and holds the pool of pages that their
-/// KV caches are cut into. Used by one thread at a time.
-class PagedBackend {
-public:
-  virtual ~PagedBackend() = default;
-
-  /// The next tokens of one sequence.
-  virtual Status prefill(const PagedStep &step) = 0;
-  /// The next token of as many sequences as there are rows.
-  virtual Status decode(const PagedStep &step) = 0;
 
   /// Fills a page with zeros. Compiled code reads a page beyond the end of a
   /// text, so there must be numbers, whatever was there before.
@@ -155,13 +166,22 @@ public:
                            const std::byte *from, uint64_t bytes) = 0;
 
   /// Runs `body` over [0, count) on the host's threads; it must not throw.
-  virtual void inParallel(CriaParallelBody body, void *context,
-                          int64_t count) = 0;
-
-  /// See Backend.
-  virtual Status use(const BoundLoras *loras) = 0;
-  virtual Status trace(std::vector<KernelTime> *into) = 0;
+  virtual void inParallel(CriaParallelBody body, void *context, int64_t count) {
+    body(context, 0, count);
+  }
   virtual int threads() const { return 1; }
+
+protected:
+  /// Does steps whose rows of logits, of `columns` numbers each, then follow
+  /// each other in `logits`.
+  static Status doSteps(Backend &backend, const Step *steps, size_t count,
+                        int64_t columns, std::vector<float> &logits);
+
+private:
+  /// Draws from logits that no ranks share.
+  Status drawAlone(const Step *steps, size_t count, Draw *draws, size_t rows);
+
+  std::vector<float> logits; // (rows, vocab), of draws
 };
 
 /// A model's weights and code on a device: what sessions share. Immutable.
@@ -169,18 +189,14 @@ class BoundModel {
 public:
   virtual ~BoundModel() = default;
 
-  /// A backend at position 0. `threads` are for the CPU.
-  virtual Result<std::unique_ptr<Backend>>
-  newBackend(const Threads &threads) const = 0;
+  /// A backend with `pages` pages, all zeros; one page without a BatchSpec.
+  /// `threads` are for the CPU.
+  virtual Result<std::unique_ptr<Backend>> newBackend(const Threads &threads,
+                                                      int64_t pages) const = 0;
 
   /// Puts adapters on the device, apart from the weights.
   virtual Result<std::unique_ptr<const BoundLoras>>
   bindLoras(const std::vector<LoraSource> &loras) const = 0;
-
-  /// A backend with `pages` pages, all zeros. UNIMPLEMENTED if the artifact has
-  /// no KV caches in pages.
-  virtual Result<std::unique_ptr<PagedBackend>>
-  newPagedBackend(const Threads &threads, int64_t pages) const;
 
   /// The pointers through which compiled code for the CPU reads weights, one
   /// for each slot; null on other devices.

@@ -2,7 +2,7 @@
 
 #include "runtime/base/Features.h"
 #include "runtime/base/Limits.h"
-#include "runtime/cuda/Context.h"
+#include "runtime/cuda/Cuda.h"
 
 #include <unistd.h>
 
@@ -22,8 +22,7 @@ Result<int> deviceCount(DeviceKind kind) {
     return status;
   if (kind == DeviceKind::Cpu)
     return 1;
-  auto driver = cuda::Driver::open(kind);
-  return driver.ok() ? (*driver)->deviceCount() : Result<int>(driver.status());
+  return cuda::deviceCount(kind);
 }
 
 static DeviceInfo cpuInfo() {
@@ -35,30 +34,13 @@ static DeviceInfo cpuInfo() {
   return info;
 }
 
-static Result<DeviceInfo> gpuInfo(DeviceKind kind, int index) {
-  auto driver = cuda::Driver::open(kind);
-  if (!driver.ok())
-    return driver.status();
-  Result<DeviceInfo> info = (*driver)->deviceInfo(index);
-  if (!info.ok())
-    return info;
-  // Only a context knows how much memory is free. No context can be made on a
-  // device that is busy or closed.
-  auto context = cuda::Context::create(*driver, false, 0, index);
-  if (context.ok()) {
-    cuda::Current current(**context);
-    info->free = (*context)->freeBytes();
-  }
-  return info;
-}
-
 Result<DeviceInfo> deviceInfo(DeviceKind kind, int index) {
   Result<int> count = deviceCount(kind);
   if (!count.ok())
     return count.status();
   if (index < 0 || index >= *count)
     return noDevice(index, *count);
-  return kind == DeviceKind::Cpu ? cpuInfo() : gpuInfo(kind, index);
+  return kind == DeviceKind::Cpu ? cpuInfo() : cuda::deviceInfo(kind, index);
 }
 
 } // namespace cria

@@ -83,9 +83,9 @@ private:
 /// Moves `count` rows of every cache from position `from` to a lower one, `to`.
 class Mover {
 public:
-  Mover(const Manifest &manifest, Backend &backend, int64_t from, int64_t to,
+  Mover(const Manifest &manifest, Caches &caches, int64_t from, int64_t to,
         int64_t count)
-      : backend(backend), from(from), to(to), count(count) {
+      : caches(caches), from(from), to(to), count(count) {
     for (const RopeSpec &rope : manifest.ropes)
       turns.emplace_back(rope, from, to, count);
   }
@@ -95,7 +95,7 @@ public:
 private:
   void rotate(const Turn &turn, DType type, size_t size);
 
-  Backend &backend;
+  Caches &caches;
   int64_t from, to, count;
   std::vector<Turn> turns; // one for each RoPE table
   std::vector<std::byte> rows;
@@ -122,26 +122,26 @@ Status Mover::move(size_t number, const CacheSpec &cache) {
   rows.resize(static_cast<uint64_t>(count) * rowBytes);
   for (uint64_t head = 0; head < layers * heads; ++head) {
     uint64_t begin = head * positions;
-    Status status = backend.readCache(number, (begin + first) * rowBytes,
-                                      rows.data(), rows.size());
+    Status status = caches.read(number, (begin + first) * rowBytes, rows.data(),
+                                rows.size());
     if (!status.ok())
       return status;
     if (int64_t rope = cache.ropes[head / heads]; rope >= 0)
       rotate(turns[static_cast<size_t>(rope)], type, size);
-    status = backend.writeCache(number, (begin + target) * rowBytes,
-                                rows.data(), rows.size());
+    status = caches.write(number, (begin + target) * rowBytes, rows.data(),
+                          rows.size());
     if (!status.ok())
       return status;
   }
   return Status();
 }
 
-Status dropPositions(const Manifest &manifest, Backend &backend, int64_t begin,
+Status dropPositions(const Manifest &manifest, Caches &caches, int64_t begin,
                      int64_t end, int64_t length) {
   Status status = mayDropPositions(manifest);
   // In order of positions: a row is read before it is overwritten.
   for (int64_t at = end; status.ok() && at < length; at += mostRows) {
-    Mover mover(manifest, backend, at, begin + at - end,
+    Mover mover(manifest, caches, at, begin + at - end,
                 std::min(mostRows, length - at));
     for (size_t i = 0; status.ok() && i < manifest.caches.size(); ++i)
       status = mover.move(i, manifest.caches[i]);

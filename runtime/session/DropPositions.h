@@ -9,7 +9,7 @@
 #pragma once
 
 #include "runtime/artifact/Manifest.h"
-#include "runtime/device/Backend.h"
+#include "runtime/session/Caches.h"
 
 namespace cria {
 
@@ -17,9 +17,9 @@ namespace cria {
 /// text of this model.
 Status mayDropPositions(const Manifest &manifest);
 
-/// Removes positions [begin, end) of the `length` that the caches of `backend`
-/// hold. After an error, the positions before `begin` are unchanged.
-Status dropPositions(const Manifest &manifest, Backend &backend, int64_t begin,
+/// Removes positions [begin, end) of the `length` that `caches` hold. After an
+/// error, the positions before `begin` are unchanged.
+Status dropPositions(const Manifest &manifest, Caches &caches, int64_t begin,
                      int64_t end, int64_t length);
 
 } // namespace cria

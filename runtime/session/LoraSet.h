@@ -3,7 +3,6 @@
 
 #include "runtime/session/Model.h"
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -29,16 +28,13 @@ public:
   const std::shared_ptr<const Model> &model() const { return owner; }
   const BoundLoras &bound() const { return *loras; }
   /// No other set of this process has or had this number; it is not 0.
-  uint64_t number() const { return own; }
+  uint64_t number() const { return loras->number(); }
 
 private:
   LoraSet(std::shared_ptr<const Model> model,
           std::unique_ptr<const BoundLoras> loras)
-      : own(++made), owner(std::move(model)), loras(std::move(loras)) {}
+      : owner(std::move(model)), loras(std::move(loras)) {}
 
-  static inline std::atomic<uint64_t> made{0};
-
-  const uint64_t own;
   std::shared_ptr<const Model> owner;
   std::unique_ptr<const BoundLoras> loras; // destroyed before the model
 };

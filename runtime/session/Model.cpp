@@ -2,8 +2,9 @@
 
 #include "runtime/base/Limits.h"
 #include "runtime/cpu/Model.h"
-#include "runtime/cuda/Model.h"
+#include "runtime/cuda/Cuda.h"
 #include "runtime/ranks/JoinRanks.h"
+#include "runtime/ranks/SharedVocabulary.h"
 #include "runtime/session/Preflight.h"
 
 #include <chrono>
@@ -14,7 +15,7 @@ namespace cria {
 
 using Bound = Result<std::unique_ptr<const BoundModel>>;
 
-static Bound bindCuda(std::unique_ptr<cuda::Model> model,
+static Bound bindCuda(std::unique_ptr<cuda::OpenModel> model,
                       const WeightSource &source) {
   Status status = model->bind(source);
   if (!status.ok())
@@ -58,7 +59,7 @@ static Bound bindAuto(std::shared_ptr<const Artifact> artifact,
       notes.push_back("runs on the CPU: the artifact has no code for the GPU");
     return bindCpu(std::move(artifact), source, device.ranks, notes);
   }
-  auto opened = cuda::Model::open(artifact, device);
+  auto opened = cuda::open(artifact, device);
   if (Status status = openedByAll(opened.status(), device.ranks); !status.ok())
     opened = status;
   if (opened.ok())
@@ -77,10 +78,24 @@ static Bound bindOn(const DeviceOptions &device,
     return bindCpu(std::move(artifact), source, device.ranks, notes);
   if (device.kind == DeviceKind::Auto)
     return bindAuto(std::move(artifact), source, device, notes);
-  auto opened = cuda::Model::open(artifact, device);
+  auto opened = cuda::open(artifact, device);
   if (!opened.ok())
     return opened.status();
   return bindCuda(std::move(*opened), source);
+}
+
+Result<std::unique_ptr<Backend>> Model::newBackend(const Threads &threads,
+                                                   int64_t pages) const {
+  auto own = weights->newBackend(threads, pages);
+  if (!own.ok() || !sharedWith())
+    return own;
+  return shareVocabulary(std::move(*own), ranks, manifest());
+}
+
+Result<std::unique_ptr<Backend>>
+Model::newBackend(const Threads &threads) const {
+  const std::optional<BatchSpec> &batch = manifest().batch;
+  return newBackend(threads, batch ? batch->width : 1);
 }
 
 /// Logs the warnings of a loaded model, how long loading took, and its sizes.

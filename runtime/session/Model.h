@@ -39,6 +39,11 @@ public:
   const Manifest &manifest() const { return code->manifest(); }
   /// The weights and code on their device.
   const BoundModel &bound() const { return *weights; }
+  /// A backend with `pages` pages; by default those of one text. If ranks share
+  /// the model, all make the same calls of it.
+  Result<std::unique_ptr<Backend>> newBackend(const Threads &threads,
+                                              int64_t pages) const;
+  Result<std::unique_ptr<Backend>> newBackend(const Threads &threads) const;
   /// The device in words: "cpu", "NVIDIA H200, sm_90".
   std::string device() const { return weights->device(); }
   /// Whether the host's CPU computes.

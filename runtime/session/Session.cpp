@@ -20,7 +20,7 @@ Result<std::unique_ptr<Session>>
 Session::create(std::shared_ptr<const Model> model, const Threads &threads) {
   if (Status status = checkThreads(threads.count); !status.ok())
     return status;
-  auto backend = model->bound().newBackend(threads);
+  auto backend = model->newBackend(threads);
   if (!backend.ok())
     return backend.status();
   return std::unique_ptr<Session>(
@@ -89,7 +89,9 @@ Status Session::encode(const int32_t *ids, int64_t count) {
     return status;
   source = 0; // a failed encode leaves no source
   forget(0);
-  status = backend->encode(ids, count);
+  Step step = {ids, count, 0, count, nullptr, count, count};
+  step.loras = adapters();
+  status = backend->encode(step);
   if (Status intact = shared->bound().intact(); !intact.ok())
     status = intact;
   if (status.ok())
@@ -100,9 +102,10 @@ Status Session::encode(const int32_t *ids, int64_t count) {
 /// Does one step of the current text, which begins with the last `earlier` ids
 /// of those that were fed.
 Status Session::perform(Step step, int64_t earlier, bool last,
-                        const StepBody &body) const {
+                        const StepBody &body) {
   step.prompt = prompt;
   step.source = source;
+  step.loras = adapters();
   std::vector<int32_t> ids;
   if (earlier) {
     ids = history.idsWith(earlier, step);
@@ -111,7 +114,9 @@ Status Session::perform(Step step, int64_t earlier, bool last,
     step.position -= earlier;
     step.firstLogit += earlier;
   }
-  Status status = body ? body(step, last) : backend->step(step);
+  Status status = caches.place(step);
+  if (status.ok())
+    status = body ? body(step, last) : backend->step(step);
   // If a file of weights is damaged, that error says more than the step's.
   if (Status intact = shared->bound().intact(); !intact.ok())
     return intact;
@@ -304,9 +309,12 @@ Result<int32_t> Session::draw(const int32_t *ids, int64_t count,
   Status status = advance(ids, count, make, [&](const Step &step, bool last) {
     if (!last)
       return backend->step(step);
-    Result<int32_t> drawn = backend->draw(step, sampler);
-    id = drawn.ok() ? *drawn : 0;
-    return drawn.status();
+    Draw draw = {&sampler};
+    Status status = backend->draw(&step, 1, &draw, 1);
+    if (!status.ok() || !draw.id.ok())
+      return status.ok() ? draw.id.status() : status;
+    id = *draw.id;
+    return status;
   });
   if (!status.ok())
     return status;
@@ -368,10 +376,8 @@ Status Session::setLoras(std::shared_ptr<const LoraSet> loras) {
   if (loras && loras->model() != shared)
     return Status(CRIA_INVALID_ARGUMENT,
                   "the LoRA set is of another model than the session");
-  Status status = backend->use(loras ? &loras->bound() : nullptr);
-  if (status.ok())
-    loraSet = std::move(loras);
-  return status;
+  loraSet = std::move(loras);
+  return Status();
 }
 
 Status Session::expectPrompt(int64_t count) {
@@ -402,7 +408,7 @@ Status Session::drop(int64_t begin, int64_t end) {
   Status status = mayDropPositions(shared->manifest());
   if (!status.ok() || begin == end)
     return status;
-  status = dropPositions(shared->manifest(), *backend, begin, end, fed);
+  status = dropPositions(shared->manifest(), caches, begin, end, fed);
   fed = status.ok() ? fed - (end - begin) : begin;
   return status;
 }
@@ -429,7 +435,7 @@ Status Session::readRows(std::byte *rows) const {
   for (const CacheRange &range :
        cacheRanges(shared->manifest(), std::max(fed, source))) {
     if (status.ok())
-      status = backend->readCache(range.cache, range.begin, rows, range.bytes);
+      status = caches.read(range.cache, range.begin, rows, range.bytes);
     rows += range.bytes;
   }
   return status;
@@ -443,7 +449,7 @@ Status Session::writeRows(const std::byte *rows, const SessionHeader &header,
   for (const CacheRange &range : cacheRanges(
            shared->manifest(), std::max(header.position, header.source))) {
     if (status.ok())
-      status = backend->writeCache(range.cache, range.begin, rows, range.bytes);
+      status = caches.write(range.cache, range.begin, rows, range.bytes);
     rows += range.bytes;
   }
   if (!status.ok())

@@ -4,6 +4,7 @@
 
 #include "runtime/base/Status.h"
 #include "runtime/device/Backend.h"
+#include "runtime/session/Caches.h"
 #include "runtime/session/History.h"
 #include "runtime/session/LoraSet.h"
 #include "runtime/session/Model.h"
@@ -105,10 +106,10 @@ public:
   /// Copies all of a cache of the manifest to `to`, or from `from`; see
   /// docs/bisect.md.
   Status readCache(size_t index, std::byte *to) {
-    return backend->readCache(index, 0, to, bytesOfCache(index));
+    return caches.read(index, 0, to, bytesOfCache(index));
   }
   Status writeCache(size_t index, const std::byte *from) {
-    return backend->writeCache(index, 0, from, bytesOfCache(index));
+    return caches.write(index, 0, from, bytesOfCache(index));
   }
 
   /// Ends the current feed, or the next one, with CRIA_CANCELLED. Safe in
@@ -141,7 +142,7 @@ private:
   Status checkIds(const int32_t *ids, int64_t count) const;
   Status checkLength(int64_t count, const char *what) const;
   Status perform(Step step, int64_t earlier = 0, bool last = false,
-                 const StepBody &body = {}) const;
+                 const StepBody &body = {});
   int64_t promptWith(int64_t count) const;
   bool isRotatedForPrompt() const;
   Result<int64_t> recompute(bool idsFollow);
@@ -150,12 +151,17 @@ private:
   Status advance(const int32_t *ids, int64_t count, const MakeStep &make,
                  const StepBody &body);
   Session(std::shared_ptr<const Model> model, std::unique_ptr<Backend> backend)
-      : shared(std::move(model)), backend(std::move(backend)) {}
+      : shared(std::move(model)), backend(std::move(backend)),
+        caches(shared->manifest(), *this->backend) {}
+  const BoundLoras *adapters() const {
+    return loraSet ? &loraSet->bound() : nullptr;
+  }
 
   std::shared_ptr<const Model> shared;
   std::shared_ptr<const LoraSet> loraSet;
   std::unique_ptr<Backend> backend; // destroyed before the model and the
                                     // adapters
+  Caches caches;                    // of the backend
   int64_t fed = 0;
   int64_t prompt = 0;   // its positions; 0: it ends with the next feed
   int64_t expected = 0; // its length to come; 0: none was announced

@@ -18,13 +18,13 @@ TABLES = {
         artifact: base
         weights: base artifact gguf
         text: base gguf
-        ranks: base artifact
-        device: base artifact weights ranks
-        cpu: base artifact weights ranks device
-        cuda: base artifact weights ranks device
-        session: base artifact weights ranks device cpu cuda
-        batch: base artifact weights ranks device session
-        api: base artifact weights ranks device session batch
+        device: base artifact weights
+        ranks: base artifact device
+        cpu: base artifact weights device
+        cuda: base artifact weights device ranks
+        session: base artifact weights device ranks cpu cuda
+        batch: base artifact device session
+        api: base artifact weights device ranks session batch
     """,
     "runtime/weights": """
         gguf:

@@ -21,17 +21,14 @@ namespace {
 using Ids = std::vector<int32_t>;
 
 /// Fails one call in `odds`, before or after it did its work; 0: none.
-class FailingPages : public PagedBackend {
+class FailingPages : public Backend {
 public:
-  FailingPages(std::unique_ptr<PagedBackend> pages, std::mt19937 &random,
+  FailingPages(std::unique_ptr<Backend> pages, std::mt19937 &random,
                const uint32_t &odds)
       : pages(std::move(pages)), random(random), odds(odds) {}
 
-  Status prefill(const PagedStep &step) override {
-    return attempt([&] { return pages->prefill(step); });
-  }
-  Status decode(const PagedStep &step) override {
-    return attempt([&] { return pages->decode(step); });
+  Status step(const Step &step) override {
+    return attempt([&] { return pages->step(step); });
   }
   Status clearPage(int32_t page) override {
     return attempt([&] { return pages->clearPage(page); });
@@ -53,9 +50,6 @@ public:
                   int64_t count) override {
     pages->inParallel(body, context, count);
   }
-  Status use(const BoundLoras *loras) override {
-    return attempt([&] { return pages->use(loras); });
-  }
   Status trace(std::vector<KernelTime> *into) override {
     return pages->trace(into);
   }
@@ -70,7 +64,7 @@ private:
     return fails ? failed : status;
   }
 
-  std::unique_ptr<PagedBackend> pages;
+  std::unique_ptr<Backend> pages;
   std::mt19937 &random;
   const uint32_t &odds;
 };
@@ -152,8 +146,7 @@ void BatchRandomTest::makeBatch() {
   options.refuses = below(2);
   odds = below(2) ? 40 : 0;
   auto pages = std::make_unique<FailingPages>(
-      std::move(*model->bound().newPagedBackend(1, options.pages)), random,
-      odds);
+      std::move(*model->newBackend(1, options.pages)), random, odds);
   batch = std::move(*Batch::create(model, options, std::move(pages)));
 }
 

@@ -22,17 +22,16 @@ public:
   int writesLeft = INT32_MAX; // before they fail
 
   Status step(const Step &) override { return Status(); }
-  Result<int32_t> draw(const Step &, Sampler &) override { return 0; }
-  Status encode(const int32_t *, int64_t) override { return Status(); }
-  Status use(const BoundLoras *) override { return Status(); }
   Status trace(std::vector<KernelTime> *) override { return Status(); }
-  Status readCache(size_t cache, uint64_t begin, std::byte *to,
-                   uint64_t bytes) override {
+  Status clearPage(int32_t) override { return Status(); }
+  Status copyPage(int32_t, int32_t) override { return Status(); }
+  Status readPage(size_t cache, int32_t, uint64_t begin, std::byte *to,
+                  uint64_t bytes) override {
     memcpy(to, caches[cache].data() + begin, bytes);
     return Status();
   }
-  Status writeCache(size_t cache, uint64_t begin, const std::byte *from,
-                    uint64_t bytes) override {
+  Status writePage(size_t cache, int32_t, uint64_t begin, const std::byte *from,
+                   uint64_t bytes) override {
     if (writesLeft-- <= 0)
       return Status(CRIA_ABORTED, "the device is gone");
     memcpy(caches[cache].data() + begin, from, bytes);
@@ -137,7 +136,8 @@ TEST(DropPositionsTest, TurnsKeysAndMovesValues) {
     for (size_t i : {0, 1})
       backend.caches.push_back(
           cacheOf(manifest.caches[i], rowsOf(manifest, i, before)));
-    ASSERT_TRUE(dropPositions(manifest, backend, 2, 5, 9).ok());
+    Caches caches(manifest, backend);
+    ASSERT_TRUE(dropPositions(manifest, caches, 2, 5, 9).ok());
     for (size_t i : {0, 1}) {
       std::vector<float> expected = rowsOf(manifest, i, after);
       std::vector<float> found =
@@ -165,7 +165,8 @@ TEST(DropPositionsTest, LeavesWhatIsInFrontWhereTheDeviceFails) {
         cacheOf(manifest.caches[i], rowsOf(manifest, i, before)));
   auto old = backend.caches;
   backend.writesLeft = 3;
-  EXPECT_THAT(dropPositions(manifest, backend, 2, 5, 9),
+  Caches caches(manifest, backend);
+  EXPECT_THAT(dropPositions(manifest, caches, 2, 5, 9),
               fails(CRIA_ABORTED, "the device is gone"));
   for (size_t i : {0, 1})
     for (int64_t head = 0; head < layers * heads; ++head)

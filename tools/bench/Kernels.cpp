@@ -2,6 +2,7 @@
 
 #include "runtime/cuda/Model.h"
 #include "runtime/cuda/Session.h"
+#include "runtime/session/Caches.h"
 
 #include <algorithm>
 #include <numeric>
@@ -74,18 +75,19 @@ Result<KernelTimes> KernelTimes::create(const Model &model, int threads) {
     return Status(CRIA_UNIMPLEMENTED,
                   "kernels are timed on a GPU without batches alone: compile "
                   "without --batch");
-  auto backend = model.onCpu()
-                     ? model.bound().newBackend(threads)
-                     : cuda::Session::create(
-                           static_cast<const cuda::Model &>(model.bound()));
+  auto backend = model.onCpu() ? model.newBackend(threads)
+                               : model.bound().newBackend(threads, 1);
   if (!backend.ok())
     return backend.status();
   return KernelTimes(model, std::move(*backend));
 }
 
-Status KernelTimes::onceOnCpu(const Step &step, KernelTable &table) {
+Status KernelTimes::onceOnCpu(Step step, KernelTable &table) {
   std::vector<KernelTime> times;
-  Status status = backend->trace(&times);
+  Caches caches(model->manifest(), *backend);
+  Status status = caches.place(step);
+  if (status.ok())
+    status = backend->trace(&times);
   if (status.ok())
     status = backend->step(step);
   (void)backend->trace(nullptr);

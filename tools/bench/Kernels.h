@@ -50,7 +50,7 @@ private:
   KernelTimes(const Model &model, std::unique_ptr<Backend> backend)
       : model(&model), backend(std::move(backend)) {}
   Status once(int64_t tokens, int64_t depth, bool last, KernelTable &table);
-  Status onceOnCpu(const Step &step, KernelTable &table);
+  Status onceOnCpu(Step step, KernelTable &table);
   Status onceOnCuda(const Step &step, KernelTable &table);
 
   const Model *model;

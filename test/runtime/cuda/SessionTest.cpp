@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <thread>
 
 using namespace cria;
@@ -287,6 +288,23 @@ TEST_F(CudaSessionTest, SessionsChooseAmongLoraSets) {
   EXPECT_EQ(feed(*sessions[0]), alone[1]);
   ASSERT_TRUE(sessions[1]->setLoras(nullptr).ok());
   EXPECT_EQ(feed(*sessions[1]), plain);
+  // A set may lie where one was that is gone.
+  struct Copy : BoundLoras {
+    Copy(const BoundLoras &of, uint64_t slots) : BoundLoras(slots) {
+      for (uint64_t slot = 0; slot < slots; ++slot)
+        addresses[slot] = of.find(slot);
+    }
+  };
+  std::optional<Copy> here;
+  auto backend = std::move(*model->newBackend(1));
+  for (int i : {0, 1}) {
+    std::vector<float> logits(20);
+    Step step = {ids.data(), 4, 0, 0, logits.data()};
+    step.loras = &here.emplace(sets[i]->bound(), model->manifest().slots);
+    Status status = backend->step(step);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(logits, std::vector(alone[i].begin(), alone[i].begin() + 20));
+  }
   inject("cuMemAlloc:1:2");
   EXPECT_THAT(LoraSet::load(model, {{folders[0], 1}}).status(),
               fails(CRIA_RESOURCE_EXHAUSTED, "for LoRA adapters"));

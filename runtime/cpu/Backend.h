@@ -1,5 +1,4 @@
-/// What a batch of sequences holds on the CPU: threads, a pool of pages and
-/// scratch.
+/// What a session or a batch holds on the CPU: threads, KV caches and scratch.
 #pragma once
 
 #include "runtime/artifact/Artifact.h"
@@ -13,35 +12,42 @@
 
 namespace cria::cpu {
 
-/// Calls the entry functions of an artifact whose KV caches are in pages.
-class Paged : public PagedBackend {
+/// Calls the entry functions of an artifact.
+class Backend : public cria::Backend {
 public:
-  /// `code`, the pointers at `slots` and `ranks`, null for this process alone,
-  /// must outlive it.
-  static Result<std::unique_ptr<PagedBackend>>
+  /// `code`, the pointers at `slots` and `ranks`, which compute the code's sums
+  /// over ranks, must outlive the backend.
+  static Result<std::unique_ptr<cria::Backend>>
   create(const Artifact &code, const void *const *slots, const Threads &threads,
          int64_t pages, const CriaRanks *ranks);
 
-  Status prefill(const PagedStep &step) override;
-  Status decode(const PagedStep &step) override;
+  Status step(const Step &step) override;
+  Status encode(const Step &step) override;
+  Status trace(std::vector<KernelTime> *into) override;
   Status clearPage(int32_t page) override;
   Status copyPage(int32_t from, int32_t to) override;
   Status readPage(size_t cache, int32_t page, uint64_t begin, std::byte *to,
                   uint64_t bytes) override;
   Status writePage(size_t cache, int32_t page, uint64_t begin,
                    const std::byte *from, uint64_t bytes) override;
-  Status use(const BoundLoras *loras) override;
   void inParallel(CriaParallelBody body, void *context,
                   int64_t count) override {
     pool.run(body, context, count);
   }
-  Status trace(std::vector<KernelTime> *into) override;
   int threads() const override { return pool.threads(); }
 
 private:
-  Paged(const Artifact &code, const void *const *slots, const Threads &threads)
-      : code(code), pool(threads), buffers(code, slots) {}
-  Status run(CriaBatchEntry entry, const PagedStep &step);
+  Backend(const Artifact &code, const void *const *slots,
+          const Threads &threads, const CriaRanks *ranks)
+      : code(code), pool(threads), buffers(code, slots) {
+    pool.setRanks(ranks);
+  }
+  Status allocateRopes();
+  void fillRopes(const Step &step);
+  void fillSlots(const BoundLoras *chosen);
+  void use(const BoundLoras *chosen);
+  Status run(CriaEntry entry, const Step &step);
+  Status runPaged(const Step &step);
   /// Where `page` of a cache begins.
   std::byte *at(size_t cache, int32_t page) const {
     return buffers.cache(cache) +
@@ -52,6 +58,8 @@ private:
   Pool pool;
   Trace times;
   Buffers buffers;
+  std::vector<Mapping> ropes; // cosines and sines of tables of its own
+  uint64_t loras = 0;         // the number of those in the slots; 0: none
 };
 
 } // namespace cria::cpu

@@ -1,0 +1,52 @@
+/// What a step of a batch computes, as steps of its backend, and the ids that
+/// it draws.
+#pragma once
+
+#include "runtime/artifact/Manifest.h"
+#include "runtime/batch/Schedule.h"
+#include "runtime/device/Backend.h"
+#include "runtime/device/Sampler.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace cria {
+
+class BatchStep {
+public:
+  /// `greedy` draws the likeliest id. The first two must outlive this.
+  BatchStep(const Manifest &manifest, Backend &backend, const Sampler &greedy)
+      : manifest(manifest), backend(backend), greedy(1, greedy) {}
+
+  /// Computes what was chosen, and draws. Orders the rows, and changes no
+  /// sequence but for its sampler. FAILED_PRECONDITION if another thread uses a
+  /// sampler.
+  Status run(Chosen &chosen);
+
+  /// Calls `body(sequence, id, logits)` for each draw.
+  template <typename Body> void forEachDraw(Body body) const {
+    for (size_t i = 0; i < draws.size(); ++i)
+      body(*drawing[i], draws[i].id, draws[i].logits);
+  }
+
+  /// Lets other threads use the samplers again.
+  void end();
+
+private:
+  Status collect(Chosen &chosen);
+  Status addPrompt(Sequence &prompt, int64_t tokens);
+  Status addRows(std::vector<Sequence *> &rows);
+  Status addRows(Sequence **begin, Sequence **end);
+  Status addDraw(Sequence &sequence);
+
+  const Manifest &manifest;
+  Backend &backend;
+  std::vector<Step> steps; // of the prompt, and of rows with the same adapters
+  std::vector<int32_t> ids, positions, tables; // of all rows
+  std::vector<Draw> draws;
+  std::vector<Sequence *> drawing; // the sequence of each draw
+  std::vector<Sampler *> inUse;    // by the step, so by no other thread
+  std::vector<Sampler> greedy;     // as many as ever drew in a step
+};
+
+} // namespace cria

@@ -1,0 +1,114 @@
+/// Which sequences of a batch run, and which wait.
+///
+/// A step runs the next token of every sequence that decodes, in one call of
+/// compiled code, and at most one chunk of one prompt, so that a long prompt
+/// delays the others by the time of a chunk. Sequences run in the order in
+/// which they were let in, at most as many as the artifact has rows; the others
+/// wait in the order in which they were fed.
+///
+/// Where no page is free, either the sequence that needs one is refused, or
+/// another gives all of its pages back and has them computed anew later: one
+/// that does not run, the longest unused first; else the one that was let in
+/// last, which may be the sequence itself. The one that was let in first
+/// therefore always goes on, and no two wait for each other.
+#pragma once
+
+#include "runtime/batch/Sequence.h"
+#include "runtime/batch/SequencePages.h"
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace cria {
+
+/// Why a sequence runs no longer. The numbers are those of cria_finish.
+enum class Finish { None, End, Length, Context, Failed };
+
+/// What a step made of one sequence.
+struct BatchResult {
+  int64_t sequence;
+  int32_t id; // drawn; -1: none
+  Finish finish;
+  Status status;       // of one that failed
+  const float *logits; // (vocab), where wanted; until the next step
+};
+
+/// Counts since the batch was made.
+struct BatchCounts {
+  int64_t prefilled = 0, decoded = 0; // ids computed by the two entries,
+  int64_t recomputed = 0;             // of them once more
+  int64_t reused = 0;                 // ids found in pages
+  int64_t putBack = 0;                // sequences that gave their pages back
+};
+
+/// What a step computes.
+struct Chosen {
+  Sequence *prompt = nullptr;   // one that prefills
+  int64_t promptTokens = 0;     // so many ids
+  std::vector<Sequence *> rows; // those that decode, one id each
+};
+
+class Schedule {
+public:
+  /// `chunk` is the most ids of a prompt in one step. With `refuses` a sequence
+  /// that finds no page is refused. What is passed by reference must outlive
+  /// the schedule; `sequences` are all of the batch.
+  Schedule(const Manifest &manifest, int64_t chunk, bool refuses,
+           SequencePages &pages,
+           const std::vector<std::unique_ptr<Sequence>> &sequences);
+
+  /// A step changes sequences and takes no memory for that, so that it may fail
+  /// for want of memory only before. Call this with the number of sequences.
+  void reserve(size_t count);
+  /// Has a sequence that was fed wait for its turn.
+  void add(Sequence &sequence);
+  void remove(const Sequence &sequence);
+
+  /// Begins a step: lets sequences in, decides what is computed, and finds the
+  /// pages for it.
+  void begin(Chosen &chosen);
+  /// Notes that what was chosen is computed.
+  void advance(const Chosen &chosen);
+  /// Appends an id that was drawn.
+  void take(Sequence &sequence, const Result<int32_t> &id, const float *logits);
+  /// Gives back, however the step ended, pages for positions that were not
+  /// computed.
+  void end();
+
+  /// RESOURCE_EXHAUSTED: a sequence that has `held` pages needs so many.
+  Status shortOf(int64_t number, int64_t needed, int64_t held) const;
+
+  /// What the step made.
+  const std::vector<BatchResult> &results() const { return made; }
+  const BatchCounts &counts() const { return total; }
+  uint64_t steps() const { return begun; }
+  size_t runningCount() const { return running.size(); }
+  size_t waitingCount() const { return waiting.size(); }
+
+private:
+  int64_t pagesToGoOn(const Sequence &sequence) const;
+  bool fits(const Sequence &sequence) const;
+  void admit();
+  bool provide(Sequence &sequence, int64_t end);
+  int32_t takePage(Sequence &sequence);
+  Sequence *idleVictim(const Sequence &sequence) const;
+  bool makeRoom(Sequence &sequence);
+  void putBack(Sequence &sequence);
+  void advance(Sequence &sequence, int64_t tokens);
+  void finish(Sequence &sequence, int32_t id, Finish why,
+              const Status &status = {}, const float *logits = nullptr);
+
+  const Manifest &manifest;
+  int64_t chunk;
+  bool refuses;
+  SequencePages &pages;
+  const std::vector<std::unique_ptr<Sequence>> &sequences;
+  std::vector<Sequence *> running; // as they were let in
+  std::vector<Sequence *> waiting; // the next one first
+  std::vector<BatchResult> made;
+  BatchCounts total;
+  uint64_t begun = 0; // steps
+};
+
+} // namespace cria

@@ -1,0 +1,62 @@
+/// A text of a batch: its ids, its pages, and how it draws.
+#pragma once
+
+#include "runtime/device/Sampler.h"
+#include "runtime/session/LoraSet.h"
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace cria {
+
+/// How a sequence draws and where it ends.
+struct SequenceOptions {
+  std::shared_ptr<Sampler> sampler;          // null: the likeliest id
+  std::vector<int32_t> ends;                 // ids that end it
+  bool wantsLogits = false;                  // of each id that is drawn
+  std::shared_ptr<const LoraSet> loras = {}; // null: those of the model
+};
+
+/// One text.
+struct Sequence : SequenceOptions {
+  enum class State { Idle, Waiting, Running };
+
+  int64_t number = 0;
+  State state = State::Idle;
+  uint64_t weights = 0; // what it is computed with: begins the chain of pages
+
+  /// The ids of the positions from `unknown` on, and whether decode runs each.
+  std::vector<int32_t> ids;
+  std::vector<bool> decodes;
+  int64_t unknown = 0;  // positions of a restored state
+  int64_t computed = 0; // positions that are in the pages
+  int64_t settled = 0;  // positions that were, with what entry runs each
+  int64_t left = 0;     // ids to draw
+
+  /// Those of the computed positions; during a step, of what it computes, too.
+  std::vector<int32_t> pages;
+  int64_t entered = 0;  // of the pages, in the pool's index
+  uint64_t key = 0;     // of the last one of these
+  uint64_t lastUse = 0; // the step in which it ran
+
+  int64_t end() const { return unknown + static_cast<int64_t>(ids.size()); }
+  bool isIdle() const { return state == State::Idle; }
+  bool isRunning() const { return state == State::Running; }
+  /// The ids that are computed next.
+  const int32_t *nextIds() const { return ids.data() + (computed - unknown); }
+  bool decodesAt(int64_t position) const {
+    return decodes[static_cast<size_t>(position - unknown)];
+  }
+  /// How many ids in a row prefill is to run next.
+  int64_t promptRun() const {
+    int64_t at = computed;
+    while (at < end() && !decodesAt(at))
+      ++at;
+    return at - computed;
+  }
+  /// Whether the step that computes up to `position` draws.
+  bool drawsAt(int64_t position) const { return position == end() && left > 0; }
+};
+
+} // namespace cria

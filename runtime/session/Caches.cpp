@@ -1,0 +1,59 @@
+#include "runtime/session/Caches.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace cria {
+
+Caches::Caches(const Manifest &manifest, Backend &backend)
+    : manifest(manifest), backend(backend),
+      pages(static_cast<size_t>(manifest.batch ? manifest.batch->width : 0)) {
+  std::iota(pages.begin(), pages.end(), 0);
+}
+
+Status Caches::place(Step &step) {
+  if (pages.empty())
+    return Status();
+  step.pages = pages.data();
+  int64_t page = manifest.batch->page;
+  Status status;
+  // What a text left there that was rewound.
+  for (int64_t first = (step.position + page - 1) / page;
+       first * page < step.position + step.tokens && status.ok(); ++first)
+    status = backend.clearPage(static_cast<int32_t>(first));
+  return status;
+}
+
+/// Calls `copy(page, begin, done, bytes)` for the pieces of pages that lie in
+/// `bytes` bytes from `begin` on.
+template <typename Copy>
+static Status forPieces(uint64_t begin, uint64_t bytes, uint64_t pageBytes,
+                        Copy copy) {
+  Status status;
+  for (uint64_t done = 0; done < bytes && status.ok();) {
+    uint64_t at = (begin + done) % pageBytes,
+             piece = std::min(bytes - done, pageBytes - at);
+    status =
+        copy(static_cast<int32_t>((begin + done) / pageBytes), at, done, piece);
+    done += piece;
+  }
+  return status;
+}
+
+Status Caches::read(size_t cache, uint64_t begin, std::byte *to,
+                    uint64_t bytes) const {
+  return forPieces(begin, bytes, manifest.caches[cache].bytes,
+                   [&](int32_t page, uint64_t at, uint64_t done, uint64_t n) {
+                     return backend.readPage(cache, page, at, to + done, n);
+                   });
+}
+
+Status Caches::write(size_t cache, uint64_t begin, const std::byte *from,
+                     uint64_t bytes) {
+  return forPieces(begin, bytes, manifest.caches[cache].bytes,
+                   [&](int32_t page, uint64_t at, uint64_t done, uint64_t n) {
+                     return backend.writePage(cache, page, at, from + done, n);
+                   });
+}
+
+} // namespace cria
