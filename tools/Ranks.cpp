@@ -25,11 +25,11 @@ Result<const CriaRanks *> openRanks(const char *tool, const Artifact &artifact,
   int64_t shards = artifact.manifest().shards;
   if (shards == 1)
     return nullptr;
-  if (!isRank())
+  auto ranks = joinRanks();
+  if (ranks.status().code() == CRIA_FAILED_PRECONDITION)
     return Status(CRIA_FAILED_PRECONDITION,
                   {"the artifact is for ", shards, " ranks: start ", tool,
                    " by mpirun -n ", shards, ", of MPICH or Open MPI"});
-  auto ranks = joinRanks();
   if (!ranks.ok())
     return ranks;
   if (!threads)

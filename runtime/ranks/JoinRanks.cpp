@@ -131,8 +131,6 @@ static std::string libraryName() {
   return "";
 }
 
-bool isRank() { return !libraryName().empty(); }
-
 static Status join() {
   std::string name = libraryName();
   if (name.empty())

@@ -10,9 +10,6 @@
 
 namespace cria {
 
-/// Whether mpirun of MPICH or Open MPI has started this process.
-bool isRank();
-
 /// Joins the processes that mpirun has started together with this one. It uses
 /// the library for that implementation of MPI, or the library that CRIA_MPI
 /// names. The result lives as long as the process. FAILED_PRECONDITION if
