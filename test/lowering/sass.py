@@ -16,7 +16,7 @@ The last column says which figures are worse:
 if a figure is worse than the table's, if the kernels are not those of the rows, if a
 product of decode in 16 bits has less than 32 KiB in flight on a multiprocessor, or if
 ptxas warns, for example that it serializes products of warpgroups (C7510). --update
-writes new tables here and in docs/performance.md, for people to review:
+writes new tables here and in docs/performance/nvidia.md, for people to review:
 
   build/venv/bin/python test/lowering/sass.py build/bin /tmp/sass --update
 
@@ -36,7 +36,7 @@ from harness import Tools, check, execute  # noqa: E402
 
 CONFIGS = HERE.parent / "e2e" / "Inputs"
 TABLE = HERE / "Inputs" / "sass.txt"
-DOCUMENT = HERE.parent.parent / "docs" / "performance.md"
+DOCUMENT = HERE.parent.parent / "docs" / "performance" / "nvidia.md"
 MODELS = {
     "llama-3.2-1b": ("llama-3.2-1b.json", []),
     "llama-3.2-1b.f32": ("llama-3.2-1b.json", ["--dtype=f32"]),

@@ -1,9 +1,9 @@
 /// What schedules choose, by op, shape and chip: tiles, stages, splits. Beside
 /// each choice stand its reason and what the model says of it
-/// (scripts/predict_cuda.py; docs/performance.md, "Predicted times"): us of a
-/// run of Llama-3.2-1B in bf16 on an H200, if nothing else is said. Emitters
-/// read these rows and have no tiles of their own; what follows from layouts of
-/// an instruction stays with them.
+/// (scripts/predict_cuda.py; docs/performance/nvidia.md, "Predicted times"): us
+/// of a run of Llama-3.2-1B in bf16 on an H200, if nothing else is said.
+/// Emitters read these rows and have no tiles of their own; what follows from
+/// layouts of an instruction stays with them.
 #pragma once
 
 #include "llvm/ADT/StringRef.h"
