@@ -276,18 +276,17 @@ Result<std::string> Artifact::image(const cuda::Image &image) const {
   std::string_view whole = memory.bytes().substr(symbol->offset, symbol->size);
   if (!image.spans.empty()) {
     if (image.spans.back() > whole.size())
-      return fail("ends before the last of its spans");
+      return fail("ends before its spans");
     std::string text;
     for (size_t i = 0; i < image.spans.size(); i += 2)
-      text += whole.substr(image.spans[i], image.spans[i + 1] - image.spans[i]);
+      text.append(whole.data() + image.spans[i],
+                  image.spans[i + 1] - image.spans[i]);
     return text;
   }
-  if (!image.isPtx)
-    return std::string(whole);
-  size_t end = whole.find('\0');
-  if (end == std::string_view::npos)
+  size_t size = image.isPtx ? whole.find('\0') : whole.size();
+  if (size == std::string_view::npos)
     return fail("has no NUL at its end");
-  return std::string(whole.substr(0, end));
+  return std::string(whole.data(), size);
 }
 
 Artifact::~Artifact() {

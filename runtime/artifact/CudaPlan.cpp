@@ -87,8 +87,8 @@ void Reader::readImage(const JsonCursor &at) {
     image.wgmma = wgmma->boolean();
   if (auto spans = at.find("spans")) {
     int64_t last = 0;
-    for (const JsonCursor &place : spans->elements(mostSpans)) {
-      last = place.integer(last, mostBytes);
+    for (size_t i = 0, count = spans->count(mostSpans); i < count; ++i) {
+      last = spans->element(i).integer(last, mostBytes);
       image.spans.push_back(static_cast<uint64_t>(last));
     }
     if (image.spans.empty() || image.spans.size() % 2)

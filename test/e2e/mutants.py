@@ -343,6 +343,8 @@ class Planter:
         self.tools, self.ids, self.device, self.tokens = tools, ids, device, tokens
         config = tools.scratch / "config.json"
         config.write_text(json.dumps(model))
+        if not any(flag.startswith("--chip=") for flag in flags):
+            flags = (f"--chip={device}", *flags)  # texts of several chips share lines
         artifact = tools.compile(config, "--target=cuda", *flags).read_bytes()
         begin, end = ptx_of(artifact)
         self.head, self.tail = artifact[:begin], artifact[end:-8]

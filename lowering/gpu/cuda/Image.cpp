@@ -171,12 +171,14 @@ static FailureOr<Ptx> makePtx(ModuleOp module, NVVM::NVVMTargetAttr target) {
   return divide(object.getObject().getValue().rtrim('\0'));
 }
 
-/// Joins the PTX of the image's binaries from pieces, all in one order.
+/// Adds a piece to the PTX of some of the image's binaries, all in one order.
 static void add(CudaImage &image, StringRef piece,
                 llvm::function_ref<bool(const CudaBinary &)> isIn) {
+  bool isTaken = false;
   for (CudaBinary &binary : image.binaries) {
     if (!isIn(binary) || piece.empty())
       continue;
+    isTaken = true;
     std::vector<TextSpan> &spans = binary.spans;
     if (!spans.empty() &&
         spans.back().offset + spans.back().size == image.text.size())
@@ -185,7 +187,8 @@ static void add(CudaImage &image, StringRef piece,
       spans.push_back({image.text.size(), piece.size()});
     binary.bytes += piece;
   }
-  image.text += piece;
+  if (isTaken)
+    image.text += piece;
 }
 
 /// Adds a kernel, without griddepcontrol for the chips that do not have it.

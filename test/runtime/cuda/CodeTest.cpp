@@ -123,10 +123,10 @@ TEST_F(CudaCodeTest, JoinsAnImageFromSpans) {
   EXPECT_THAT(device(), HasSubstr("; sm_80 PTX"));
 
   manifest["cuda"]["images"][0]["spans"] = {0, end + 16};
-  EXPECT_THAT(Artifact::open(folder.write("x.cria", artifactOf(manifest, data)))
-                  .status(),
-              fails(CRIA_INVALID_ARGUMENT,
-                    "image 'fake_ptx' ends before the last of its spans"));
+  EXPECT_THAT(
+      Artifact::open(folder.write("x.cria", artifactOf(manifest, data)))
+          .status(),
+      fails(CRIA_INVALID_ARGUMENT, "image 'fake_ptx' ends before its spans"));
 }
 
 // Also one that lies at an odd address, as in artifacts of earlier compilers.
