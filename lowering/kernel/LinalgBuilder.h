@@ -1,5 +1,5 @@
-/// Builds linalg on tensors, with arithmetic in f32, for the lowering of
-/// llama's ops and for schedules in linalg.
+/// Builds linalg on tensors, with arithmetic in f32, for what lowers to linalg
+/// and for schedules in linalg.
 #pragma once
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

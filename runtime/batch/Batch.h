@@ -60,7 +60,7 @@ public:
               int64_t most);
 
   /// Computes the next ids. What one sequence fails at is in its result; an
-  /// error is of all, and the step may be tried again.
+  /// error belongs to all, and the step may be tried again.
   Status step();
   /// What the last step made.
   const std::vector<BatchResult> &results() const { return schedule.results(); }

@@ -18,8 +18,8 @@
 
 namespace cria {
 
-/// Pages 0, 1, ... of so many positions. Knows their numbers and ids, not their
-/// bytes.
+/// Pages 0, 1, ... of a number of positions. Knows their numbers and ids, not
+/// their bytes.
 class PagePool {
 public:
   /// Numbers below this one are not those of pages: they begin chains.

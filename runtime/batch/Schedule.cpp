@@ -185,7 +185,7 @@ void Schedule::putBack(Sequence &sequence) {
 
 // ---- What becomes of them --------------------------------------------------
 
-/// Notes that so many ids more are computed.
+/// Notes that this number of ids more is computed.
 void Schedule::advance(Sequence &sequence, int64_t tokens) {
   total.recomputed +=
       std::clamp<int64_t>(sequence.settled - sequence.computed, 0, tokens);

@@ -76,7 +76,7 @@ public:
   /// computed.
   void end();
 
-  /// RESOURCE_EXHAUSTED: a sequence that has `held` pages needs so many.
+  /// RESOURCE_EXHAUSTED: a sequence that has `held` pages needs this number.
   Status shortOf(int64_t number, int64_t needed, int64_t held) const;
 
   /// What the step made.

@@ -20,7 +20,7 @@ public:
                 bool reusesDrawn);
 
   const PagePool &pool() const { return all; }
-  /// The pages that so many positions take.
+  /// The pages that a number of positions takes.
   int64_t countFor(int64_t positions) const {
     return (positions + all.positions() - 1) / all.positions();
   }

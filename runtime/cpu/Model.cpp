@@ -149,7 +149,7 @@ void Model::Builder::addTarget(const BoundWeight &target) {
 
 /// Maps the pages of the weights that are used in place in `file` now, not at
 /// their first use. Ranks leave out the weights of other ranks, and the
-/// embeddings, of which a rank reads few rows.
+/// embeddings; a rank reads few rows of it.
 void Model::Builder::populateFile(const File &file, const Mapping &mapping,
                                   const Binding &binding) const {
   static constexpr uint64_t mostBetween = 1 << 16; // norms and biases

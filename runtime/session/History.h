@@ -35,7 +35,7 @@ public:
                               int64_t positions, const Manifest &manifest);
 
 private:
-  /// Embeddings are of one step, which numbers its ids from 0 on.
+  /// Embeddings belong to one step, which numbers its ids from 0 on.
   struct Part {
     int64_t position;
     std::vector<int32_t> ids;

@@ -55,7 +55,7 @@ Status Session::check(const int32_t *ids, int64_t count) const {
   return status.ok() ? checkIds(ids, count) : status;
 }
 
-/// Keeps the first `position` positions. If the prompt ended behind them, the
+/// Keeps the first `position` positions. If the prompt ended after them, the
 /// next feed is its end.
 void Session::forget(int64_t position) {
   fed = position;

@@ -3,6 +3,7 @@
 #include "lowering/Passes.h"
 #include "lowering/Compilation.h"
 #include "passes/Passes.h"
+#include "tools/taps/Passes.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
@@ -44,6 +45,7 @@ static std::vector<std::string> passesOf(const char *path) {
 static std::vector<std::string> allPasses() {
   registerCriaPasses();
   registerCriaLoweringPasses();
+  registerCriaTapsPasses();
   registerPhasePipelines();
   std::vector<std::string> all = {
       "llama-quantize-weights{format=q8_0}",

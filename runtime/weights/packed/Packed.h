@@ -38,7 +38,7 @@ struct PackedWeight {
   std::string reading; // differs if the same tensors are read in another way
 };
 
-/// Whether a tensor of `checkpoint` is of such a weight.
+/// Whether a tensor of `checkpoint` belongs to such a weight.
 inline bool hasPacked(const Checkpoint &checkpoint) {
   const auto &all = checkpoint.tensors();
   return std::any_of(all.begin(), all.end(), [](const auto &each) {
