@@ -54,7 +54,7 @@ def Llama_Dialect : Dialect {
     A program may also compute with elementwise ops of `arith` and `math` on
     tensors of integers or floats, and make constants by `tensor.splat`. Each
     result is rounded as the op says. Functions that need a library, such as
-    `math.exp` of f64, are refused.
+    `math.exp` of f64 or `arith.minnumf`, are refused.
 
     The elements of a quantized matrix are `!llama.blocks`.
 

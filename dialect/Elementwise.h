@@ -9,7 +9,8 @@ namespace cria {
 
 /// Whether `op` is of arith or math and computes a tensor number by number:
 /// each from the numbers at the same place of its operands, and from operands
-/// that are numbers. A choice of a whole tensor by one number is none.
+/// that are numbers. A choice of a whole tensor by one number is none, and
+/// neither are minnumf and maxnumf, for which LLVM calls a library.
 inline bool isElementwise(mlir::Operation *op) {
   using namespace mlir;
   auto select = dyn_cast<arith::SelectOp>(op);
@@ -17,6 +18,7 @@ inline bool isElementwise(mlir::Operation *op) {
              op->getDialect()) &&
          OpTrait::hasElementwiseMappableTraits(op) &&
          op->getNumResults() == 1 &&
+         !isa<arith::MaxNumFOp, arith::MinNumFOp>(op) &&
          isa<RankedTensorType>(op->getResult(0).getType()) &&
          (!select || isa<RankedTensorType>(select.getCondition().getType()));
 }

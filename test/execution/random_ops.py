@@ -290,7 +290,7 @@ class RandomOps(Program):
                 "addf": np.add,
                 "subf": np.subtract,
                 "maximumf": np.maximum,
-                "minnumf": np.minimum,
+                "minimumf": np.minimum,
             }
             name = self.pick(list(names))
             return self.arith(f"arith.{name}", x, y, compute=names[name])

@@ -154,6 +154,9 @@ TEST(Program, ArithmeticOfTensorsIsElementwise) {
                                    "tensor<?xi32>, tensor<?xi1>")),
             "expected elementwise ops of one result on tensors, got "
             "arith.addui_extended");
+  EXPECT_EQ(
+      problem(program(last + "%y = arith.minnumf %x, %x : tensor<?x32xf32>")),
+      "expected elementwise ops of one result on tensors, got arith.minnumf");
 }
 
 TEST(Program, BlocksAreReadWhole) {
