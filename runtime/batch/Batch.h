@@ -25,12 +25,12 @@
 namespace cria {
 
 struct BatchOptions {
-  int threads = 0;          // as for a session
-  uint64_t cacheBytes = 0;  // of the pool; 0: what `pages` says
-  int64_t pages = 0;        // 0: what a context of every row takes
-  int64_t chunk = 0;        // ids of a prompt in one step; 0: the artifact's
-  bool refuses = false;     // a sequence that finds no page, or has it wait
-  bool reusesDrawn = false; // finds pages with ids that prefill did not run
+  int threads = 0;         // as for a session
+  uint64_t cacheBytes = 0; // of the pool; 0: what `pages` says
+  int64_t pages = 0;       // 0: what a context of every row takes
+  int64_t chunk = 0;       // ids of a prompt in one step; 0: the artifact's
+  bool refuses = false;    // fails a sequence that finds no page; else it waits
+  bool reusesDrawn = false; // also reuses pages whose ids decode ran
 };
 
 /// Used by one thread at a time.

@@ -22,31 +22,31 @@
 
 namespace cria {
 
-/// Why a sequence runs no longer. The numbers are those of cria_finish.
+/// Why a sequence stopped; None if it goes on. The values equal cria_finish's.
 enum class Finish { None, End, Length, Context, Failed };
 
 /// What a step made of one sequence.
 struct BatchResult {
   int64_t sequence;
-  int32_t id; // drawn; -1: none
+  int32_t id; // the drawn id; -1 if none was drawn
   Finish finish;
-  Status status;       // of one that failed
+  Status status;       // why it failed, if `finish` is Failed
   const float *logits; // (vocab), where wanted; until the next step
 };
 
 /// Counts since the batch was made.
 struct BatchCounts {
-  int64_t prefilled = 0, decoded = 0; // ids computed by the two entries,
-  int64_t recomputed = 0;             // of them once more
-  int64_t reused = 0;                 // ids found in pages
-  int64_t putBack = 0;                // sequences that gave their pages back
+  int64_t prefilled = 0, decoded = 0; // ids that the two entries computed
+  int64_t recomputed = 0; // ids among them that had been computed before
+  int64_t reused = 0;     // ids that were found in pages
+  int64_t putBack = 0;    // times that a sequence gave its pages back
 };
 
 /// What a step computes.
 struct Chosen {
-  Sequence *prompt = nullptr;   // one that prefills
-  int64_t promptTokens = 0;     // so many ids
-  std::vector<Sequence *> rows; // those that decode, one id each
+  Sequence *prompt = nullptr;   // the sequence that prefills; null for none
+  int64_t promptTokens = 0;     // the number of ids that it prefills
+  std::vector<Sequence *> rows; // the sequences that decode, one id each
 };
 
 class Schedule {

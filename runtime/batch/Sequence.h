@@ -15,7 +15,7 @@ struct SequenceOptions {
   std::shared_ptr<Sampler> sampler;          // null: the likeliest id
   std::vector<int32_t> ends;                 // ids that end it
   bool wantsLogits = false;                  // of each id that is drawn
-  std::shared_ptr<const LoraSet> loras = {}; // null: those of the model
+  std::shared_ptr<const LoraSet> loras = {}; // null: the model's own adapters
 };
 
 /// One text.
@@ -29,15 +29,16 @@ struct Sequence : SequenceOptions {
   /// The ids of the positions from `unknown` on, and whether decode runs each.
   std::vector<int32_t> ids;
   std::vector<bool> decodes;
-  int64_t unknown = 0;  // positions of a restored state
+  int64_t unknown = 0;  // positions of a restored state; their ids are unknown
   int64_t computed = 0; // positions that are in the pages
-  int64_t settled = 0;  // positions that were, with what entry runs each
+  int64_t settled = 0;  // positions that were ever computed: entries are fixed
   int64_t left = 0;     // ids to draw
 
-  /// Those of the computed positions; during a step, of what it computes, too.
+  /// The pages of the computed positions and, during a step, of the positions
+  /// that the step computes.
   std::vector<int32_t> pages;
-  int64_t entered = 0;  // of the pages, in the pool's index
-  uint64_t key = 0;     // of the last one of these
+  int64_t entered = 0;  // the number of first pages that the pool can find
+  uint64_t key = 0;     // the key of the last of these; `weights` if none
   uint64_t lastUse = 0; // the step in which it ran
 
   int64_t end() const { return unknown + static_cast<int64_t>(ids.size()); }

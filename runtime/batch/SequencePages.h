@@ -54,8 +54,9 @@ public:
   /// Copies the first `pages` pages of every cache to `to`, one cache after
   /// the other.
   Status read(const Sequence &sequence, int64_t pages, std::byte *to) const;
-  /// Gives a sequence without pages so many free ones, which there must be,
-  /// and copies them from `from`. After an error it has none.
+  /// Takes `pages` free pages for a sequence without pages, and copies their
+  /// bytes from `from`. The caller has checked that this number is free. After
+  /// an error the sequence has no pages.
   Status write(Sequence &sequence, int64_t pages, const std::byte *from);
 
 private:

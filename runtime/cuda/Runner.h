@@ -59,10 +59,11 @@ protected:
   /// Makes launches take `to` as the address of an argument.
   static void redirect(std::vector<Launch> &launches, Argument::Kind kind,
                        uint64_t value, CUdeviceptr to);
-  /// Makes the launches of all entries anew, in place of those before.
+  /// Makes the launches of all entries again, and replaces the old ones.
   virtual Status makeLaunches() = 0;
-  /// Computes with other adapters if these are others. After an error the
-  /// adapters are those of before.
+  /// Computes with `others`, or with the model's own adapters if it is null,
+  /// from now on. Makes the launches again if the adapters change. After an
+  /// error the old adapters stay.
   Status use(const BoundLoras *others);
   /// Makes launches write `rows` rows of logits to where there is room.
   Status roomFor(std::vector<Launch> &launches, int64_t rows);
