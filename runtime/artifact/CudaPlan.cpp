@@ -92,7 +92,7 @@ void Reader::readImage(const JsonCursor &at) {
       image.spans.push_back(static_cast<uint64_t>(last));
     }
     if (image.spans.empty() || image.spans.size() % 2)
-      spans->expected("pairs of places");
+      spans->expected("pairs of offsets");
   }
   if (!isChip(image.chip))
     at["chip"].expected("a chip such as sm_80");
@@ -195,8 +195,8 @@ static TensorMap readMap(const JsonCursor &at) {
   return map;
 }
 
-/// Bytes of the weight, the cache or the scratch that begin at the argument's
-/// address, that of the last layer; 0 for other memory.
+/// Bytes from the argument's address, in the last layer, to the end of the
+/// weight, the cache or the arena; 0 for other memory.
 uint64_t Reader::bytesAt(const Argument &argument, uint64_t layers) const {
   if (argument.kind == Argument::Arena)
     return part.arenaBytes - argument.value;
@@ -257,8 +257,8 @@ Argument Reader::readPlace(const JsonCursor &at, uint64_t layers, bool inLoop) {
   return {Argument::State};
 }
 
-/// A sum over ranks, of floats that fit the scratch however many tokens a call
-/// has.
+/// A sum over ranks. Its floats must fit the arena for each number of tokens
+/// that a call may have.
 LaunchStep Reader::readSum(const JsonCursor &at) {
   LaunchStep sum = {};
   sum.kernel = "all_reduce";

@@ -22,8 +22,8 @@ struct Image {
   /// may begin earlier.
   bool dependent = false;
   bool wgmma = false; // has the kernels for chips with wgmma
-  /// Where the parts of the data begin and end that the code is joined from, in
-  /// ascending order; empty: the code is all data.
+  /// The code is joined from parts of the data: [spans[0], spans[1]), then
+  /// [spans[2], spans[3]), ..., in ascending order. Empty: it is all the data.
   std::vector<uint64_t> spans = {};
 };
 
@@ -41,12 +41,12 @@ struct Dimension {
   uint64_t at(int64_t tokens, int64_t logits, int64_t hidden = 0) const;
 };
 
-/// Memory of 16-bit floats as hardware sees it that copies boxes of it, rows of
-/// 128 bytes: a tensor, the fastest dimension first.
+/// A tensor of 16-bit floats from which hardware copies boxes with rows of 128
+/// bytes. The fastest dimension comes first.
 struct TensorMap {
   bool isBfloat;               // else f16
   std::vector<uint64_t> sizes; // one to five
-  /// Elements from one to the next of all dimensions but the first.
+  /// Of all dimensions but the first, in elements.
   std::vector<uint64_t> strides;
   std::vector<uint32_t> box; // its sizes
 
@@ -80,17 +80,17 @@ struct Argument {
   std::optional<TensorMap> map = {};
 };
 
-/// A launch of a kernel; or a sum over ranks, whose only argument is of the
-/// scratch, and whose grid has a block for each row there.
+/// A launch of a kernel, or a sum over ranks. A sum has one argument, a place
+/// in the arena, and its grid's first dimension is the number of rows there.
 struct LaunchStep {
-  std::string kernel; // "all_reduce": such a sum
+  std::string kernel; // "all_reduce" for a sum
   Dimension grid[3];
   uint32_t block[3];
   uint32_t shared; // bytes of dynamic shared memory
   std::vector<Argument> arguments;
-  /// Whether it is for images with wgmma, or for others; else for all.
+  /// Whether only images with wgmma, or only the others, have it; nothing: all.
   std::optional<bool> wgmma = {};
-  uint64_t columns = 0; // floats of a row of a sum; 0: it is a launch
+  uint64_t columns = 0; // floats of a row of a sum; 0 for a launch
 
   bool isSum() const { return columns != 0; }
   bool isFor(const Image &image) const {

@@ -19,7 +19,9 @@ namespace cria {
 /// The dimension of a weight's tensors that ranks share.
 enum class Split { None, Rows, Columns };
 
-/// Rows or columns of a tensor from `first` on, of `of` in all; 0: all it has.
+/// Some rows of a tensor that has `of` rows: `first` and those after it, as
+/// many as the weight has; or columns. If `of` is 0, the weight has all of
+/// them.
 struct Range {
   uint64_t first = 0, of = 0;
 };

@@ -32,7 +32,8 @@ Status Backend::allocateRopes() {
   return Status();
 }
 
-/// Fills the slots: the model's, tables of its own, and adapters.
+/// Fills the slots: with the model's weights, with this backend's own rope
+/// tables, and with adapters.
 void Backend::fillSlots(const BoundLoras *chosen) {
   loras = chosen ? chosen->number() : 0;
   buffers.shareSlots();
@@ -50,13 +51,13 @@ void Backend::fillSlots(const BoundLoras *chosen) {
     chosen->replaceIn(slots);
 }
 
-/// Puts other adapters into the slots if the step has others.
+/// Puts the step's adapters into the slots, unless they are there.
 void Backend::use(const BoundLoras *chosen) {
   if (loras != (chosen ? chosen->number() : 0))
     fillSlots(chosen);
 }
 
-/// Fills the rows of the tables of its own that the step reads.
+/// Fills the rows that the step reads of this backend's own rope tables.
 void Backend::fillRopes(const Step &step) {
   auto tables = ropes.begin();
   for (const RopeSpec &rope : code.manifest().ropes) {

@@ -58,8 +58,8 @@ private:
   Pool pool;
   Trace times;
   Buffers buffers;
-  std::vector<Mapping> ropes; // cosines and sines of tables of its own
-  uint64_t loras = 0;         // the number of those in the slots; 0: none
+  std::vector<Mapping> ropes; // cosines and sines of this backend's own tables
+  uint64_t loras = 0; // BoundLoras::number of the adapters in the slots, or 0
 };
 
 } // namespace cria::cpu

@@ -148,8 +148,8 @@ void Model::Builder::addTarget(const BoundWeight &target) {
 }
 
 /// Maps the pages of the weights that are used in place in `file` now, not at
-/// their first use. Ranks leave out the weights of other ranks, and the
-/// embeddings; a rank reads few rows of it.
+/// their first use. Ranks leave out the weights of other ranks, and the table
+/// of embeddings, from which a rank reads few rows.
 void Model::Builder::populateFile(const File &file, const Mapping &mapping,
                                   const Binding &binding) const {
   static constexpr uint64_t mostBetween = 1 << 16; // norms and biases
@@ -191,7 +191,7 @@ Status Model::Builder::mapFile(const File &file, const Binding &binding) {
   return Status();
 }
 
-/// Uses weights in place where that can be, and maps their files.
+/// Maps the files whose weights can be used in place, and uses these weights.
 Status Model::Builder::useInPlace(const Binding &binding) {
   std::vector<const File *> mapped; // as in the model's `files`
   for (const BoundWeight &bound : binding.weights) {

@@ -74,12 +74,13 @@ struct Step {
   /// hidden size). 0 if the artifact has none.
   int64_t hiddenRows = 0;
   float *hidden = nullptr;
-  /// Adapters that take the place of those that the model was bound with.
+  /// Adapters to compute with; null: the adapters that the model was bound
+  /// with.
   const BoundLoras *loras = nullptr;
-  /// The pages of KV caches in pages: of the text, up to its last id; or
-  /// (tokens, width), of each text.
+  /// If the KV caches are in pages: the numbers of the text's pages, up to its
+  /// last id; or (tokens, width), the pages of each text.
   const int32_t *pages = nullptr;
-  /// (tokens), of several texts; null for one text.
+  /// (tokens), the position of each text's id; null for one text.
   const int32_t *positions = nullptr;
 
   int64_t firstHidden() const { return tokens - hiddenRows; }
@@ -101,7 +102,7 @@ struct Draw {
   const float *logits = nullptr;
   Result<int32_t> id = -1;
 
-  /// Draws from `logits`. Memory that cannot be had is an error of the id.
+  /// Draws from `logits`. Sets `id` to RESOURCE_EXHAUSTED if memory runs out.
   void sample();
 };
 
@@ -112,7 +113,7 @@ struct KernelTime {
   double seconds;
 };
 
-/// INVALID_ARGUMENT unless a session or batch may have so many threads.
+/// INVALID_ARGUMENT unless a session or batch may have this number of threads.
 Status checkThreads(int threads);
 
 /// Computes steps and holds KV caches: pages, each of as many positions as the
@@ -129,8 +130,8 @@ public:
   virtual Status step(const Step &step) = 0;
 
   /// Does `count` steps, one after the other, and then draws an id from each of
-  /// the `rows` rows of their logits. `Step::logits` is not used. An id that
-  /// cannot be drawn is an error of its draw.
+  /// the `rows` rows of their logits. `Step::logits` is not used. If an id
+  /// cannot be drawn, `Draw::id` has the error.
   virtual Status draw(const Step *steps, size_t count, Draw *draws,
                       size_t rows) {
     return drawAlone(steps, count, draws, rows);
@@ -172,8 +173,8 @@ public:
   virtual int threads() const { return 1; }
 
 protected:
-  /// Does steps whose rows of logits, of `columns` numbers each, then follow
-  /// each other in `logits`.
+  /// Does steps and writes their rows of logits, of `columns` numbers each, to
+  /// `logits`, one row after the other.
   static Status doSteps(Backend &backend, const Step *steps, size_t count,
                         int64_t columns, std::vector<float> &logits);
 

@@ -24,11 +24,11 @@ struct DeviceOptions {
   const CriaRanks *ranks = nullptr;
 };
 
-/// What is known of a device.
+/// Properties of a device.
 struct DeviceInfo {
   std::string name;
-  uint64_t memory = 0; // bytes that it has
-  uint64_t free = 0;   // that a model could take now; 0 where none can be made
+  uint64_t memory = 0; // bytes of the device
+  uint64_t free = 0;   // free bytes now; 0 if no context can be made to ask
   int capability = 0;  // 90 for sm_90; 0 for the CPU
 };
 

@@ -93,8 +93,8 @@ private:
 
 } // namespace
 
-/// Puts the logits of all ranks together: a row for each of `parts`, which are
-/// this rank's.
+/// Writes whole rows, (parts.size(), vocab), to `logits`. `parts` has this
+/// rank's columns of each row.
 void SharedVocabulary::gather(const std::vector<const float *> &parts,
                               float *logits) const {
   int64_t count = vocab * static_cast<int64_t>(parts.size());
@@ -120,7 +120,8 @@ Status SharedVocabulary::step(const Step &step) {
   return status;
 }
 
-/// Puts the rows together of which more than the likeliest id is wanted.
+/// Gathers the whole rows of logits for the draws that need more than the
+/// likeliest id, and sets `Draw::logits`.
 void SharedVocabulary::gatherDraws(Draw *draws, size_t rows) {
   std::vector<const float *> parts;
   for (size_t row = 0; row < rows; ++row) {
@@ -146,7 +147,7 @@ uint64_t SharedVocabulary::bestBid(const float *part) const {
   return bid;
 }
 
-/// Makes this rank's bids, and draws from whole rows what needs them.
+/// Makes this rank's bids, and draws the ids that need whole rows.
 Status SharedVocabulary::drawFromParts(const Step *steps, size_t count,
                                        Draw *draws, size_t rows) {
   bids.assign(rows, 0);
@@ -192,7 +193,7 @@ void SharedVocabulary::agreeOnBids(Draw *draws, size_t rows) {
       draws[row].id = draws[row].sampler->verdict(sampledOf(*bid++));
 }
 
-/// Makes the ids those that rank 0 drew.
+/// Replaces the ids by the ids that rank 0 drew.
 void SharedVocabulary::agreeOnIds(Draw *draws, size_t rows) const {
   std::vector<int32_t> ids;
   for (size_t row = 0; row < rows; ++row)

@@ -1,5 +1,5 @@
-/// What ranks that share a model do to its logits and ids: a backend over
-/// another.
+/// A backend over a rank's own backend: it gathers the logits of all ranks that
+/// share a model, and makes all ranks draw the same ids.
 ///
 /// If ranks share the vocabulary, each rank computes the logits of its columns.
 /// Whole rows are put together by a sum, in which each rank's logits lie among
@@ -19,8 +19,8 @@
 
 namespace cria {
 
-/// A backend with the logits and ids of all ranks over `own`, which has those
-/// of this rank. The others must outlive it.
+/// Wraps `own`, which computes the logits of this rank. The ranks and the
+/// manifest must outlive the result.
 Result<std::unique_ptr<Backend>> shareVocabulary(std::unique_ptr<Backend> own,
                                                  const CriaRanks &ranks,
                                                  const Manifest &manifest);

@@ -17,7 +17,7 @@ Status Caches::place(Step &step) {
   step.pages = pages.data();
   int64_t page = manifest.batch->page;
   Status status;
-  // What a text left there that was rewound.
+  // A text that was rewound may have left numbers in these pages.
   for (int64_t first = (step.position + page - 1) / page;
        first * page < step.position + step.tokens && status.ok(); ++first)
     status = backend.clearPage(static_cast<int32_t>(first));

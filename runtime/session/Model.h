@@ -39,8 +39,8 @@ public:
   const Manifest &manifest() const { return code->manifest(); }
   /// The weights and code on their device.
   const BoundModel &bound() const { return *weights; }
-  /// A backend with `pages` pages; by default those of one text. If ranks share
-  /// the model, all make the same calls of it.
+  /// A backend with `pages` pages, or with the pages of one text's context. If
+  /// ranks share the model, all ranks must make the same calls of the backend.
   Result<std::unique_ptr<Backend>> newBackend(const Threads &threads,
                                               int64_t pages) const;
   Result<std::unique_ptr<Backend>> newBackend(const Threads &threads) const;

@@ -20,8 +20,8 @@ struct Generation {
   bool sample = false;
   SamplerOptions options; // for when there is sampling
   std::optional<int64_t> bos;
-  std::vector<int64_t> eos;             // any of them ends the text
-  std::vector<std::string> stopStrings; // each of them, too
+  std::vector<int64_t> eos;             // each of these ids ends the text
+  std::vector<std::string> stopStrings; // each of these strings ends it, too
   std::optional<int64_t> maxNewTokens;  // after the prompt
   std::optional<int64_t> maxLength;     // with the prompt
   std::vector<std::string> irrelevant;  // keys without effect, and unknown keys

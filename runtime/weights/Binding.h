@@ -49,7 +49,7 @@ struct Binding {
   std::vector<BoundWeight> weights;     // complete when `problems` is empty
   std::vector<Alias> aliases;           // of weights that are tied
   std::vector<std::string> problems;    // each tensor that cannot be bound
-  std::vector<std::string> extraLayers; // of the checkpoint alone, by name
+  std::vector<std::string> extraLayers; // that only the checkpoint has, by name
   std::vector<std::string> warnings;    // conversions, extra tensors
   uint64_t unaligned = 0; // tensors moved only for their alignment
 
@@ -70,13 +70,13 @@ private:
 Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint,
                      const Loras &loras = {}, bool allowUnused = false);
 
-/// Makes an alias of each source that is tied to a source of the same bytes and
-/// type; warns if the bytes differ. Reads both, if there are two.
+/// Makes each tied weight whose tensors equal its origin's an alias, unless
+/// adapters change one of them; warns of each whose tensors differ. Compares
+/// the bytes of tensors in their files.
 Status shareTied(const Manifest &manifest, const Checkpoint &checkpoint,
                  const Loras &loras, Binding &binding);
 
-/// Reads what the elements need besides themselves, such as scales. Warns of
-/// what contradicts the config in them.
+/// Calls Elements::load of all weights, and adds the warnings, each once.
 Status load(Binding &binding);
 
 /// The weights of a model without a checkpoint: drawn by `seed`.

@@ -34,7 +34,8 @@ public:
 
 private:
   uint64_t start;       // the first element, in the tensor
-  uint64_t width;       // elements of a row; if all columns are used, of all
+  uint64_t width;       // elements of a row of the weight; if all columns are
+                        // used, elements of the weight
   uint64_t between = 0; // elements of the tensor between two rows
 };
 

@@ -1,4 +1,4 @@
-/// The elements of a weight behind one interface, wherever they come from.
+/// One interface to the elements of a weight, wherever they come from.
 ///
 /// A tensor of a file is `stored`. Whatever else a weight needs is a decorator
 /// around that, made where the option lives:

@@ -28,7 +28,7 @@ private:
   const Manifest &manifest;
   Loras loras;
   std::optional<Checkpoint> checkpoint;
-  std::unique_ptr<const File> quantized; // in blocks, from another start
+  std::unique_ptr<const File> quantized; // WeightCache.h; null without a cache
   Binding bound;
 };
 

@@ -57,7 +57,7 @@ bool StopStrings::take(std::string_view bytes) {
       complete |= pattern.take(byte);
     if (!complete)
       continue;
-    // What is not complete begins no string.
+    // `begin` is then the longest complete string's.
     for (Pattern &pattern : patterns)
       if (pattern.matched < pattern.text.size())
         pattern.matched = 0;

@@ -28,12 +28,12 @@ public:
   /// Takes the bytes of a prompt: a string may begin in them, and none ends a
   /// text there.
   void takePrompt(std::string_view bytes);
-  /// Takes the next bytes, up to the first that completes a string. Whether
-  /// there is one; then it was the last call.
+  /// Takes the next bytes, up to the first that completes a string. Returns
+  /// whether one does; it must not be called again after that.
   bool take(std::string_view bytes);
-  /// Where the string begins that is complete, or else the longest beginning of
-  /// one at the end of the text: an index into the bytes after the prompt,
-  /// negative in the prompt. Without either it is the number of these bytes.
+  /// Where the longest complete string begins, or else the longest beginning of
+  /// a string at the end of the text: an index into the bytes after the prompt,
+  /// negative in the prompt. Without either, the number of these bytes.
   int64_t begin() const;
 
 private:

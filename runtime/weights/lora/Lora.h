@@ -68,8 +68,8 @@ public:
   /// outlive them.
   ElementsPtr merged(const std::string &name, ElementsPtr x) const;
 
-  /// What is kept apart in tensor `index` of `weight`, an adapter's weight, of
-  /// which these are all rows and columns; with the same rules.
+  /// The elements, in all rows and columns, of the adapter matrix that tensor
+  /// `index` of `weight` holds. The rules of `merged` apply.
   ElementsPtr kept(const WeightSpec &weight, uint64_t index) const;
 
 private:

@@ -48,13 +48,13 @@ private:
   std::vector<float> b; // (rows, stride)
 };
 
-/// The elements of the tensor `x`, of W, changed: W + B A, computed in f32.
+/// The elements of W + B A, computed in f32, where `x` is the tensor W.
 /// `update` must outlive them.
 ElementsPtr plus(ElementsPtr x, const LoraUpdate &update);
 
-/// The elements of A, or of B, of `update`, which must outlive them, as a
-/// matrix of `columns`; zeros where the update has no element, or if it is
-/// null.
+/// The elements of the update's matrix A, or else B, in rows of `columns`. They
+/// are zeros where the matrix has no element, and all zeros if `update` is
+/// null. `update` must outlive them.
 ElementsPtr matrixOf(const LoraUpdate *update, bool isA, uint64_t columns);
 
 } // namespace cria

@@ -107,7 +107,7 @@ private:
 
 } // namespace
 
-/// Draws elements [begin, end) as they are drawn.
+/// Draws elements [begin, end) in the type `drawn`.
 void Random::draw(uint64_t begin, uint64_t end, std::byte *to) const {
   auto by = [&](auto fill, auto *elements) {
     if (isNorm)

@@ -198,7 +198,7 @@ TEST(CudaManifest, RefusesLaunchesThatNoDeviceCanDo) {
   refused("/images/0/chip", "ptx", "expected a chip such as sm_80");
   refused("/images/0/format", "fatbin", "expected ptx or cubin");
   refused("/images/0/dependent", 1, "is 1, expected");
-  refused("/images/0/spans", json::array(), "expected pairs of places");
-  refused("/images/0/spans", {0, 8, 16}, "expected pairs of places");
+  refused("/images/0/spans", json::array(), "expected pairs of offsets");
+  refused("/images/0/spans", {0, 8, 16}, "expected pairs of offsets");
   refused("/images/0/spans", {8, 4}, "is 4, expected");
 }
