@@ -75,7 +75,7 @@ class BatchInfo(NamedTuple):
 
 
 class _Drawn:
-    """What a sequence has drawn after a prompt. ``text`` decodes it."""
+    """The ids that a sequence has drawn after a prompt. ``text`` decodes them."""
 
     def __init__(self, prompt: list[int], text: TextStream | None) -> None:
         self._prompt, self._text = prompt, text
@@ -84,7 +84,7 @@ class _Drawn:
         self.ended = False
 
     def take(self, id: int) -> bool:
-        """Notes an id. Whether it completes a stop string, which ends the text."""
+        """Adds an id. Returns whether it completes a stop string, which ends the text."""
         self._ids.append(id)
         if self._text:
             self._pieces.append(self._text.push(id))

@@ -18,7 +18,8 @@ Path = Union[str, "os.PathLike[str]"]
 Message = Mapping[str, Any]
 #: Ids of tokens: a list, a NumPy array of whole numbers, or an object with ``__dlpack__``.
 Ids = Union[Sequence[int], npt.NDArray[np.integer[Any]], Any]
-#: Strings that end a text: one, or several. None: those of the checkpoint.
+#: Strings that end a text: one string or a sequence of them. None means the
+#: checkpoint's stop strings.
 Stop = Union[str, Sequence[str], None]
 
 
