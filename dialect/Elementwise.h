@@ -7,10 +7,11 @@
 
 namespace cria {
 
-/// Whether `op` is of arith or math and computes a tensor number by number:
-/// each from the numbers at the same place of its operands, and from operands
-/// that are numbers. A choice of a whole tensor by one number is none, and
-/// neither are minnumf and maxnumf, for which LLVM calls a library.
+/// Whether `op` is an op of arith or math whose result is a tensor, each
+/// element of which is computed from the elements at the same index of the
+/// operands and from scalar operands. False for a select by a scalar, which
+/// chooses a whole tensor, and for minnumf and maxnumf, which LLVM makes calls
+/// of a library.
 inline bool isElementwise(mlir::Operation *op) {
   using namespace mlir;
   auto select = dyn_cast<arith::SelectOp>(op);

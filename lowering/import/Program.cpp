@@ -253,8 +253,8 @@ static LogicalResult verifyDecode(func::FuncOp decode, func::FuncOp prefill) {
          << expected << ", got " << decode.getFunctionType();
 }
 
-/// Arithmetic of tensors is elementwise, of numbers as memory has them. Only
-/// products and lookups read blocks.
+/// Ops of arith and math on tensors must be elementwise, on integers or floats.
+/// Only products and lookups read blocks.
 static LogicalResult verifyOperands(Operation *op) {
   auto isTensor = [](Type type) { return isa<TensorType>(type); };
   bool isArithmetic =
@@ -308,7 +308,8 @@ static LogicalResult verifyOp(Operation *op) {
   return success();
 }
 
-/// The tensor that `tensor` is a part or another shape of.
+/// The tensor that `tensor` is a slice or a reshape of; `tensor` itself if it
+/// is neither.
 static Value viewed(Value tensor) {
   while (isa_and_nonnull<tensor::ExtractSliceOp, tensor::ExpandShapeOp,
                          tensor::CollapseShapeOp>(tensor.getDefiningOp()))

@@ -9,9 +9,8 @@ namespace cria {
 ///   (codes[t, b, j] * scales[t, b]) * (code(n, b, j) * scale(n, b))
 ///
 /// The codes and scales of n are in the bytes of `weights`. Each block is an
-/// f16 scale, followed by 32 integers of 8 bits, or by 16 bytes; byte
-/// i has number i in its low half and number i + 16 in its high half, each plus
-/// 8.
+/// f16 scale, followed by 32 integers of 8 bits, or by 16 bytes. Byte i has
+/// number i in its low half and number i + 16 in its high half, each plus 8.
 struct BlockProduct {
   mlir::Value codes;   // (T, B, 32) i8
   mlir::Value scales;  // (T, B) f16

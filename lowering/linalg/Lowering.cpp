@@ -126,7 +126,7 @@ void FunctionLowering::lower(tensor::SplatOp op) {
           .getResult(0);
 }
 
-/// The number that all elements of `tensor` are, or null.
+/// The scalar that all elements of `tensor` equal, or null.
 static Value splatValue(LinalgBuilder &b, Value tensor,
                         llvm::function_ref<Value(Value)> stored) {
   if (auto splat = tensor.getDefiningOp<tensor::SplatOp>())
@@ -138,8 +138,9 @@ static Value splatValue(LinalgBuilder &b, Value tensor,
                                    elements.getSplatValue<TypedAttr>());
 }
 
-/// The same op, of numbers. Upstream's convert-elementwise-to-linalg would
-/// compute over an operand, which bufferization then has to copy.
+/// Makes a linalg.generic whose body is the same op on scalars. Upstream's
+/// convert-elementwise-to-linalg would write to an operand's tensor, which
+/// bufferization then has to copy.
 void FunctionLowering::lowerElementwise(Operation *op) {
   SmallVector<Value> inputs, operands;
   for (Value old : op->getOperands()) {
@@ -147,7 +148,7 @@ void FunctionLowering::lowerElementwise(Operation *op) {
     Value number = isTensor
                        ? splatValue(b, old, [&](Value v) { return stored(v); })
                        : stored(old);
-    operands.push_back(number); // null: the next input's
+    operands.push_back(number); // null: an element of the next input
     if (!number)
       inputs.push_back(stored(old));
   }

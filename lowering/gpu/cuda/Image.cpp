@@ -15,7 +15,7 @@ using namespace mlir;
 using namespace cria;
 namespace json = llvm::json;
 
-/// The oldest chip. The kernels that several chips run are compiled for it.
+/// The oldest chip. Kernels that several chips run are compiled for this one.
 static constexpr StringLiteral kBaseChip = "sm_80";
 /// The first chip that has griddepcontrol.
 static constexpr int kOverlapChip = 90;
@@ -228,9 +228,10 @@ static std::string newLines(StringRef declarations, StringRef known) {
   return lines;
 }
 
-/// Joins each binary's PTX from `base`, the kernels for kBaseChip, and `wgmma`,
-/// the kernels that have it. `own` says of kernels whether they are for chips
-/// with wgmma or for others; the rest is for all chips.
+/// Joins each binary's PTX from `base`, the kernels compiled for kBaseChip, and
+/// `wgmma`, the kernels that use wgmma. If `own` has a kernel, it is only for
+/// chips with wgmma (true) or only for the others (false); else it is for all
+/// chips.
 static void joinPtx(CudaImage &image, const Ptx &base, const Ptx &wgmma,
                     const llvm::StringMap<bool> &own) {
   auto all = [](const CudaBinary &) { return true; };

@@ -37,7 +37,7 @@ struct CudaBinary {
 };
 
 struct CudaImage {
-  /// The PTX of all chips, what several have once.
+  /// The PTX of all chips. A piece that several chips have is there once.
   std::string text;
   /// PTX, the oldest chip's first, then the cubins assembled from it.
   std::vector<CudaBinary> binaries;

@@ -12,7 +12,7 @@ struct GemmKernel {
 };
 } // namespace
 
-/// Begins the kernels for inputs as kMmaRows[rows] says.
+/// Begins the kernels for inputs of the numbers of rows in kMmaRows[rows].
 static void beginMma(KernelFunction &function, const Twine &suffix,
                      ArrayRef<Work> works, size_t rows,
                      SmallVectorImpl<GemmKernel> &kernels) {
@@ -73,7 +73,7 @@ static SmallVector<GemmKernel> beginKernels(KernelFunction &function,
 void simt::emitGemm(KernelFunction &function, const Twine &suffix,
                     ArrayRef<Work> works) {
   SmallVector<GemmKernel> kernels = beginKernels(function, suffix, works);
-  // The memory of splits is for any of them.
+  // The kernels share one memory of splits: one of them runs.
   int64_t sums = 0, arrivals = 0;
   for (const GemmKernel &kernel : kernels) {
     int64_t tiles = kernel.tile->splitTiles();
