@@ -88,10 +88,11 @@ CRIA_API cria_status cria_stream_create(const cria_tokenizer *tokenizer,
 CRIA_API void cria_stream_free(cria_stream **stream);
 
 /* From now on, the first of `count` stop strings that occurs ends the text, and
- * text that may become one of them is held back. They replace those set before;
- * 0: none. A string may begin in `prompt`, the ids before those that are pushed
- * from now on. Strings are found in the bytes of tokens, special ones too,
- * wherever tokens begin and end. An empty string is CRIA_INVALID_ARGUMENT. */
+ * text that may become one of them is held back. They replace the strings set
+ * before, whose held text comes with the next id; a count of 0 sets none. A
+ * string may begin in `prompt`, the ids before those that are pushed from now
+ * on. Strings are found in the bytes of tokens, special ones too, wherever
+ * tokens begin and end. An empty string is CRIA_INVALID_ARGUMENT. */
 CRIA_API cria_status cria_stream_set_stop_strings(
     cria_stream *stream, const char *const *strings, size_t count,
     const int32_t *prompt, size_t prompt_count, cria_error *error);

@@ -170,7 +170,7 @@ TEST(StopStrings, HideTextThatMayBecomeOne) {
   EXPECT_EQ(show(one, {"bcd", "xabc"}, find(one, {"x"}), ids).text(), "");
 }
 
-// Tokens begin before a string and end behind it, within characters.
+// Tokens begin before a string and end after it, within characters.
 TEST(StopStrings, CutTokensAndCharacters) {
   Tokenizer one = load("byte_level");
   auto bytes = [&](const std::string &text) {
@@ -209,6 +209,30 @@ TEST(StopStrings, CutTokensOfOtherDecoders) {
   EXPECT_EQ(show(one, {"a"}, {}, ids).text(), "\u20ac");
 }
 
+// Text that is held back for old strings comes with the next id.
+TEST(StopStrings, ReplaceOthersWithinAText) {
+  Tokenizer one = load("byte_level");
+  auto ids = find(one, {"a", "b", "c", "x"});
+  TextStream stream(one);
+  ASSERT_TRUE(stream.stopAt({"abx"}).ok());
+  EXPECT_EQ(*stream.push(ids[0]), "");
+  ASSERT_TRUE(stream.stopAt({"cx"}, {ids[0]}).ok());
+  EXPECT_EQ(*stream.push(ids[1]), "ab");
+  EXPECT_EQ(*stream.push(ids[2]), "");
+  ASSERT_TRUE(stream.stopAt({}).ok());
+  EXPECT_EQ(*stream.push(ids[3]), "cx");
+  EXPECT_EQ(*stream.push(ids[0]), "a");
+  // A string may begin in text that is held back.
+  ASSERT_TRUE(stream.stopAt({"abx"}).ok());
+  EXPECT_EQ(*stream.push(ids[0]), "");
+  ASSERT_TRUE(stream.stopAt({"ab"}, {ids[3], ids[0]}).ok());
+  EXPECT_EQ(*stream.push(ids[1]), "");
+  EXPECT_TRUE(stream.stopped());
+  ASSERT_TRUE(stream.stopAt({}).ok());
+  EXPECT_EQ(*stream.push(ids[2]), "");
+  EXPECT_EQ(*stream.finish(), "");
+}
+
 // A stream that has ended is as new.
 TEST(StopStrings, AreForgottenAtTheEnd) {
   Tokenizer one = load("byte_level");
@@ -217,7 +241,7 @@ TEST(StopStrings, AreForgottenAtTheEnd) {
   ASSERT_TRUE(stream.stopAt({"a"}).ok());
   EXPECT_EQ(*stream.push(ids[0]), "");
   EXPECT_TRUE(stream.stopped());
-  EXPECT_EQ(*stream.push(ids[1]), ""); // behind the text
+  EXPECT_EQ(*stream.push(ids[1]), ""); // after the text
   EXPECT_EQ(*stream.finish(), "");
   EXPECT_FALSE(stream.stopped());
   EXPECT_EQ(*stream.push(ids[0]), "a");

@@ -11,15 +11,19 @@ Status TextStream::stopAt(const std::vector<std::string> &strings,
   Result<StopStrings> made = StopStrings::create(strings);
   if (!made.ok())
     return made.status();
-  stops = std::move(*made);
   // A token has a byte or more.
-  for (size_t last = std::min(prompt.size(), stops.longest()); last > 0;
+  for (size_t last = std::min(prompt.size(), made->longest()); last > 0;
        --last) {
     Result<std::string> bytes = tokenizer->bytes(prompt[prompt.size() - last]);
     if (!bytes.ok())
       return bytes.status();
-    stops.takePrompt(*bytes);
+    made->takePrompt(*bytes);
   }
+  stops = std::move(*made);
+  // The new strings count bytes from here on.
+  for (Held &one : held)
+    one.end -= taken;
+  taken = 0;
   return Status();
 }
 
@@ -38,17 +42,17 @@ Result<std::string> TextStream::decode(int64_t id) {
 /// The text of the bytes of a token that are before `end`, which is within or
 /// before the token.
 Result<std::string> TextStream::decodePart(const Held &one, int64_t end) {
-  int64_t behind = one.end - end;
+  int64_t after = one.end - end;
   auto size = static_cast<int64_t>(one.bytes.size());
-  if (behind >= size || !spelling(one.id))
+  if (after >= size || !spelling(one.id))
     return std::string();
   if (spellsBytes(tokenizer->decoder))
     return state.push(
-        spellBytes(std::string_view(one.bytes).substr(0, size - behind)));
+        spellBytes(std::string_view(one.bytes).substr(0, size - after)));
   // A decoder changes at most the beginning of a token.
   Result<std::string> text = decode(one.id);
   if (text.ok())
-    text->resize(text->size() - std::min<size_t>(text->size(), behind));
+    text->resize(text->size() - std::min<size_t>(text->size(), after));
   return text;
 }
 
@@ -65,10 +69,10 @@ Result<std::string> TextStream::release(int64_t end) {
 }
 
 Result<std::string> TextStream::push(int64_t id) {
-  if (stops.empty())
-    return decode(id);
   if (isStopped)
     return std::string();
+  if (stops.empty() && held.empty())
+    return decode(id);
   Result<std::string> bytes = tokenizer->bytes(id);
   if (!bytes.ok())
     return bytes;

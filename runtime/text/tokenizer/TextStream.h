@@ -29,8 +29,9 @@ public:
       : tokenizer(&tokenizer), state(tokenizer.decoder), special(special) {}
 
   /// From now on, the first of `strings` that occurs ends the text, and text
-  /// that may become one is held back. A string may begin in `prompt`, the ids
-  /// before. INVALID_ARGUMENT for a string that is empty or not UTF-8.
+  /// that may become one is held back; none: nothing more is held back. A
+  /// string may begin in `prompt`, the ids before. A text that a string has
+  /// ended stays so. INVALID_ARGUMENT for a string that is empty or not UTF-8.
   Status stopAt(const std::vector<std::string> &strings,
                 const std::vector<int32_t> &prompt = {});
 
