@@ -24,6 +24,10 @@ extern int cudaMemcpy(void *, const void *, size_t, int);
 extern int cudaMemcpyToSymbol(const void *, const void *, size_t, size_t, int);
 extern int cudaDeviceSynchronize(void);
 extern int cudaGetLastError(void);
+extern int cudaPeekAtLastError(void);
+extern int cudaStreamCreate(void **);
+extern int cudaStreamBeginCapture(void *, int);
+extern int cudaStreamEndCapture(void *, void **);
 extern const char *cudaGetErrorString(int);
 
 enum { HostToDevice = 1, DeviceToHost = 2 };
@@ -111,7 +115,14 @@ int main(void) {
   printf("%s\n", cudaGetErrorString(cudaGetLastError()));
   printf("%s\n", cudaGetErrorString(
                      cudaMemcpyToSymbol(&seven, &seven, 4, 0, HostToDevice)));
+  cudaGetLastError();
+  void *stream, *graph;
+  if (cudaStreamCreate(&stream) || cudaStreamBeginCapture(stream, 0))
+    return 1;
+  printf("%s\n", cudaGetErrorString(cudaGetLastError()));
+  printf("%s\n", cudaGetErrorString(cudaStreamEndCapture(stream, &graph)));
   launch(x, 5);
+  printf("%s\n", cudaGetErrorString(cudaPeekAtLastError()));
   printf("%s\n", cudaGetErrorString(cudaDeviceSynchronize()));
   return 0;
 }

@@ -87,6 +87,16 @@ Error contextOf(int device, CUcontext *context) {
   return 0;
 }
 
+/// The last error of the thread, or else the error that a kernel left in the
+/// current context, which keeps it.
+Error lastErrorOrContexts() {
+  unsigned flags;
+  Error kept = cuCtxGetFlags(&flags);
+  bool isOfKernel =
+      kept >= CUDA_ERROR_ILLEGAL_ADDRESS && kept < CUDA_ERROR_NOT_PERMITTED;
+  return lastError ? lastError : isOfKernel ? kept : 0;
+}
+
 } // namespace
 
 int &deviceOfThread() {
@@ -164,20 +174,13 @@ struct Properties {
 
 } // namespace
 
+API(cudaPeekAtLastError)() { return lastErrorOrContexts(); }
+
 API(cudaGetLastError)() {
-  Error error = lastError;
+  Error error = lastErrorOrContexts();
   lastError = 0;
-  // An error of the context stays.
-  CUcontext context = nullptr;
-  if (!error && cuCtxGetCurrent(&context) == CUDA_SUCCESS && context)
-    error = cuCtxSynchronize_v2(context) >= CUDA_ERROR_ILLEGAL_ADDRESS &&
-                    cuCtxSynchronize_v2(context) < CUDA_ERROR_NOT_PERMITTED
-                ? cuCtxSynchronize_v2(context)
-                : 0;
   return error;
 }
-
-API(cudaPeekAtLastError)() { return lastError; }
 
 extern "C" __attribute__((visibility("default"))) const char *
 cudaGetErrorName(Error error) {
