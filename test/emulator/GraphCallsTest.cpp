@@ -107,6 +107,45 @@ TEST_F(GraphCalls, cyclesAreRefused) {
             CUDA_ERROR_INVALID_VALUE);
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
               testing::HasSubstr("form a cycle"));
+  CUgraph outer;
+  CUgraphNode child;
+  ASSERT_EQ(cuGraphCreate(&outer, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuGraphAddChildGraphNode(&child, outer, nullptr, 0, graph),
+            CUDA_SUCCESS);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(cuGraphInstantiateWithFlags(&exec, outer, 0),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::HasSubstr("form a cycle"));
+  EXPECT_EQ(cuGraphDestroy(outer), CUDA_SUCCESS);
+}
+
+// The parameters of a node do not say whether its launch is cooperative.
+TEST_F(GraphCalls, newParametersKeepALaunchCooperative) {
+  CUstream stream;
+  CUgraph captured;
+  int factor = 2, term = 1;
+  auto params = paramsOf(factor, term);
+  ASSERT_EQ(cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED),
+            CUDA_SUCCESS);
+  ASSERT_EQ(
+      cuLaunchCooperativeKernel(affine, 1, 1, 1, 1, 1, 1, 0, stream, arguments),
+      CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamEndCapture(stream, &captured), CUDA_SUCCESS);
+  CUgraphNode node;
+  size_t count = 1;
+  ASSERT_EQ(cuGraphGetNodes(captured, &node, &count), CUDA_SUCCESS);
+  CUgraphExec exec;
+  ASSERT_EQ(cuGraphInstantiateWithFlags(&exec, captured, 0), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphKernelNodeSetParams_v2(node, &params), CUDA_SUCCESS);
+  params.gridDimX = 108 * 4 + 1; // a block more than fits
+  EXPECT_EQ(cuGraphKernelNodeSetParams_v2(node, &params),
+            CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+  EXPECT_EQ(cuGraphExecKernelNodeSetParams_v2(exec, node, &params),
+            CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+  EXPECT_EQ(launch(exec), 3); // as captured
+  EXPECT_EQ(cuGraphDestroy(captured), CUDA_SUCCESS);
 }
 
 TEST_F(GraphCalls, fillsCopiesAndHostFunctionsAreNodes) {

@@ -6,14 +6,18 @@ using namespace cria::emulator;
 
 namespace {
 
-/// Adds the nodes and, in their place, those of child graphs.
-void addSteps(CUgraphExec_st &executable,
-              const std::vector<CUgraphNode> &order) {
-  for (CUgraphNode node : order)
-    if (auto *child = std::get_if<GraphWork>(&node->work))
-      addSteps(executable, orderOf(*child->graph));
-    else
+/// Adds the nodes of `graph`, and the nodes of child graphs in their place.
+/// False if the edges of a graph form a cycle.
+bool addSteps(CUgraphExec_st &executable, const CUgraph_st &graph) {
+  std::vector<CUgraphNode> order = orderOf(graph);
+  for (CUgraphNode node : order) {
+    auto *child = std::get_if<GraphWork>(&node->work);
+    if (!child)
       executable.steps.push_back({node, node->work});
+    else if (!addSteps(executable, *child->graph))
+      return false;
+  }
+  return order.size() == graph.nodes.size();
 }
 
 CUgraphExec_st::Step *stepOf(CUgraphExec executable, CUgraphNode node) {
@@ -23,10 +27,14 @@ CUgraphExec_st::Step *stepOf(CUgraphExec executable, CUgraphNode node) {
   return nullptr;
 }
 
-/// The work of kind `T` of a node; null if there is none.
-template <typename T> T *workIn(CUgraphExec executable, CUgraphNode node) {
+/// Changes the work of a node of kind `T`.
+template <typename T, typename P>
+CUresult setParams(CUgraphExec executable, CUgraphNode node, const P *params) {
+  if (CUresult result =
+          Driver::get().check(Driver::get().executables, executable))
+    return result;
   CUgraphExec_st::Step *step = stepOf(executable, node);
-  return step ? std::get_if<T>(&step->work) : nullptr;
+  return change(step ? std::get_if<T>(&step->work) : nullptr, params);
 }
 
 } // namespace
@@ -40,14 +48,12 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph,
     return result;
   if (!executable)
     return CUDA_ERROR_INVALID_VALUE;
-  std::vector<CUgraphNode> order = orderOf(*graph);
-  if (order.size() != graph->nodes.size()) {
+  auto made = std::make_unique<CUgraphExec_st>();
+  made->flags = flags;
+  if (!addSteps(*made, *graph)) {
     driver.reportMisuse("the edges of the graph form a cycle");
     return CUDA_ERROR_INVALID_VALUE;
   }
-  auto made = std::make_unique<CUgraphExec_st>();
-  made->flags = flags;
-  addSteps(*made, order);
   *executable = driver.executables.adopt(std::move(made));
   return CUDA_SUCCESS;
 }
@@ -56,34 +62,14 @@ CUresult
 cuGraphExecKernelNodeSetParams_v2(CUgraphExec executable, CUgraphNode node,
                                   const CUDA_KERNEL_NODE_PARAMS *params) {
   ENTER(Context);
-  if (CUresult result = driver.check(driver.executables, executable))
-    return result;
-  KernelWork changed;
-  auto *kernel = workIn<KernelWork>(executable, node);
-  if (!params || !kernel)
-    return CUDA_ERROR_INVALID_VALUE;
-  changed.cooperative = kernel->cooperative;
-  changed.overlaps = kernel->overlaps;
-  if (CUresult result = workOf(*params, changed))
-    return result;
-  *kernel = std::move(changed);
-  return CUDA_SUCCESS;
+  return setParams<KernelWork>(executable, node, params);
 }
 
 CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec executable,
                                         CUgraphNode node,
                                         const CUDA_MEMCPY3D *copy, CUcontext) {
   ENTER(Context);
-  CopyWork changed;
-  if (CUresult result = driver.check(driver.executables, executable))
-    return result;
-  auto *work = workIn<CopyWork>(executable, node);
-  if (!copy || !work)
-    return CUDA_ERROR_INVALID_VALUE;
-  if (CUresult result = workOf(*copy, changed))
-    return result;
-  *work = changed;
-  return CUDA_SUCCESS;
+  return setParams<CopyWork>(executable, node, copy);
 }
 
 CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec executable,
@@ -91,27 +77,13 @@ CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec executable,
                                         const CUDA_MEMSET_NODE_PARAMS *params,
                                         CUcontext) {
   ENTER(Context);
-  FillWork changed;
-  if (CUresult result = driver.check(driver.executables, executable))
-    return result;
-  auto *work = workIn<FillWork>(executable, node);
-  if (!params || !work)
-    return CUDA_ERROR_INVALID_VALUE;
-  if (CUresult result = workOf(*params, changed))
-    return result;
-  *work = changed;
-  return CUDA_SUCCESS;
+  return setParams<FillWork>(executable, node, params);
 }
 
 CUresult cuGraphExecHostNodeSetParams(CUgraphExec executable, CUgraphNode node,
                                       const CUDA_HOST_NODE_PARAMS *params) {
   ENTER(Context);
-  if (CUresult result = driver.check(driver.executables, executable))
-    return result;
-  auto *work = workIn<HostWork>(executable, node);
-  if (!params || !work)
-    return CUDA_ERROR_INVALID_VALUE;
-  return workOf(*params, *work);
+  return setParams<HostWork>(executable, node, params);
 }
 
 /// Takes over the work of a graph with the same nodes in the same order.
@@ -126,9 +98,9 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec executable, CUgraph graph,
     return CUDA_ERROR_INVALID_VALUE;
   *info = {CU_GRAPH_EXEC_UPDATE_SUCCESS, nullptr, nullptr};
   CUgraphExec_st updated;
-  addSteps(updated, orderOf(*graph));
+  bool isOrdered = addSteps(updated, *graph);
   auto &steps = executable->steps;
-  if (updated.steps.size() != steps.size()) {
+  if (!isOrdered || updated.steps.size() != steps.size()) {
     info->result = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
     return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
   }

@@ -54,20 +54,12 @@ CUresult addEvent(CUgraphNode *node, CUgraph graph, const CUgraphNode *after,
   return add(node, graph, after, count, EventWork{event, records});
 }
 
-/// Replaces the work of a node of the same kind.
+/// Changes the work of a node of kind `T`.
 template <typename T, typename P>
-CUresult setWork(CUgraphNode node, const P *params) {
-  Driver &driver = Driver::get();
-  if (CUresult result = driver.check(driver.nodes, node))
+CUresult setParams(CUgraphNode node, const P *params) {
+  if (CUresult result = Driver::get().check(Driver::get().nodes, node))
     return result;
-  auto *old = std::get_if<T>(&node->work);
-  if (!params || !old)
-    return CUDA_ERROR_INVALID_VALUE;
-  T work;
-  if (CUresult result = workOf(*params, work))
-    return result;
-  *old = std::move(work);
-  return CUDA_SUCCESS;
+  return change(std::get_if<T>(&node->work), params);
 }
 
 } // namespace
@@ -260,25 +252,25 @@ CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode node,
 CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode node,
                                        const CUDA_KERNEL_NODE_PARAMS *params) {
   ENTER(Context);
-  return setWork<KernelWork>(node, params);
+  return setParams<KernelWork>(node, params);
 }
 
 CUresult cuGraphMemcpyNodeSetParams(CUgraphNode node,
                                     const CUDA_MEMCPY3D *copy) {
   ENTER(Context);
-  return setWork<CopyWork>(node, copy);
+  return setParams<CopyWork>(node, copy);
 }
 
 CUresult cuGraphMemsetNodeSetParams(CUgraphNode node,
                                     const CUDA_MEMSET_NODE_PARAMS *params) {
   ENTER(Context);
-  return setWork<FillWork>(node, params);
+  return setParams<FillWork>(node, params);
 }
 
 CUresult cuGraphHostNodeSetParams(CUgraphNode node,
                                   const CUDA_HOST_NODE_PARAMS *params) {
   ENTER(Context);
-  return setWork<HostWork>(node, params);
+  return setParams<HostWork>(node, params);
 }
 
 } // extern "C"
