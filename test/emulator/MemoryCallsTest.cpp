@@ -16,6 +16,8 @@ protected:
     ASSERT_EQ(cuInit(0), CUDA_SUCCESS);
     ASSERT_EQ(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
     ASSERT_EQ(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
   }
   void TearDown() override {
     cuDevicePrimaryCtxReset_v2(0);
@@ -30,7 +32,15 @@ protected:
     return pointer;
   }
 
+  /// A call that must fail with `error`, and what it writes to stderr.
+  template <typename F> std::string failed(F call, CUresult error) {
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(call(), error);
+    return testing::internal::GetCapturedStderr();
+  }
+
   CUcontext context = nullptr;
+  CUmemAllocationProp properties = {}; ///< of memory of device 0
 };
 
 TEST_F(MemoryCalls, rectangleIsCopiedBetweenPitches) {
@@ -163,9 +173,6 @@ TEST_F(MemoryCalls, poolCountsItsMemory) {
 // The memory keeps its values while it is mapped elsewhere, as for a vector
 // that grows.
 TEST_F(MemoryCalls, virtualMemoryIsMappedTwice) {
-  CUmemAllocationProp properties = {};
-  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
   CUmemAccessDesc access = {properties.location,
                             CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
   CUmemGenericAllocationHandle first, second;
@@ -174,9 +181,8 @@ TEST_F(MemoryCalls, virtualMemoryIsMappedTwice) {
   CUdeviceptr small, large;
   ASSERT_EQ(cuMemAddressReserve(&small, kGranularity, 0, 0, 0), CUDA_SUCCESS);
   ASSERT_EQ(cuMemMap(small, kGranularity, 0, first, 0), CUDA_SUCCESS);
-  testing::internal::CaptureStderr(); // no access yet
-  EXPECT_EQ(cuMemsetD8_v2(small, 9, 1), CUDA_ERROR_INVALID_VALUE);
-  testing::internal::GetCapturedStderr();
+  failed([&] { return cuMemsetD8_v2(small, 9, 1); }, // no access yet
+         CUDA_ERROR_INVALID_VALUE);
   ASSERT_EQ(cuMemSetAccess(small, kGranularity, &access, 1), CUDA_SUCCESS);
   ASSERT_EQ(cuMemsetD8_v2(small, 9, kGranularity), CUDA_SUCCESS);
   ASSERT_EQ(cuMemUnmap(small, kGranularity), CUDA_SUCCESS);
@@ -197,6 +203,66 @@ TEST_F(MemoryCalls, virtualMemoryIsMappedTwice) {
   EXPECT_EQ(cuMemRelease(second), CUDA_SUCCESS);
   EXPECT_EQ(cuMemUnmap(large, 2 * kGranularity), CUDA_SUCCESS);
   EXPECT_EQ(cuMemAddressFree(large, 2 * kGranularity), CUDA_SUCCESS);
+}
+
+TEST_F(MemoryCalls, releasedMemoryStaysMapped) {
+  CUmemGenericAllocationHandle memory, again;
+  CUdeviceptr pointer;
+  ASSERT_EQ(cuMemCreate(&memory, kGranularity, &properties, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemAddressReserve(&pointer, 2 * kGranularity, 0, 0, 0),
+            CUDA_SUCCESS);
+  ASSERT_EQ(cuMemMap(pointer, kGranularity, 0, memory, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemRelease(memory), CUDA_SUCCESS);
+  using testing::HasSubstr;
+  EXPECT_THAT(
+      failed([&] { return cuMemRelease(memory); }, CUDA_ERROR_INVALID_HANDLE),
+      HasSubstr("was released; only its mappings remain"));
+  EXPECT_THAT(failed(
+                  [&] {
+                    return cuMemMap(pointer + kGranularity, kGranularity, 0,
+                                    memory, 0);
+                  },
+                  CUDA_ERROR_INVALID_HANDLE),
+              HasSubstr("was released; only its mappings remain"));
+  ASSERT_EQ(cuMemRetainAllocationHandle(&again, (void *)(pointer + 1)),
+            CUDA_SUCCESS);
+  EXPECT_EQ(again, memory);
+  EXPECT_EQ(cuMemUnmap(pointer, kGranularity), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemRelease(again), CUDA_SUCCESS);
+  EXPECT_THAT(
+      failed([&] { return cuMemRelease(again); }, CUDA_ERROR_INVALID_HANDLE),
+      HasSubstr("memory of cuMemCreate that was destroyed"));
+  EXPECT_EQ(cuMemAddressFree(pointer, 2 * kGranularity), CUDA_SUCCESS);
+}
+
+TEST_F(MemoryCalls, accessIsThatOfMappings) {
+  CUmemAccessDesc access = {properties.location,
+                            CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  CUmemGenericAllocationHandle memory;
+  CUdeviceptr pointer;
+  ASSERT_EQ(cuMemCreate(&memory, kGranularity, &properties, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemAddressReserve(&pointer, 2 * kGranularity, 0, 0, 0),
+            CUDA_SUCCESS);
+  ASSERT_EQ(cuMemMap(pointer, kGranularity, 0, memory, 0), CUDA_SUCCESS);
+  EXPECT_THAT(
+      failed(
+          [&] { return cuMemSetAccess(pointer, 2 * kGranularity, &access, 1); },
+          CUDA_ERROR_INVALID_VALUE),
+      testing::HasSubstr("are no mappings of cuMemMap"));
+  unsigned long long flags = 9;
+  ASSERT_EQ(cuMemGetAccess(&flags, &properties.location, pointer + 1),
+            CUDA_SUCCESS);
+  EXPECT_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+  ASSERT_EQ(cuMemSetAccess(pointer, kGranularity, &access, 1), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemGetAccess(&flags, &properties.location, pointer + 1),
+            CUDA_SUCCESS);
+  EXPECT_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+  EXPECT_EQ(
+      cuMemGetAccess(&flags, &properties.location, pointer + kGranularity),
+      CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemUnmap(pointer, kGranularity), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemRelease(memory), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemAddressFree(pointer, 2 * kGranularity), CUDA_SUCCESS);
 }
 
 } // namespace

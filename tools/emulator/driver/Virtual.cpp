@@ -15,7 +15,8 @@ struct PhysicalMemory {
   CUmemAllocationProp properties = {};
   int file = -1;
   uint64_t bytes = 0;
-  unsigned uses = 1; ///< handles, and mappings
+  unsigned handles = 1; ///< calls of cuMemRelease that are still allowed
+  unsigned mappings = 0;
 };
 
 constexpr uint64_t kGranularity = 2 << 20;
@@ -53,9 +54,18 @@ struct Space {
     memory.setMapped(runs);
   }
 
-  /// Ends one use of the memory.
-  void drop(PhysicalMemory *memory) {
-    if (--memory->uses)
+  /// The mapping that contains the address, or null.
+  Mapping *mappingAt(uint64_t address) {
+    auto after = mappings.upper_bound(address);
+    if (after == mappings.begin())
+      return nullptr;
+    auto &[start, mapping] = *std::prev(after);
+    return address - start < mapping.bytes ? &mapping : nullptr;
+  }
+
+  /// Frees the memory if nothing uses it any more.
+  void freeUnused(PhysicalMemory *memory) {
+    if (memory->handles || memory->mappings)
       return;
     close(memory->file);
     physical.erase(memory);
@@ -66,6 +76,19 @@ PhysicalMemory *memoryOf(CUmemGenericAllocationHandle handle) {
   return reinterpret_cast<PhysicalMemory *>(handle);
 }
 
+/// CUDA_SUCCESS if the handle exists and is not released; else reports what is
+/// wrong with it.
+CUresult check(Driver &driver, CUmemGenericAllocationHandle handle) {
+  PhysicalMemory *memory = memoryOf(handle);
+  if (CUresult result = driver.check(Space::get().physical, memory))
+    return result;
+  if (memory->handles)
+    return CUDA_SUCCESS;
+  driver.reportMisuse(hexOf(handle) +
+                      " was released; only its mappings remain");
+  return CUDA_ERROR_INVALID_HANDLE;
+}
+
 /// Whether [address, address + bytes) lies in a reserved range.
 bool isReserved(uint64_t address, uint64_t bytes) {
   auto &reserved = Space::get().reserved;
@@ -74,6 +97,22 @@ bool isReserved(uint64_t address, uint64_t bytes) {
     return false;
   auto [start, size] = *std::prev(after);
   return bytes <= size && address - start <= size - bytes;
+}
+
+/// Whether [address, address + bytes) is one mapping of cuMemMap, or several
+/// that follow each other; else reports that it is not.
+bool checkMapped(Driver &driver, uint64_t address, uint64_t bytes) {
+  auto &mappings = Space::get().mappings;
+  uint64_t covered = 0;
+  for (auto i = mappings.find(address);
+       i != mappings.end() && i->first == address + covered && covered < bytes;
+       ++i)
+    covered += i->second.bytes;
+  if (bytes && covered == bytes)
+    return true;
+  driver.reportMisuse(std::to_string(bytes) + " bytes at " + hexOf(address) +
+                      " are no mappings of cuMemMap");
+  return false;
 }
 
 bool isDeviceMemory(Driver &driver, const CUmemAllocationProp *properties) {
@@ -150,9 +189,10 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
 /// The memory lives as long as it is mapped.
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   ENTER(Initialized);
-  if (CUresult result = driver.check(Space::get().physical, memoryOf(handle)))
+  if (CUresult result = check(driver, handle))
     return result;
-  Space::get().drop(memoryOf(handle));
+  --memoryOf(handle)->handles;
+  Space::get().freeUnused(memoryOf(handle));
   return CUDA_SUCCESS;
 }
 
@@ -161,9 +201,9 @@ CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset,
                   unsigned long long flags) {
   ENTER(Initialized);
   auto &space = Space::get();
-  PhysicalMemory *memory = memoryOf(handle);
-  if (CUresult result = driver.check(space.physical, memory))
+  if (CUresult result = check(driver, handle))
     return result;
+  PhysicalMemory *memory = memoryOf(handle);
   bool fits = bytes && bytes % kGranularity == 0 && offset == 0 && !flags &&
               pointer % kGranularity == 0 && bytes <= memory->bytes &&
               isReserved(pointer, bytes);
@@ -178,27 +218,20 @@ CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset,
   if (!driver.memory->map(pointer, bytes, memory->file))
     return CUDA_ERROR_OUT_OF_MEMORY;
   space.mappings[pointer] = {bytes, memory, false};
-  ++memory->uses;
+  ++memory->mappings;
   return CUDA_SUCCESS;
 }
 
 CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes) {
   ENTER(Initialized);
   auto &mappings = Space::get().mappings;
-  uint64_t covered = 0;
-  for (auto i = mappings.find(pointer);
-       i != mappings.end() && i->first == pointer + covered && covered < bytes;
-       ++i)
-    covered += i->second.bytes;
-  if (!bytes || covered != bytes) {
-    driver.reportMisuse(std::to_string(bytes) + " bytes at " + hexOf(pointer) +
-                        " are no mappings of cuMemMap");
+  if (!checkMapped(driver, pointer, bytes))
     return CUDA_ERROR_INVALID_VALUE;
-  }
   for (auto i = mappings.find(pointer);
        i != mappings.end() && i->first < pointer + bytes;) {
     driver.memory->unmap(i->first, i->second.bytes);
-    Space::get().drop(i->second.memory);
+    --i->second.memory->mappings;
+    Space::get().freeUnused(i->second.memory);
     i = mappings.erase(i);
   }
   Space::get().publish(*driver.memory);
@@ -210,7 +243,7 @@ CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes) {
 CUresult cuMemSetAccess(CUdeviceptr pointer, size_t bytes,
                         const CUmemAccessDesc *access, size_t count) {
   ENTER(Initialized);
-  if (!bytes || !access || !count)
+  if (!access || !count)
     return CUDA_ERROR_INVALID_VALUE;
   bool any = false;
   for (size_t i = 0; i < count; ++i) {
@@ -219,28 +252,24 @@ CUresult cuMemSetAccess(CUdeviceptr pointer, size_t bytes,
       return CUDA_ERROR_INVALID_DEVICE;
     any |= access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
   }
+  if (!checkMapped(driver, pointer, bytes))
+    return CUDA_ERROR_INVALID_VALUE;
   auto &mappings = Space::get().mappings;
-  uint64_t at = pointer;
   for (auto i = mappings.find(pointer);
-       i != mappings.end() && i->first == at && at < pointer + bytes; ++i) {
+       i != mappings.end() && i->first < pointer + bytes; ++i)
     i->second.isAccessible = any;
-    at += i->second.bytes;
-  }
   Space::get().publish(*driver.memory);
-  return at == pointer + bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
 }
 
 CUresult cuMemGetAccess(unsigned long long *flags,
                         const CUmemLocation *location, CUdeviceptr pointer) {
   ENTER(Initialized);
-  auto &mappings = Space::get().mappings;
-  auto after = mappings.upper_bound(pointer);
-  if (!flags || !location || after == mappings.begin() ||
-      !driver.isDevice(location->id))
+  auto *mapping = Space::get().mappingAt(pointer);
+  if (!flags || !location || !mapping || !driver.isDevice(location->id))
     return CUDA_ERROR_INVALID_VALUE;
-  *flags = std::prev(after)->second.isAccessible
-               ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-               : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  *flags = mapping->isAccessible ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                 : CU_MEM_ACCESS_FLAGS_PROT_NONE;
   return CUDA_SUCCESS;
 }
 
@@ -258,7 +287,7 @@ CUresult
 cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties,
                                        CUmemGenericAllocationHandle handle) {
   ENTER(Initialized);
-  if (CUresult result = driver.check(Space::get().physical, memoryOf(handle)))
+  if (CUresult result = check(driver, handle))
     return result;
   if (!properties)
     return CUDA_ERROR_INVALID_VALUE;
@@ -269,15 +298,11 @@ cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties,
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle,
                                      void *pointer) {
   ENTER(Initialized);
-  auto &mappings = Space::get().mappings;
-  auto after = mappings.upper_bound(uint64_t(pointer));
-  if (!handle || after == mappings.begin())
+  auto *mapping = Space::get().mappingAt(uint64_t(pointer));
+  if (!handle || !mapping)
     return CUDA_ERROR_INVALID_VALUE;
-  auto &[start, mapping] = *std::prev(after);
-  if (uint64_t(pointer) - start >= mapping.bytes)
-    return CUDA_ERROR_INVALID_VALUE;
-  ++mapping.memory->uses;
-  *handle = CUmemGenericAllocationHandle(uintptr_t(mapping.memory));
+  ++mapping->memory->handles;
+  *handle = CUmemGenericAllocationHandle(uintptr_t(mapping->memory));
   return CUDA_SUCCESS;
 }
 
