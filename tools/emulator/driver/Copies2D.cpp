@@ -13,14 +13,8 @@ struct End {
   uint64_t pitch, rows; ///< of a row, and rows of a slice
 };
 
-/// The address of the first byte; none if this kind of memory is not emulated.
-std::optional<uint64_t> startOf(Driver &driver, const End &end) {
-  if (end.type < CU_MEMORYTYPE_HOST || end.type > CU_MEMORYTYPE_UNIFIED)
-    return std::nullopt;
-  if (end.type == CU_MEMORYTYPE_ARRAY) {
-    driver.reportMisuse("CUDA arrays are not emulated");
-    return std::nullopt;
-  }
+/// The address of the first byte.
+uint64_t startOf(const End &end) {
   uint64_t base = end.type == CU_MEMORYTYPE_HOST ? end.host : end.device;
   return base + end.z * end.pitch * end.rows + end.y * end.pitch + end.x;
 }
@@ -48,16 +42,16 @@ CUresult describe(Driver &driver, End to, End from, CopyWork &work) {
   };
   if (!fits(to) || !fits(from))
     return CUDA_ERROR_INVALID_VALUE;
-  for (const End *end : {&to, &from})
+  for (const End *end : {&to, &from}) {
+    if (end->type < CU_MEMORYTYPE_HOST || end->type > CU_MEMORYTYPE_UNIFIED)
+      return CUDA_ERROR_INVALID_VALUE;
     if (end->type == CU_MEMORYTYPE_ARRAY) {
       driver.reportMisuse("CUDA arrays are not emulated");
       return CUDA_ERROR_NOT_SUPPORTED;
     }
-  auto toStart = startOf(driver, to), fromStart = startOf(driver, from);
-  if (!toStart || !fromStart)
-    return CUDA_ERROR_INVALID_VALUE;
-  work.to = *toStart;
-  work.from = *fromStart;
+  }
+  work.to = startOf(to);
+  work.from = startOf(from);
   work.toPitch = to.pitch;
   work.fromPitch = from.pitch;
   work.toSlice = to.pitch * to.rows;
@@ -79,22 +73,31 @@ CUresult copyOf(const CUDA_MEMCPY2D &copy, CopyWork &work) {
                   work);
 }
 
+/// The work of a copy of a rectangle or a box.
+template <typename T> CUresult workOf(const T *copy, CopyWork &work) {
+  return copy ? copyOf(*copy, work) : CUDA_ERROR_INVALID_VALUE;
+}
+
 template <typename T> CUresult now(const T *copy) {
   CopyWork work;
-  if (!copy)
-    return CUDA_ERROR_INVALID_VALUE;
-  if (CUresult result = copyOf(*copy, work))
-    return result;
-  return copyNow(work);
+  CUresult result = workOf(copy, work);
+  return result ? result : copyNow(work);
 }
 
 template <typename T> CUresult later(const T *copy, CUstream stream) {
   CopyWork work;
-  if (!copy)
-    return CUDA_ERROR_INVALID_VALUE;
-  if (CUresult result = copyOf(*copy, work))
-    return result;
-  return copyLater(work, stream);
+  CUresult result = workOf(copy, work);
+  return result ? result : copyLater(work, stream);
+}
+
+/// CUDA_SUCCESS if memory of one context can be copied to that of another.
+CUresult checkPeers(Driver &driver, CUdeviceptr to, CUcontext toContext,
+                    CUdeviceptr from, CUcontext fromContext, size_t bytes) {
+  for (CUcontext context : {toContext, fromContext})
+    if (CUresult result = driver.checkContext(context))
+      return result;
+  bool isThere = onDevice(driver, to, bytes) && onDevice(driver, from, bytes);
+  return isThere ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 } // namespace
@@ -154,24 +157,16 @@ CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D *copy, CUstream stream) {
 CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext toContext, CUdeviceptr from,
                       CUcontext fromContext, size_t bytes) {
   ENTER(Context);
-  for (CUcontext context : {toContext, fromContext})
-    if (CUresult result = driver.checkContext(context))
-      return result;
-  if (!onDevice(driver, to, bytes) || !onDevice(driver, from, bytes))
-    return CUDA_ERROR_INVALID_VALUE;
-  return copyNow({to, from, bytes});
+  CUresult result = checkPeers(driver, to, toContext, from, fromContext, bytes);
+  return result ? result : copyNow({to, from, bytes});
 }
 
 CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext toContext,
                            CUdeviceptr from, CUcontext fromContext,
                            size_t bytes, CUstream stream) {
   ENTER(Context);
-  for (CUcontext context : {toContext, fromContext})
-    if (CUresult result = driver.checkContext(context))
-      return result;
-  if (!onDevice(driver, to, bytes) || !onDevice(driver, from, bytes))
-    return CUDA_ERROR_INVALID_VALUE;
-  return copyLater({to, from, bytes}, stream);
+  CUresult result = checkPeers(driver, to, toContext, from, fromContext, bytes);
+  return result ? result : copyLater({to, from, bytes}, stream);
 }
 
 CUresult cuMemsetD2D8_v2(CUdeviceptr to, size_t pitch, unsigned char value,
