@@ -60,8 +60,7 @@ template <typename F> CUresult inPrimary(CUdevice device, F use) {
 CUresult nameKernels(Driver &driver, CUlibrary library, JitLog log) {
   auto linked = linkPtx(library->texts);
   if (auto *error = std::get_if<Error>(&linked)) {
-    log.error("ptxas application ptx input, line " +
-              std::to_string(error->line) + "; error   : " + error->message);
+    log.error(*error);
     return CUDA_ERROR_INVALID_PTX;
   }
   for (const Function &function : std::get<PtxModule>(linked).functions) {

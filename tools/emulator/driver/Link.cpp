@@ -100,9 +100,7 @@ CUresult cuLinkComplete(CUlinkState state, void **image, size_t *bytes) {
     return CUDA_ERROR_INVALID_VALUE;
   auto linked = linkPtx(state->texts);
   if (auto *error = std::get_if<Error>(&linked)) {
-    state->log.error("ptxas application ptx input, line " +
-                     std::to_string(error->line) +
-                     "; error   : " + error->message);
+    state->log.error(*error);
     return CUDA_ERROR_INVALID_PTX;
   }
   state->image = linkedImage(state->texts);

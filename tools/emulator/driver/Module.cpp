@@ -23,6 +23,11 @@ void JitLog::error(const std::string &text) {
   *size = reinterpret_cast<void *>(uint64_t(length));
 }
 
+void JitLog::error(const Error &error) {
+  this->error("ptxas application ptx input, line " +
+              std::to_string(error.line) + "; error   : " + error.message);
+}
+
 void **JitLog::find(CUjit_option option) {
   for (unsigned i = 0; i < count; ++i)
     if (options[i] == option)
@@ -58,8 +63,7 @@ CUresult loadModule(const PtxTexts &texts, JitLog log, CUmodule *module) {
   options.newestPtx = driver.settings.newestPtx();
   auto loaded = Program::link(texts, options, *driver.memory);
   if (auto *error = std::get_if<Error>(&loaded)) {
-    log.error("ptxas application ptx input, line " +
-              std::to_string(error->line) + "; error   : " + error->message);
+    log.error(*error);
     return resultOf(error->reason);
   }
   auto made = std::make_unique<CUmod_st>();

@@ -15,6 +15,8 @@ public:
 
   /// Writes the text and its length to the caller's buffers.
   void error(const std::string &text);
+  /// An error of PTX, with the words of NVIDIA's assembler.
+  void error(const Error &error);
 
 private:
   void **find(CUjit_option option);
