@@ -139,10 +139,7 @@ CUresult cuCtxSetCurrent(CUcontext context) {
 
 CUresult cuCtxGetCurrent(CUcontext *context) {
   ENTER(Initialized);
-  if (!context)
-    return CUDA_ERROR_INVALID_VALUE;
-  *context = currentContext();
-  return CUDA_SUCCESS;
+  return give(context, currentContext());
 }
 
 CUresult cuCtxPushCurrent_v2(CUcontext context) {
@@ -165,10 +162,7 @@ CUresult cuCtxPopCurrent_v2(CUcontext *context) {
 
 CUresult cuCtxGetDevice(CUdevice *device) {
   ENTER(Context);
-  if (!device)
-    return CUDA_ERROR_INVALID_VALUE;
-  *device = currentContext()->device;
-  return CUDA_SUCCESS;
+  return give(device, currentContext()->device);
 }
 
 CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext context) {

@@ -26,13 +26,6 @@ CUresult preference(int config, int most, int &stored) {
   return CUDA_SUCCESS;
 }
 
-template <typename T> CUresult give(T *to, T value) {
-  if (!to)
-    return CUDA_ERROR_INVALID_VALUE;
-  *to = value;
-  return CUDA_SUCCESS;
-}
-
 } // namespace
 
 extern "C" {

@@ -20,18 +20,12 @@ CUresult cuInit(unsigned flags) {
 
 CUresult cuDriverGetVersion(int *version) {
   ENTER(Nothing);
-  if (!version)
-    return CUDA_ERROR_INVALID_VALUE;
-  *version = driver.settings.driverVersion;
-  return CUDA_SUCCESS;
+  return give(version, driver.settings.driverVersion);
 }
 
 CUresult cuDeviceGetCount(int *count) {
   ENTER(Initialized);
-  if (!count)
-    return CUDA_ERROR_INVALID_VALUE;
-  *count = int(driver.settings.devices);
-  return CUDA_SUCCESS;
+  return give(count, int(driver.settings.devices));
 }
 
 CUresult cuDeviceGet(CUdevice *device, int ordinal) {
@@ -76,10 +70,7 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
   ENTER(Initialized);
   if (!driver.isDevice(device))
     return CUDA_ERROR_INVALID_DEVICE;
-  if (!bytes)
-    return CUDA_ERROR_INVALID_VALUE;
-  *bytes = driver.capacity();
-  return CUDA_SUCCESS;
+  return give(bytes, driver.capacity());
 }
 
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute,

@@ -389,6 +389,14 @@ CUresult forbidCapture();
 /// The stream of a handle; the error if there is none.
 CUresult checkStream(CUstream stream);
 
+/// Ends a function that returns a value by a pointer.
+template <typename T, typename Value> CUresult give(T *to, Value value) {
+  if (!to)
+    return CUDA_ERROR_INVALID_VALUE;
+  *to = value;
+  return CUDA_SUCCESS;
+}
+
 /// What a function needs.
 enum class Needs {
   Nothing,     ///< works always

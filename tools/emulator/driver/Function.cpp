@@ -92,20 +92,14 @@ CUresult cuFuncGetModule(CUmodule *module, CUfunction function) {
   ENTER(Context);
   if (CUresult result = driver.resolve(function))
     return result;
-  if (!module)
-    return CUDA_ERROR_INVALID_VALUE;
-  *module = function->module;
-  return CUDA_SUCCESS;
+  return give(module, function->module);
 }
 
 CUresult cuFuncGetName(const char **name, CUfunction function) {
   ENTER(Healthy);
   if (CUresult result = driver.resolve(function))
     return result;
-  if (!name)
-    return CUDA_ERROR_INVALID_VALUE;
-  *name = function->name.c_str();
-  return CUDA_SUCCESS;
+  return give(name, function->name.c_str());
 }
 
 CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset,
@@ -121,10 +115,7 @@ CUresult cuFuncIsLoaded(int *state, CUfunction function) {
   ENTER(Context);
   if (CUresult result = driver.resolve(function))
     return result;
-  if (!state)
-    return CUDA_ERROR_INVALID_VALUE;
-  *state = 1;
-  return CUDA_SUCCESS;
+  return give(state, 1);
 }
 
 CUresult cuFuncLoad(CUfunction function) {

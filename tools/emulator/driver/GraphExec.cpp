@@ -154,10 +154,7 @@ CUresult cuGraphExecGetFlags(CUgraphExec executable, cuuint64_t *flags) {
   ENTER(Healthy);
   if (CUresult result = driver.check(driver.executables, executable))
     return result;
-  if (!flags)
-    return CUDA_ERROR_INVALID_VALUE;
-  *flags = executable->flags;
-  return CUDA_SUCCESS;
+  return give(flags, executable->flags);
 }
 
 CUresult cuGraphUpload(CUgraphExec executable, CUstream stream) {

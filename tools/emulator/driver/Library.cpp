@@ -157,10 +157,7 @@ CUresult cuLibraryGetKernelCount(unsigned *count, CUlibrary library) {
   ENTER(Initialized);
   if (CUresult result = driver.check(driver.libraries, library))
     return result;
-  if (!count)
-    return CUDA_ERROR_INVALID_VALUE;
-  *count = unsigned(library->kernels.size());
-  return CUDA_SUCCESS;
+  return give(count, unsigned(library->kernels.size()));
 }
 
 CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned count,
@@ -213,10 +210,7 @@ CUresult cuKernelGetLibrary(CUlibrary *library, CUkernel kernel) {
   ENTER(Initialized);
   if (CUresult result = driver.check(driver.kernels, kernel))
     return result;
-  if (!library)
-    return CUDA_ERROR_INVALID_VALUE;
-  *library = kernel->library;
-  return CUDA_SUCCESS;
+  return give(library, kernel->library);
 }
 
 CUresult cuKernelGetName(const char **name, CUkernel kernel) {
@@ -226,10 +220,7 @@ CUresult cuKernelGetName(const char **name, CUkernel kernel) {
     return cuFuncGetName(name, function);
   if (CUresult result = driver.check(driver.kernels, kernel))
     return result;
-  if (!name)
-    return CUDA_ERROR_INVALID_VALUE;
-  *name = kernel->name.c_str();
-  return CUDA_SUCCESS;
+  return give(name, kernel->name.c_str());
 }
 
 CUresult cuKernelGetAttribute(int *value, CUfunction_attribute which,

@@ -155,10 +155,7 @@ CUresult cuModuleLoad(CUmodule *module, const char *path) {
 
 CUresult cuModuleGetLoadingMode(int *mode) {
   ENTER(Nothing);
-  if (!mode)
-    return CUDA_ERROR_INVALID_VALUE;
-  *mode = CU_MODULE_LAZY_LOADING;
-  return CUDA_SUCCESS;
+  return give(mode, CU_MODULE_LAZY_LOADING);
 }
 
 CUresult cuModuleUnload(CUmodule module) {
@@ -204,10 +201,7 @@ CUresult cuModuleGetFunctionCount(unsigned *count, CUmodule module) {
   ENTER(Context);
   if (CUresult result = driver.check(driver.modules, module))
     return result;
-  if (!count)
-    return CUDA_ERROR_INVALID_VALUE;
-  *count = unsigned(module->program->allKernels().size());
-  return CUDA_SUCCESS;
+  return give(count, unsigned(module->program->allKernels().size()));
 }
 
 CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned count,

@@ -178,20 +178,14 @@ CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device) {
   ENTER(Initialized);
   if (!driver.isDevice(device))
     return CUDA_ERROR_INVALID_DEVICE;
-  if (!pool)
-    return CUDA_ERROR_INVALID_VALUE;
-  *pool = defaultPool(driver, device);
-  return CUDA_SUCCESS;
+  return give(pool, defaultPool(driver, device));
 }
 
 CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device) {
   ENTER(Initialized);
   if (!driver.isDevice(device))
     return CUDA_ERROR_INVALID_DEVICE;
-  if (!pool)
-    return CUDA_ERROR_INVALID_VALUE;
-  *pool = poolOf(driver, device);
-  return CUDA_SUCCESS;
+  return give(pool, poolOf(driver, device));
 }
 
 CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) {

@@ -9,13 +9,6 @@ bool isNamed(CUstream stream) { // else one of the default streams
   return stream && stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD;
 }
 
-template <typename T> CUresult give(T *to, T value) {
-  if (!to)
-    return CUDA_ERROR_INVALID_VALUE;
-  *to = value;
-  return CUDA_SUCCESS;
-}
-
 /// Work runs when it is submitted, so a value that is not there yet would never
 /// come.
 template <typename T>

@@ -289,10 +289,7 @@ cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties,
   ENTER(Initialized);
   if (CUresult result = check(driver, handle))
     return result;
-  if (!properties)
-    return CUDA_ERROR_INVALID_VALUE;
-  *properties = memoryOf(handle)->properties;
-  return CUDA_SUCCESS;
+  return give(properties, memoryOf(handle)->properties);
 }
 
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle,
