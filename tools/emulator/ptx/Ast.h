@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace cria::emulator {
@@ -125,6 +126,20 @@ struct Scope {
 
 /// A kernel (`.entry`) or a device function (`.func`).
 struct Function {
+  /// What `kind` of the scope, or of a scope around it, has under the name;
+  /// null if none has it.
+  template <typename Map>
+  const typename Map::mapped_type *lookUp(Map Scope::*kind, int scope,
+                                          std::string_view name) const {
+    for (int s = scope; s >= 0; s = scopes[s].parent) {
+      const Map &declarations = scopes[s].*kind;
+      auto found = declarations.find(name);
+      if (found != declarations.end())
+        return &found->second;
+    }
+    return nullptr;
+  }
+
   std::string name;
   Linkage linkage = Linkage::Private;
   bool isEntry = false;

@@ -7,12 +7,8 @@ namespace cria::emulator {
 /// The variable called `name` in the scopes around the instruction, or null.
 /// Calls are in scopes of their own, whose variables have the same names.
 const Variable *Emitter::findVariable(llvm::StringRef name) const {
-  for (int s = instruction->scope; s >= 0; s = source.scopes[s].parent) {
-    auto found = source.scopes[s].variables.find(name);
-    if (found != source.scopes[s].variables.end())
-      return &source.variables[found->second];
-  }
-  return nullptr;
+  auto *found = source.lookUp(&Scope::variables, instruction->scope, name);
+  return found ? &source.variables[*found] : nullptr;
 }
 
 llvm::Value *Emitter::local(llvm::StringRef name) {

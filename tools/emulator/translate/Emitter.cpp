@@ -193,23 +193,17 @@ Shape Emitter::shape() {
 bool Emitter::scopeIsBlock() { return oneOf("cta|cluster|gpu|sys") == "cta"; }
 
 llvm::BasicBlock *Emitter::label(llvm::StringRef name) {
-  for (int s = instruction->scope; s >= 0; s = source.scopes[s].parent) {
-    auto found = source.scopes[s].labels.find(name);
-    if (found != source.scopes[s].labels.end())
-      return labels[found->second];
-  }
+  if (auto *found = source.lookUp(&Scope::labels, instruction->scope, name))
+    return labels[*found];
   fail("unknown label '" + name + "'");
   return newBlock();
 }
 
 const std::vector<std::string> *Emitter::branchTargets(llvm::StringRef name) {
-  for (int s = instruction->scope; s >= 0; s = source.scopes[s].parent) {
-    auto found = source.scopes[s].targets.find(name);
-    if (found != source.scopes[s].targets.end())
-      return &found->second;
-  }
-  fail("unknown branch targets '" + name + "'");
-  return nullptr;
+  auto *found = source.lookUp(&Scope::targets, instruction->scope, name);
+  if (!found)
+    fail("unknown branch targets '" + name + "'");
+  return found;
 }
 
 void Emitter::branch(llvm::BasicBlock *to) {

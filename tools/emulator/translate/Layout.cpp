@@ -120,17 +120,6 @@ Layout layoutOf(const PtxModule &module, const Function &entry) {
   return Layouter(module).run(entry);
 }
 
-const Prototype *prototypeOf(const Function &caller, const Instruction &call) {
-  auto names = namesOf(call);
-  for (int s = call.scope; s >= 0 && names.size() == 2;
-       s = caller.scopes[s].parent) {
-    auto found = caller.scopes[s].prototypes.find(names[1]);
-    if (found != caller.scopes[s].prototypes.end())
-      return &found->second;
-  }
-  return nullptr;
-}
-
 std::vector<const Function *> calleesByAddress(const PtxModule &module,
                                                const Function &caller,
                                                const Instruction &call) {
@@ -138,13 +127,8 @@ std::vector<const Function *> calleesByAddress(const PtxModule &module,
   std::vector<const Function *> callees;
   if (names.size() != 2)
     return callees;
-  const Prototype *prototype = prototypeOf(caller, call);
-  const std::vector<std::string> *list = nullptr;
-  for (int s = call.scope; s >= 0 && !list; s = caller.scopes[s].parent) {
-    auto found = caller.scopes[s].targets.find(names[1]);
-    if (found != caller.scopes[s].targets.end())
-      list = &found->second;
-  }
+  auto *prototype = caller.lookUp(&Scope::prototypes, call.scope, names[1]);
+  auto *list = caller.lookUp(&Scope::targets, call.scope, names[1]);
   for (const Function &function : module.functions) {
     if (function.isDeclaration || function.isEntry || !function.hasAddress)
       continue;

@@ -30,9 +30,6 @@ constexpr uint64_t kReservedPerBlock = 1024; ///< bytes, as a device has them
 /// dynamic shared memory begins after static shared memory.
 Layout layoutOf(const PtxModule &module, const Function &entry);
 
-/// The prototype that an indirect call names; null: the call is direct, or has
-/// a list of functions.
-const Prototype *prototypeOf(const Function &caller, const Instruction &call);
 /// The functions that the call may reach by an address. Empty for a direct
 /// call.
 std::vector<const Function *> calleesByAddress(const PtxModule &module,

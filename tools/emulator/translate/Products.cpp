@@ -123,22 +123,14 @@ private:
   }
 
   void enterLabel(const std::string &name, int scope, const States &from) {
-    for (int s = scope; s >= 0; s = function.scopes[s].parent) {
-      auto label = function.scopes[s].labels.find(name);
-      if (label != function.scopes[s].labels.end())
-        return enter(labels[size_t(label->second)], from);
-    }
+    if (auto *label = function.lookUp(&Scope::labels, scope, name))
+      enter(labels[size_t(*label)], from);
   }
 
   void enterTargets(const std::string &name, int scope, const States &from) {
-    for (int s = scope; s >= 0; s = function.scopes[s].parent) {
-      auto list = function.scopes[s].targets.find(name);
-      if (list == function.scopes[s].targets.end())
-        continue;
-      for (const std::string &target : list->second)
+    if (auto *list = function.lookUp(&Scope::targets, scope, name))
+      for (const std::string &target : *list)
         enterLabel(target, scope, from);
-      return;
-    }
   }
 
   void walk(size_t block) {
