@@ -11,10 +11,6 @@ namespace {
 
 using llvm::Value;
 
-size_t partCount(const Operand &operand) {
-  return operand.kind == Operand::Vector ? operand.parts.size() : 1;
-}
-
 MatrixConfig matrixConfig(Emitter &e) {
   MatrixConfig config;
   for (auto fixed : {"sync", "aligned", "m8n8", "b16"})
@@ -51,7 +47,7 @@ void emitLoadMatrix(Emitter &e) {
 
 void emitStoreMatrix(Emitter &e) {
   MatrixConfig config = matrixConfig(e);
-  if (e.operand(1).parts.size() != config.count)
+  if (partCount(e.operand(1)) != config.count)
     return e.fail("expected " + llvm::Twine(config.count) + " registers");
   Value *row = e.address(e.operand(0), e.space());
   llvm::AllocaInst *words = e.words(4);

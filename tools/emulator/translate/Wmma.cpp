@@ -24,10 +24,6 @@ MmaShape shapeOf(Emitter &e) {
   return {shape.m, shape.n, shape.k};
 }
 
-size_t partCount(const Operand &operand) {
-  return operand.kind == Operand::Vector ? operand.parts.size() : 1;
-}
-
 /// load registers, [matrix], stride; store [matrix], registers, stride
 void emitMove(Emitter &e) {
   auto &b = e.builder;
