@@ -54,6 +54,18 @@ std::string errorOfProduct(const std::string &modifiers,
   return text.substr(0, text.rfind(": "));
 }
 
+TEST(Errors, SelectorsOfVideoInstructions) {
+  for (auto [operands, what] : {
+           std::pair("%r0.b4, %r1, %r2", "mask '.b4'"), // parts 0 to 3
+           std::pair("%r0.bx, %r1, %r2", "mask '.bx'"),
+           std::pair("%r0.h0, %r1, %r2", "mask '.h0'"),
+           std::pair("%r0.b0, %r1.b10, %r2", "selector '.b10'"), // four parts
+           std::pair("%r0.b0, %r1, %r2.b8765", "selector '.b8765'"),
+       })
+    EXPECT_EQ(errorOf("vadd4.u32.u32.u32 " + std::string(operands) + ", %r3;"),
+              "line 7: unknown " + std::string(what) + ": vadd4.u32.u32.u32");
+}
+
 TEST(Errors, NameWhatIsWrongInProducts) {
   const std::string product = ".sync.aligned.m64n8k16.f32.bf16.bf16",
                     sums = "{%f0, %f1, %f2, %f3}",

@@ -22,14 +22,13 @@ std::pair<Operand, std::string> split(const Operand &operand) {
 
 /// `b2`, `h10`: the kind of part, and a digit for each part, the highest first.
 /// None if it is no such selector.
-std::optional<VideoSelector> selectorOf(llvm::StringRef text,
-                                        unsigned maxParts) {
+std::optional<VideoSelector> selectorOf(llvm::StringRef text, size_t parts) {
   VideoSelector selector;
   selector.bits = text.starts_with("b") ? 8 : 16;
   if (!text.consume_front("b") && !text.consume_front("h"))
     return std::nullopt;
-  unsigned most = (maxParts == 1 ? 32 : 64) / selector.bits;
-  if (text.empty() || text.size() > maxParts)
+  unsigned most = (parts == 1 ? 32 : 64) / selector.bits;
+  if (text.size() != parts)
     return std::nullopt;
   for (char digit : text) {
     if (!llvm::isDigit(digit) || unsigned(digit - '0') >= most)
@@ -37,6 +36,20 @@ std::optional<VideoSelector> selectorOf(llvm::StringRef text,
     selector.places = selector.places << 4 | unsigned(digit - '0');
   }
   return selector;
+}
+
+/// `b20`, `h1`: a bit for each part of the result that is computed. 0 if it is
+/// no such mask.
+uint32_t maskOf(llvm::StringRef text, unsigned parts) {
+  uint32_t mask = 0;
+  if (!text.consume_front(parts == 4 ? "b" : "h"))
+    return 0;
+  for (char digit : text) {
+    if (!llvm::isDigit(digit) || unsigned(digit - '0') >= parts)
+      return 0;
+    mask |= 1u << (digit - '0');
+  }
+  return mask;
 }
 
 VideoOp operation(llvm::StringRef opcode, llvm::StringRef comparison) {
@@ -129,12 +142,9 @@ void emitParts(Emitter &e) {
   auto [a, selectA] = split(e.operand(1));
   auto [other, selectB] = split(e.operand(2));
   const char *all = four ? "b3210" : "h10";
-  if (mask.empty())
-    mask = all;
-  select(mask, all); // reports what is no selector
-  uint32_t bits = 0;
-  for (char digit : llvm::StringRef(mask).drop_front())
-    bits |= 1u << (digit - '0');
+  uint32_t bits = maskOf(mask.empty() ? all : mask, config.parts);
+  if (!bits)
+    e.fail("unknown mask '." + mask + "'");
   VideoSelector ofA = select(selectA, all),
                 ofB = select(selectB, four ? "b7654" : "h32"),
                 ofD = select(all, all);
