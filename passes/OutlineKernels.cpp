@@ -38,13 +38,18 @@ static Operation *onlyReader(Operation *op) {
   return fits && reader->getBlock() == op->getBlock() ? reader : nullptr;
 }
 
-/// Adds `op` to its kernel, and the ops that only `op` reads.
-static void insert(Operation *op, KernelGroup &group) {
-  group.insert(op);
-  for (Value operand : op->getOperands())
-    if (Operation *input = operand.getDefiningOp();
-        input && onlyReader(input) == op)
-      insert(input, group);
+/// Adds `last` to its kernel, and the ops whose only reader is in it. A program
+/// may have long chains of ops, so this does not recurse.
+static void insert(Operation *last, KernelGroup &group) {
+  SmallVector<Operation *> next = {last};
+  while (!next.empty()) {
+    Operation *op = next.pop_back_val();
+    group.insert(op);
+    for (Value operand : llvm::reverse(op->getOperands()))
+      if (Operation *input = operand.getDefiningOp();
+          input && onlyReader(input) == op)
+        next.push_back(input);
+  }
 }
 
 static void outlineBlock(Block &block) {
