@@ -9,6 +9,7 @@
 #include "lowering/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Transforms/WalkPatternRewriteDriver.h"
 
 namespace cria {
@@ -25,13 +26,6 @@ static Type integersLike(Type like, unsigned bits) {
   return vector ? Type(vector.clone(type)) : type;
 }
 
-static Value constant(ImplicitLocOpBuilder &b, Type type, int64_t value) {
-  TypedAttr attribute = b.getIntegerAttr(getElementTypeOrSelf(type), value);
-  if (auto vector = dyn_cast<VectorType>(type))
-    attribute = DenseElementsAttr::get(vector, attribute);
-  return arith::ConstantOp::create(b, attribute);
-}
-
 namespace {
 struct RoundTruncF : OpRewritePattern<arith::TruncFOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -44,17 +38,20 @@ struct RoundTruncF : OpRewritePattern<arith::TruncFOp> {
     ImplicitLocOpBuilder b(op.getLoc(), rewriter);
     Type i32 = integersLike(x.getType(), 32),
          i16 = integersLike(x.getType(), 16);
+    auto constant = [&](Type type, int64_t value) {
+      return createScalarOrSplatConstant(b, b.getLoc(), type, value);
+    };
     Value bits = arith::BitcastOp::create(b, i32, x);
-    Value half = constant(b, i32, 16);
+    Value half = constant(i32, 16);
     Value last = arith::AndIOp::create(b, arith::ShRUIOp::create(b, bits, half),
-                                       constant(b, i32, 1));
-    Value bias = arith::AddIOp::create(b, last, constant(b, i32, 0x7fff));
+                                       constant(i32, 1));
+    Value bias = arith::AddIOp::create(b, last, constant(i32, 0x7fff));
     Value sum = arith::AddIOp::create(b, bits, bias);
     Value rounded =
         arith::TruncIOp::create(b, i16, arith::ShRUIOp::create(b, sum, half));
     Value isNan = arith::CmpFOp::create(b, arith::CmpFPredicate::UNO, x, x);
     Value mask = arith::ExtSIOp::create(b, i16, isNan);
-    Value nan = arith::AndIOp::create(b, mask, constant(b, i16, 0x7fc0));
+    Value nan = arith::AndIOp::create(b, mask, constant(i16, 0x7fc0));
     rewriter.replaceOpWithNewOp<arith::BitcastOp>(
         op, op.getType(), arith::OrIOp::create(b, rounded, nan));
     return success();
