@@ -7,11 +7,10 @@
 
 namespace cria {
 
-/// Whether `op` is an op of arith or math whose result is a tensor, each
-/// element of which is computed from the elements at the same index of the
-/// operands and from scalar operands. False for a select by a scalar, which
-/// chooses a whole tensor, and for minnumf and maxnumf, which LLVM makes calls
-/// of a library.
+/// Whether `op` is an op of arith or math whose result is a tensor, and
+/// computes each element from the operands' elements at the same index and from
+/// scalar operands. False for a select by a scalar, which chooses a whole
+/// tensor, and for minnumf and maxnumf, which LLVM makes calls of a library.
 inline bool isElementwise(mlir::Operation *op) {
   using namespace mlir;
   auto select = dyn_cast<arith::SelectOp>(op);

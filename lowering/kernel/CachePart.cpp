@@ -155,8 +155,8 @@ static CachePart slicedPart(Value value, bool isWhole) {
           slice.getMixedSizes()[2], nullptr};
 }
 
-/// The op that gathered the rows of which `value` is a slice. The slice must
-/// have all elements except in the last dimension.
+/// The op that gathered the rows, if `value` is a slice of its result that
+/// keeps all elements except in the last dimension.
 static GenericOp gatheredRows(Value value) {
   auto slice = value.getDefiningOp<tensor::ExtractSliceOp>();
   auto op =

@@ -128,8 +128,8 @@ private:
   uint64_t bytesOfCache(size_t index) const {
     return shared->manifest().cacheBytes(index);
   }
-  /// Does a step, maybe the last of a feed. Empty for embeddings, of which no
-  /// results are wanted: only the backend does it.
+  /// Does a step; `last`: it is the last one of a feed. Empty for embeddings
+  /// whose results nobody wants: then only the backend does the step.
   using StepBody = std::function<Status(const Step &, bool last)>;
   /// The ids, logits and embeddings of a step.
   using MakeStep = std::function<Step(int64_t done, int64_t tokens)>;

@@ -47,8 +47,8 @@ SHAPES = [
 # NMSE that the CPU's logits may differ by. Tensor cores round the weights of values, the
 # CPU does not: measured were up to 7e-5 and 7e-7.
 LIMITS = {"bf16": 1.2e-4, "f16": 1.2e-6}
-# Tokens before those that are fed one by one: a tile less one or two, and splits, the
-# last of which is not full.
+# Tokens before those that are fed one by one: a tile less one or two, and several splits
+# with a last one that is not full.
 PROMPTS, SINGLE = [14, 200], 2
 
 

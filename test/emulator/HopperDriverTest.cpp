@@ -363,8 +363,8 @@ TEST_F(HopperLaunches, LetsKernelsOfGraphsBeginEarly) {
   }
 }
 
-/// A graph begins when what is before it has ended, and ends before what is
-/// behind it begins.
+/// A graph begins when the work before it has ended, and ends before the work
+/// after it begins.
 TEST_F(HopperLaunches, OrdersGraphs) {
   CUgraphExec graph = graphOf([&] { return launchEarly(b, c, 0); });
   EXPECT_EQ(launchEarly(a, b, 0), CUDA_SUCCESS);

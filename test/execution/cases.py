@@ -450,8 +450,8 @@ def cache_in_blocks():
 
 
 def kv_append():
-    # What was appended shows in attention of which one key is visible; the
-    # layer beside it and what is ahead must stay zero.
+    # What was appended shows in attention that sees a single key. The other layers
+    # and later positions must stay zero.
     yield "last key", attention("f32", 1, 1, 7, layers=3, layer=2, window=1)
     yield "bf16", attention("bf16", 2, 2, 4, layers=2, layer=1, window=1)
     p = Program(chunk=33)

@@ -168,7 +168,7 @@ def recurrence(x, n):
 
 
 def functions(x, other, n):
-    # What functions are of is rounded to f32.
+    # The arguments of functions are rounded to f32.
     narrow = x.astype(np.float32)
     a, b = np.abs(narrow) + np.float32(0.1), np.abs(narrow) + 1
     a, b, u = (v.astype(np.float64) for v in (a, b, narrow / b))

@@ -12,7 +12,6 @@
 ///           copies that the turn before has begun, barrier by barrier. By
 ///           Little's law the average is the 16-byte loads of a turn times
 ///           kLatency divided by the turn's cycles:
-///           cycles:
 ///
 ///             ld a, ld b, use a, use b    2   both arrive in one kLatency
 ///             ld a, use a, ld b, use b    1   one after the other

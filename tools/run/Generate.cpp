@@ -166,7 +166,7 @@ static Status prefill(Run &run, Sampler &sampler) {
   return status.ok() ? outputs.finish(run) : status;
 }
 
-/// Whether text goes to stdout, and no other result.
+/// Whether text is the only result that goes to stdout.
 static bool printsText(const Run &run) {
   return run.options.chat || !run.options.resultsOnStdout();
 }

@@ -108,7 +108,7 @@ void GemmTile::setSteps(Corner &corner, Value each) {
   corner.end = splits == 1 ? all : b.min(b.add(corner.first, each), all);
 }
 
-/// Sets of which work the tile is, and where it begins.
+/// Sets which work the tile belongs to, and where it begins.
 void GemmTile::setUnits(Corner &corner) {
   corner.row = b.mul(corner.tileRow, m);
   corner.unit = b.mul(corner.tile, unitsOfTile());
@@ -167,8 +167,8 @@ Value GemmTile::turns(Value rows) {
 ///
 ///   3 down, 2 across   (0, 1) (2,   across: 0) (1, 2)
 ///
-/// So nearly all pairs have the same weights, and weights of which all rows of
-/// the input have had their products are read no more.
+/// So the two tiles of nearly every pair have the same weights, and weights are
+/// not read again after their products with all rows of the input.
 GemmTile::Corner GemmTile::cornerOf(Value turn, Value rows) {
   Corner corner;
   corner.rows = rows;
@@ -478,9 +478,9 @@ void GemmTile::multiplyTiles(Value rows) {
     multiplyTile();
 }
 
-/// The two dimensions, none where the kernel is not for so many rows. Those of
-/// a persistent grid are pairs, however many rows there are, and blocks of a
-/// pair.
+/// The two dimensions; zero blocks if the kernel is not for this number of
+/// rows. Those of a persistent grid are pairs, however many rows there are, and
+/// blocks of a pair.
 SmallVector<Value> GemmTile::grid() {
   KernelFunction &of = launch.of;
   Size size = works[0].rows();

@@ -76,7 +76,8 @@ protected:
   /// the input `rows`. The block's steps of k are [first, end).
   struct Corner {
     mlir::Value unit, units, row, rows, first, end;
-    /// For each work but the first, whether the tile is of it or one after.
+    /// For each work but the first, whether the tile belongs to it or to a
+    /// later work.
     llvm::SmallVector<mlir::Value> reached;
     /// Which tile of all works, and of those down.
     mlir::Value tile, tileRow;
@@ -97,7 +98,7 @@ protected:
                    mlir::Value row, mlir::Value column);
   Source elementW(const Corner &corner, mlir::Value row, mlir::Value column);
 
-  /// What a row of the weights' tile is of.
+  /// The unit and the sum that a row of the weights' tile belongs to.
   virtual UnitSum unitOf(mlir::Value row) = 0;
   /// Calls `finish` where threads hold sums, with those of a thread over the
   /// block's steps of k.

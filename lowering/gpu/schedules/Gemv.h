@@ -43,7 +43,7 @@ protected:
   /// Builds `body` for each work, with the first unit of the warp.
   void forEachWork(
       llvm::function_ref<void(const Work &work, mlir::Value first)> body);
-  /// The units of one warp; behind the last they are the last again.
+  /// The units of one warp. The last unit stands for those after the end.
   llvm::SmallVector<mlir::Value> unitsFrom(const Work &work, mlir::Value first);
   llvm::SmallVector<WeightRow> rowsOf(const Work &work, mlir::ValueRange units);
   /// The warp's number in the block.

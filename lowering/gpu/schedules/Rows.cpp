@@ -66,8 +66,8 @@ public:
         lanes(lanes), units(part.box.back().constant),
         turns(llvm::divideCeil(units, launch.b.threads() * lanes)) {}
 
-  /// Whether all statistics are of the row's own elements, in such vectors, and
-  /// registers are enough.
+  /// Whether all statistics read only the row's own elements, in vectors of
+  /// this width, and registers are enough for a row.
   bool fits();
   /// Loads the elements at `loops`, whose last loop is the row's.
   void load(ValueRange loops);

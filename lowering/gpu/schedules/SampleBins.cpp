@@ -1,5 +1,5 @@
 /// Counts and weighs the scores of each bin. These give the bin in which top_k
-/// ends, and nearly the bin in which top_p ends: its share is of the weight
+/// ends, and nearly the bin in which top_p ends: top_p is a share of the weight
 /// that top_k keeps, but which scores of top_k's last bin are kept is not known
 /// yet. So two bins are found for top_p: one if none of these scores are kept,
 /// one if all are.

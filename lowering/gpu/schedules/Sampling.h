@@ -9,7 +9,8 @@
 ///                  last: the bins in which top_k and top_p end
 ///   sample         the weight of ids in better bins, block by block, and a
 ///                  list of the scores in those bins;
-///                  last: the score of which top_k and top_p end, and the id
+///                  last: the least score that top_k and top_p keep, and the
+///                  id
 #pragma once
 
 #include "lowering/gpu/build/Launch.h"

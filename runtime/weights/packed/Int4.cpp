@@ -26,7 +26,7 @@
 namespace cria {
 
 static constexpr uint64_t perWord = 8;
-/// Rows of W that are decoded at once: so many numbers are read together from
+/// Rows of W that are decoded at once: 256 numbers that follow one another in
 /// each row of the transpose.
 static constexpr uint64_t tileRows = 256;
 

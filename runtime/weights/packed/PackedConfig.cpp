@@ -74,7 +74,8 @@ static std::optional<std::array<uint64_t, 2>> blockOf(const JsonCursor &object,
            static_cast<uint64_t>(sizes[1].integer(1, mostShared))}};
 }
 
-/// The one value of two keys, of which `older` has the same meaning as `key`.
+/// The value of `key` or of `older`, an older name with the same meaning. If
+/// both have values, these must be the same.
 static std::string either(const JsonCursor &config, const char *key,
                           const char *older) {
   std::string value = name(config, key), other = name(config, older);

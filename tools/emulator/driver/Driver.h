@@ -1,4 +1,4 @@
-/// The state behind the functions of the emulated driver.
+/// The state that the functions of the emulated driver share.
 ///
 /// Work runs when it is submitted: a stream never has pending work. This is one
 /// of the orders that the real driver may choose. As on a real device, the

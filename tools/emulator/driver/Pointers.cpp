@@ -126,7 +126,7 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
   return known(driver, data, attribute, pointer, *found);
 }
 
-/// Of an unknown address, such as one of the host, all attributes are zero.
+/// All attributes of an unknown address, such as one of the host, are zero.
 CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
                                 void **data, CUdeviceptr pointer) {
   ENTER(Context);

@@ -62,7 +62,8 @@ public:
   bool unregisterHost(uint64_t address);
   /// @}
 
-  /// malloc and free of a kernel. As above; new memory is poisoned, too.
+  /// malloc and free of a kernel: the address, or 0; whether there was such
+  /// memory. New memory is poisoned.
   /// @{
   uint64_t allocateOnHeap(uint64_t bytes) const;
   bool freeOnHeap(uint64_t address) const { return heap->free(address); }

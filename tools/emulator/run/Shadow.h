@@ -81,8 +81,8 @@ public:
     generationWords = reinterpret_cast<uint32_t *>(arena);
     keys = reinterpret_cast<uint32_t *>(arena + kKeys);
   }
-  /// Forgets everything, for a block with `bytes` of shared memory, of which
-  /// the first have values.
+  /// Forgets everything, for a block with `bytes` bytes of shared memory. The
+  /// first `written` of them have values.
   void reset(uint32_t bytes, uint32_t written);
   /// A barrier or a fence: returns the new epoch.
   uint32_t advance();

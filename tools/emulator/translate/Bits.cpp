@@ -189,7 +189,8 @@ void emitPermute(Emitter &e) {
   e.write(e.operand(0), result);
 }
 
-/// The value of the low bits, as many as the last operand says.
+/// szext: extends the low bits of operand 1, by zeros or by their sign. Operand
+/// 2 says how many bits.
 void emitExtend(Emitter &e) {
   auto &b = e.builder;
   bool wrap = e.oneOf("wrap|clamp") == "wrap", sign = e.type().isSigned();

@@ -1,10 +1,10 @@
 // Calls: of functions by name and by address, and of the functions that every
 // device has: vprintf, malloc, free, and __assertfail.
 //
-// The address of a function is that of some reserved bytes (Program.h), not of
-// code: kernels are compiled one by one, and a pointer that one kernel stores
-// may be called by another. A call by address compares it with the address of
-// each function that the call may mean.
+// The address of a function is the address of bytes that are reserved for it
+// (Program.h), not of code: kernels are compiled one by one, and a pointer that
+// one kernel stores may be called by another. A call by address compares it
+// with the address of each function that the call may mean.
 #include "tools/emulator/translate/Emitter.h"
 
 namespace cria::emulator {

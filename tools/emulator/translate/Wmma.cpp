@@ -93,7 +93,7 @@ void emitMultiply(Emitter &e) {
   multiply(e, config);
 }
 
-/// The types are those of D and C.
+/// A and B are f16; the types that the instruction names are D's and C's.
 void emitMultiplyHalves(Emitter &e) {
   MmaConfig config = multiplyConfig(e);
   config.a = config.b = MmaElement::Half;

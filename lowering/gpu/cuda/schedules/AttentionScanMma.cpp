@@ -196,8 +196,8 @@ void AttentionScanMma::await() {
 // The softmax
 //===----------------------------------------------------------------------===//
 
-/// q k^T: for every 8 keys the lane's four, of which the upper two are of its
-/// head among the second eight.
+/// q k^T: for every 8 keys, two products of the lane's head among the first
+/// eight, and two of its head among the second eight.
 SmallVector<Value> AttentionScanMma::products() {
   SmallVector<Value> s(kTile / 8 * 4, b.f32(0));
   Address start = matrix(Keys);

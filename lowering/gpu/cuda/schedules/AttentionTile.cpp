@@ -87,8 +87,8 @@ SmallVector<Value> AttentionTile::scores(ArrayRef<Value> products,
       [&] { return scores(products, first, /*masked=*/true); });
 }
 
-/// Whether a value of a lane's, four for every 8 columns, is of row g, or of
-/// g + 8.
+/// Whether value i of a lane, which has four for every 8 columns, belongs to
+/// row g (half 0) or to row g + 8 (half 1).
 static bool isOf(size_t half, size_t i) { return i % 4 / 2 == half; }
 
 std::array<Value, 2> AttentionTile::softmax(MutableArrayRef<Value> s,

@@ -52,7 +52,8 @@ protected:
   /// Pairs of p, rounded to the storage type, as i32.
   llvm::SmallVector<mlir::Value> rounded(llvm::ArrayRef<mlir::Value> p);
   void store(llvm::ArrayRef<mlir::Value> sums, llvm::ArrayRef<mlir::Value> out);
-  /// Ends the kernel, with so many bytes of shared memory that the launch says.
+  /// Ends the kernel. The launch gives it `sharedBytes` bytes of dynamic shared
+  /// memory.
   mlir::gpu::GPUFuncOp finish(int64_t sharedBytes = 0);
 
   mlir::Type element;

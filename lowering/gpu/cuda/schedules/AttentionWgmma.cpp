@@ -11,12 +11,12 @@
 ///                     o rescaled;  p = p'
 ///                   o += p v[last]
 ///
-/// So tensor cores have work while exponentials are computed, of which a
-/// multiprocessor does 16 a cycle: with heads 64 wide they take as long as the
+/// So tensor cores have work while exponentials are computed. A multiprocessor
+/// computes 16 of them a cycle: with heads 64 wide they take as long as the
 /// products.
 ///
-/// Copies bring what lies behind the last key, too. Such scores are masked, and
-/// such values cleared before the last product: 0 * NaN is none.
+/// Copies bring what lies after the last key, too. Such scores are masked, and
+/// such values cleared before the last product: 0 * NaN is not 0.
 #include "lowering/gpu/cuda/TensorCores.h"
 #include "lowering/gpu/cuda/Warpgroups.h"
 #include "lowering/gpu/cuda/schedules/AttentionTile.h"
@@ -119,7 +119,8 @@ Value WgmmaAttention::rowOf(const Slot &slot) {
   return b.add(b.mul(slot.number, boxes() * kKeys), boxes() * kRows);
 }
 
-/// Describes what lies `chunks` of 16 bytes behind a slot's begin.
+/// Describes the matrix that lies `chunks` times 16 bytes after the beginning
+/// of a slot.
 Value WgmmaAttention::described(Value start, const Slot &slot, int64_t chunks) {
   Value own = b.add(b.mul(slot.number, boxes() * kKeys * 8), chunks);
   return b.create<arith::AddIOp>(start,
@@ -214,7 +215,7 @@ SmallVector<Value> WgmmaAttention::turn(Value turn, ValueRange carried) {
   return state;
 }
 
-/// Clears the values behind the last key.
+/// Clears the values after the last key.
 void WgmmaAttention::clearBehind(const Slot &slot) {
   Value first = b.add(firstKey, b.mul(b.sub(turns, b.i32(1)), kKeys));
   Value used = b.max(b.sub(endKey, first), b.i32(0));

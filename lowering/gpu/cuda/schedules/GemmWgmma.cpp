@@ -19,7 +19,7 @@
 /// row, or a row no element. Rows of weights lie in the tile so that a lane has
 /// the sums of neighbouring units. For eight units of one sum, columns 2t and
 /// 2t + 1 of the four products p, which are lane t's, are units 8t + 2p and
-/// behind it. To the map a weight is a tensor
+/// 8t + 2p + 1. To the map a weight is a tensor
 ///
 ///   k   2   4 (t)   4 (p)   groups of 32 units
 ///
@@ -117,8 +117,9 @@ bool WgmmaGemm::takesInput() {
          x.column == launch.of.elements.constant(0);
 }
 
-/// Units whose rows of a weight follow one another, from a multiple of them on:
-/// so many are copied at once. Nothing where they are not groups of `group`.
+/// How many units are copied at once: their rows of a weight follow one
+/// another, and the first unit is a multiple of their number. None if they are
+/// not groups of `group` units.
 std::optional<int64_t>
 WgmmaGemm::unitsOfBox(const Work &work, const Operand &weight, int64_t group) {
   if (work.unitLoops.empty() || weight.column != launch.of.elements.constant(0))
@@ -249,8 +250,9 @@ void WgmmaGemm::copyWork(cuda::PhaseBarriers &barriers, const Corner &corner,
   });
 }
 
-/// A stage is free again when the products that read it are done, those of the
-/// turn behind have begun. A thread for each block of the cluster says so.
+/// A stage is free again when the products that read it are done; those of the
+/// next turn have begun by then. A thread for each block of the cluster says
+/// so.
 std::vector<GemmTile::Sums> WgmmaGemm::sum(cuda::PhaseBarriers &barriers,
                                            const Corner &corner, Value before) {
   Value warpgroup = b.div(b.thread(), cuda::kWarpgroup);

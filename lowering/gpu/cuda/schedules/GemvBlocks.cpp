@@ -9,8 +9,8 @@
 /// at, zeros where those have scales: so dp4a multiplies words of both, and
 /// what it makes of a scale is zero. Of weights of four bits, low and high
 /// halves of bytes meet a row of the input each. Blocks begin at even bytes: of
-/// a word, only one block has numbers. So a piece is words of block `a`, and
-/// behind them maybe of the next one, `b`:
+/// a word, only one block has numbers. So a piece is words of block `a`, maybe
+/// followed by words of the next one, `b`:
 ///
 ///   sum += float(sum of a's words) * (scale of x, a) * (scale of w, a) + b's
 ///
@@ -55,8 +55,8 @@ private:
     SmallVector<Value> words;
     Value scaleA, scaleB;
   };
-  /// What pieces at one column have in common: their blocks, and of each word
-  /// behind the first whether it is b's.
+  /// What pieces at one column have in common: their blocks, and for each word
+  /// after the first whether it belongs to b.
   struct Column {
     Value at, a, b;
     SmallVector<Value> isB;

@@ -111,8 +111,8 @@ void RingGemv::fetch(ArrayRef<WeightRow> rows, Value first, int64_t turn) {
   cuda::commitCopies(b);
 }
 
-/// Until a stage is there: by cp.async, all copies but those of the stages that
-/// were begun behind it.
+/// Waits until a stage has arrived: with cp.async, for all copies but those of
+/// stages that were begun later.
 void RingGemv::await(int64_t rows, Value first, int64_t turn) {
   if (bulk) {
     int64_t each = stagesOf(rows);
@@ -176,8 +176,8 @@ void RingGemv::copyBulk(ArrayRef<WeightRow> rows, Value first, int64_t turn,
   }
 }
 
-/// One lane copies a stage, if the row has so many. The last one may be
-/// shorter: it is in a place of its own in a loop's turn.
+/// One lane copies a stage, if the row has this stage. The last stage of a row
+/// may be shorter: it is in a place of its own in a loop's turn.
 void RingGemv::fetchBulk(ArrayRef<WeightRow> rows, Value first, int64_t turn) {
   int64_t each = stagesOf(rows.size()), whole = length / stageLength(),
           rest = length % stageLength();
@@ -220,8 +220,8 @@ SmallVector<Value> RingGemv::dotsInPlace(const Work &work,
                 });
 }
 
-/// The column of a lane at a turn of a stage, which begins `inStage` elements
-/// behind the stage's begin.
+/// The column of a lane at a turn that begins `inStage` elements after the
+/// beginning of a stage.
 Value RingGemv::columnAt(Value first, int64_t turn, int64_t inStage) {
   Value begin = b.mul(b.add(first, turn), stageLength());
   return b.add(b.add(begin, b.mul(b.lane(), shape.piece)), inStage);
@@ -266,7 +266,7 @@ SmallVector<Value> RingGemv::multiplyRest(const Work &work,
   }
   if (at == rest)
     return next;
-  // Lanes behind the end have nothing in the last turn.
+  // In the last turn, lanes past the end have nothing to do.
   return b.loop(columnAt(first, turn, at), b.i32(length), turnLength(), next,
                 [&](Value column, ValueRange carried) {
                   return step(sources, column, inputs(work, column), carried);

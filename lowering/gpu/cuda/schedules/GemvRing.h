@@ -86,7 +86,8 @@ private:
   int64_t elementBytes() const {
     return shape.element.getIntOrFloatBitWidth() / 8;
   }
-  /// Stages of a row, for so many rows: one for the turn that is multiplied.
+  /// Stages of each row if there are `rows` rows. One of them is for the turn
+  /// that is multiplied.
   int64_t stagesOf(int64_t rows) const;
   /// Stages that are copied ahead.
   int64_t aheadOf(int64_t rows) const { return stagesOf(rows) - !bulk; }
