@@ -201,12 +201,12 @@ def excess(path, make, room, *command):
     most, said = peak(*command)
     path.unlink() if before is None else path.write_bytes(before)
     bound = room if room > 64 * MIB else size + room
-    isMore = most - base > bound
+    is_more = most - base > bound
     print(
         f"{path.name}: {size / MIB:.0f} MiB take {(most - base) / MIB:.0f}, expected at "
-        f"most {bound / MIB:.0f}{' WRONG' * isMore}: {said.strip()[-120:]!r}"
+        f"most {bound / MIB:.0f}{' WRONG' * is_more}: {said.strip()[-120:]!r}"
     )
-    return isMore
+    return is_more
 
 
 def main():
