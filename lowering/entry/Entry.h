@@ -10,7 +10,7 @@ namespace cria {
 /// The kinds of arguments of an entry. Ids to Arena are in the order of
 /// CriaEntry in runtime/Abi.h.
 enum class EntryArgument {
-  Ids,         ///< (chunk) i32, of which `tokens` are read
+  Ids,         ///< (chunk) i32; the first `tokens` are read
   Tokens,      ///< index: the number of tokens
   Position,    ///< index: the position of the first token
   First,       ///< index: the first token whose logits are returned

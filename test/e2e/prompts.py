@@ -1,5 +1,6 @@
 """prompts.py BIN SCRATCH: for each line of a file cria-run --prompts prints the text of
-cria-run --prompt, in the order of the file. A wrong prompt fails alone. A stop string ends each text.
+cria-run --prompt, in the order of the file. A wrong prompt fails alone. A stop string
+ends each text.
 """
 
 import json

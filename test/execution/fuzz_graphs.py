@@ -45,7 +45,7 @@ from random_graphs import Graph  # noqa: E402
 BARS = {"f32": 1e-8, "bf16": 1e-5, "f16": 1e-5, "blocks": 5e-4}
 UNFUSE = "--assign-slots --llama-specialize-entries --canonicalize --cse"
 UNFUSE += " --llama-outline-kernels --describe-kernels"
-UPSTREAM = 32  # one of so many seeds
+UPSTREAM = 32  # one in this many seeds: also with the passes of upstream
 SLACK, NOISES = 4, 2
 
 

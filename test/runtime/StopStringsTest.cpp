@@ -181,7 +181,7 @@ TEST(StopStrings, CutTokensAndCharacters) {
   };
   Shown shown = show(one, {"\u00e9!"}, {}, bytes("\u00e8\u00e9!"));
   EXPECT_TRUE(shown.stopped);
-  EXPECT_EQ(shown.text(), "\u00e8"); // of which the string has the first byte
+  EXPECT_EQ(shown.text(), "\u00e8"); // begins with the same byte as the string
   shown = show(one, {"\u00e9"}, bytes("\xc3"), bytes("\xa9"));
   EXPECT_TRUE(shown.stopped);
   auto ids = find(one, {"\u0120there", "\u0120the"}); // U+0120 is a space
