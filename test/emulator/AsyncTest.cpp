@@ -1,7 +1,7 @@
 // The checks find wrong uses of mbarriers, bulk copies and products, one in
 // each kernel.
 #include "test/emulator/Device.h"
-#include "tools/emulator/run/TensorMap.h"
+#include "tools/emulator/run/async/TensorMap.h"
 
 #include <gmock/gmock.h>
 

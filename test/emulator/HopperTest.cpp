@@ -3,8 +3,8 @@
 #include "test/emulator/Device.h"
 #include "test/emulator/Floats.h"
 #include "test/emulator/HopperKernels.h"
-#include "tools/emulator/run/MatrixView.h"
-#include "tools/emulator/run/TensorMap.h"
+#include "tools/emulator/run/async/TensorMap.h"
+#include "tools/emulator/run/matrix/MatrixView.h"
 
 #include <cstdlib>
 #include <filesystem>

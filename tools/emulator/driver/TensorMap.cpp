@@ -1,6 +1,6 @@
 // Tensor maps. The layout of the 128 bytes is our own; the rules for the
 // arguments are the real driver's.
-#include "tools/emulator/run/TensorMap.h"
+#include "tools/emulator/run/async/TensorMap.h"
 #include "tools/emulator/driver/Driver.h"
 
 #include <algorithm>

@@ -15,9 +15,9 @@
 #include "tools/emulator/run/Collective.h"
 #include "tools/emulator/run/Fiber.h"
 #include "tools/emulator/run/Grid.h"
-#include "tools/emulator/run/Mbarrier.h"
 #include "tools/emulator/run/Shadow.h"
-#include "tools/emulator/run/Warpgroup.h"
+#include "tools/emulator/run/async/Mbarrier.h"
+#include "tools/emulator/run/matrix/Warpgroup.h"
 
 #include <unordered_map>
 #include <utility>

@@ -1,11 +1,11 @@
 #include "tools/emulator/run/Entries.h"
 
-#include "tools/emulator/run/AsyncCopy.h"
-#include "tools/emulator/run/AsyncEntries.h"
 #include "tools/emulator/run/Block.h"
 #include "tools/emulator/run/Print.h"
 #include "tools/emulator/run/Rounding.h"
 #include "tools/emulator/run/Video.h"
+#include "tools/emulator/run/async/AsyncCopy.h"
+#include "tools/emulator/run/async/AsyncEntries.h"
 
 #include <cfenv>
 #include <chrono>

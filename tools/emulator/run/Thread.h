@@ -1,9 +1,9 @@
 /// The state of a thread and of a warp of the emulated device.
 #pragma once
 
-#include "tools/emulator/run/BulkCopy.h"
 #include "tools/emulator/run/Check.h"
 #include "tools/emulator/run/Clock.h"
+#include "tools/emulator/run/async/BulkCopy.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -3,7 +3,7 @@
 
 #include "tools/emulator/ptx/Ast.h"
 #include "tools/emulator/ptx/Type.h"
-#include "tools/emulator/run/Fragment.h"
+#include "tools/emulator/run/matrix/Fragment.h"
 
 namespace cria::emulator {
 

@@ -1,8 +1,8 @@
 // wmma: products of matrices that a warp loads from memory.
 //
 // The manual leaves open which lane holds which element. Here the layout is
-// that of mma.sync (run/Fragment.h). A and B of f16 have 8 registers in every
-// shape; where the matrix needs fewer, its registers are repeated.
+// that of mma.sync (run/matrix/Fragment.h). A and B of f16 have 8 registers in
+// every shape; where the matrix needs fewer, its registers are repeated.
 #include "tools/emulator/translate/Emitter.h"
 #include "tools/emulator/translate/Matrix.h"
 

@@ -2,7 +2,7 @@
 /// and shared memory, by the async proxy.
 #pragma once
 
-#include "tools/emulator/run/TensorMap.h"
+#include "tools/emulator/run/async/TensorMap.h"
 
 #include <cstdint>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "tools/emulator/run/AsyncCopy.h"
+#include "tools/emulator/run/async/AsyncCopy.h"
 
 #include "tools/emulator/run/Block.h"
 

@@ -1,4 +1,4 @@
-#include "tools/emulator/run/TensorMap.h"
+#include "tools/emulator/run/async/TensorMap.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "tools/emulator/run/BulkCopy.h"
+#include "tools/emulator/run/async/BulkCopy.h"
 
 #include "tools/emulator/run/Block.h"
 

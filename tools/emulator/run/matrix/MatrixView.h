@@ -13,7 +13,7 @@
 /// The swizzle then exchanges bits 4 to 6 of the whole address.
 #pragma once
 
-#include "tools/emulator/run/TensorMap.h"
+#include "tools/emulator/run/async/TensorMap.h"
 
 namespace cria::emulator {
 

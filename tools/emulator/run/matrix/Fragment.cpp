@@ -1,5 +1,5 @@
 // wmma.load and wmma.store: a warp's part of a matrix from and to memory.
-#include "tools/emulator/run/Fragment.h"
+#include "tools/emulator/run/matrix/Fragment.h"
 
 #include "tools/emulator/run/Block.h"
 

@@ -10,10 +10,10 @@
 /// seed they may also happen when they are issued.
 #pragma once
 
-#include "tools/emulator/run/BulkCopy.h"
 #include "tools/emulator/run/Clock.h"
 #include "tools/emulator/run/Collective.h"
 #include "tools/emulator/run/Thread.h"
+#include "tools/emulator/run/async/BulkCopy.h"
 
 #include <map>
 #include <string>

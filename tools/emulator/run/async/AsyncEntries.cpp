@@ -1,4 +1,4 @@
-#include "tools/emulator/run/AsyncEntries.h"
+#include "tools/emulator/run/async/AsyncEntries.h"
 
 #include "tools/emulator/run/Block.h"
 

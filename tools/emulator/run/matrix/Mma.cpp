@@ -1,7 +1,7 @@
 // Products of matrices: mma.sync and wmma.mma.
 #include "tools/emulator/run/Block.h"
-#include "tools/emulator/run/Fragment.h"
-#include "tools/emulator/run/Narrow.h"
+#include "tools/emulator/run/matrix/Fragment.h"
+#include "tools/emulator/run/matrix/Narrow.h"
 
 #include <algorithm>
 #include <cmath>

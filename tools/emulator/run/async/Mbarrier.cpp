@@ -1,4 +1,4 @@
-#include "tools/emulator/run/Mbarrier.h"
+#include "tools/emulator/run/async/Mbarrier.h"
 
 #include "tools/emulator/run/Block.h"
 

@@ -1,8 +1,8 @@
-#include "tools/emulator/run/Warpgroup.h"
+#include "tools/emulator/run/matrix/Warpgroup.h"
 
 #include "tools/emulator/run/Block.h"
-#include "tools/emulator/run/MatrixView.h"
-#include "tools/emulator/run/Narrow.h"
+#include "tools/emulator/run/matrix/MatrixView.h"
+#include "tools/emulator/run/matrix/Narrow.h"
 
 #include <algorithm>
 #include <cstring>
