@@ -1,6 +1,6 @@
 // Instructions that lanes execute together.
 #include "test/emulator/Floats.h"
-#include "test/emulator/Opcodes.h"
+#include "test/emulator/opcodes/Opcodes.h"
 
 #include <algorithm>
 

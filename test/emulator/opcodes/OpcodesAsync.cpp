@@ -1,6 +1,6 @@
 // mbarrier, bulk copies and products of warpgroups.
 #include "test/emulator/Floats.h"
-#include "test/emulator/Opcodes.h"
+#include "test/emulator/opcodes/Opcodes.h"
 
 namespace cria::emulator {
 namespace {

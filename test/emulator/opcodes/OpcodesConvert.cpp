@@ -1,6 +1,6 @@
 // Moves and conversions.
 #include "test/emulator/Floats.h"
-#include "test/emulator/Opcodes.h"
+#include "test/emulator/opcodes/Opcodes.h"
 
 #include <algorithm>
 #include <limits>

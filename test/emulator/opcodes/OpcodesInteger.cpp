@@ -1,5 +1,5 @@
 // Integer arithmetic.
-#include "test/emulator/OpcodeHelpers.h"
+#include "test/emulator/opcodes/OpcodeHelpers.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,5 +1,5 @@
 // Video instructions, and others of bytes and bits.
-#include "test/emulator/Opcodes.h"
+#include "test/emulator/opcodes/Opcodes.h"
 
 #include <algorithm>
 

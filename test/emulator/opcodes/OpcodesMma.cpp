@@ -1,6 +1,6 @@
 // Products of matrices: wmma, and mma.sync of every type.
 #include "test/emulator/Floats.h"
-#include "test/emulator/Opcodes.h"
+#include "test/emulator/opcodes/Opcodes.h"
 
 namespace cria::emulator {
 namespace {

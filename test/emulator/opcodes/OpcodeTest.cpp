@@ -1,6 +1,6 @@
 // Every row of the table of instructions against C++.
 #include "test/emulator/Device.h"
-#include "test/emulator/Opcodes.h"
+#include "test/emulator/opcodes/Opcodes.h"
 #include "tools/emulator/translate/Form.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Logic, shifts and bit fields.
-#include "test/emulator/OpcodeHelpers.h"
+#include "test/emulator/opcodes/OpcodeHelpers.h"
 
 #include <algorithm>
 #include <type_traits>

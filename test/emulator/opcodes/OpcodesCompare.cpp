@@ -1,6 +1,6 @@
 // Comparisons and selections.
 #include "test/emulator/Floats.h"
-#include "test/emulator/Opcodes.h"
+#include "test/emulator/opcodes/Opcodes.h"
 
 namespace cria::emulator {
 namespace {

@@ -1,6 +1,6 @@
 // Floating-point arithmetic.
 #include "test/emulator/Floats.h"
-#include "test/emulator/Opcodes.h"
+#include "test/emulator/opcodes/Opcodes.h"
 
 #include <cfenv>
 #include <cfloat>

@@ -1,7 +1,7 @@
 /// Cases for one type of integer after another.
 #pragma once
 
-#include "test/emulator/Opcodes.h"
+#include "test/emulator/opcodes/Opcodes.h"
 
 namespace cria::emulator {
 

@@ -1,5 +1,5 @@
 // Memory, atomics and control flow.
-#include "test/emulator/Opcodes.h"
+#include "test/emulator/opcodes/Opcodes.h"
 
 #include <algorithm>
 
