@@ -1,5 +1,6 @@
 /// Lowers llama ops to linalg on tensors, with one function for each op.
-/// Attention is lowered in Attention.cpp, kernels in Kernels.cpp.
+/// Attention is lowered in Attention.cpp, kernels in Kernels.cpp, elementwise
+/// ops in Elementwise.cpp.
 #include "lowering/linalg/Lowering.h"
 #include "dialect/Elementwise.h"
 #include "dialect/Signature.h"
@@ -12,8 +13,6 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/Dialect/Utils/StaticValueUtils.h"
-#include "mlir/IR/Matchers.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -112,68 +111,6 @@ bool FunctionLowering::lowerReshape(Operation *op) {
   }
   (wideForm.count(op->getOperand(0)) ? wideForm : storedForm)[old] = reshaped;
   return true;
-}
-
-void FunctionLowering::lower(tensor::SplatOp op) {
-  SmallVector<OpFoldResult> sizes =
-      getMixedValues(op.getType().getShape(), op.getDynamicSizes(), b);
-  for (OpFoldResult &size : sizes)
-    if (auto value = dyn_cast<Value>(size))
-      size = stored(value);
-  Value empty = b.empty(sizes, op.getType().getElementType());
-  storedForm[op] =
-      linalg::FillOp::create(b, b.getLoc(), stored(op.getInput()), empty)
-          .getResult(0);
-}
-
-/// The scalar that all elements of `tensor` equal, or null.
-static Value splatValue(LinalgBuilder &b, Value tensor,
-                        llvm::function_ref<Value(Value)> stored) {
-  if (auto splat = tensor.getDefiningOp<tensor::SplatOp>())
-    return stored(splat.getInput());
-  SplatElementsAttr elements;
-  if (!matchPattern(tensor, m_Constant(&elements)))
-    return nullptr;
-  return arith::ConstantOp::create(b, b.getLoc(),
-                                   elements.getSplatValue<TypedAttr>());
-}
-
-/// Makes a linalg.generic whose body is the same op on scalars. Upstream's
-/// convert-elementwise-to-linalg would write to an operand's tensor, which
-/// bufferization then has to copy.
-void FunctionLowering::lowerElementwise(Operation *op) {
-  SmallVector<Value> inputs, operands;
-  for (Value old : op->getOperands()) {
-    bool isTensor = isa<RankedTensorType>(old.getType());
-    Value number = isTensor
-                       ? splatValue(b, old, [&](Value v) { return stored(v); })
-                       : stored(old);
-    operands.push_back(number); // null: an element of the next input
-    if (!number)
-      inputs.push_back(stored(old));
-  }
-  auto type = tensorType(op->getResult(0));
-  Value out =
-      b.empty(b.sizes(stored(tensorsOf(op).front())), type.getElementType());
-  SmallVector<AffineMap> maps(inputs.size() + 1,
-                              b.getMultiDimIdentityMap(type.getRank()));
-  SmallVector<utils::IteratorType> iterators(type.getRank(),
-                                             utils::IteratorType::parallel);
-  storedForm[op->getResult(0)] =
-      linalg::GenericOp::create(
-          b, b.getLoc(), out.getType(), inputs, out, maps, iterators,
-          [&](OpBuilder &nested, Location loc, ValueRange numbers) {
-            for (Value &operand : operands)
-              if (!operand) {
-                operand = numbers.front();
-                numbers = numbers.drop_front();
-              }
-            Operation *scalar =
-                nested.create(loc, op->getName().getIdentifier(), operands,
-                              type.getElementType(), op->getAttrs());
-            linalg::YieldOp::create(nested, loc, scalar->getResults());
-          })
-          .getResult(0);
 }
 
 Value FunctionLowering::call(StringRef symbol, Type type, ValueRange operands) {
@@ -535,22 +472,6 @@ Value FunctionLowering::storeOutput(Output output, Value old) {
       b.generic(2, {value}, {place}, maps,
                 [](Values v) -> SmallVector<Value> { return {v[0]}; });
   return intoOutput(output, widened.front());
-}
-
-void FunctionLowering::lower(SwiGLUOp op) {
-  storedForm[op] = b.map({any(op.getGate()), any(op.getUp())},
-                         op.getType().getElementType(), [&](Values v) {
-                           Value gate = activate(b, op.getActivation(), v[0]);
-                           return SmallVector<Value>{arith::MulFOp::create(
-                               b, b.getLoc(), gate, v[1])};
-                         });
-}
-
-void FunctionLowering::lower(ActivateOp op) {
-  storedForm[op] = b.map({any(op.getInput())}, op.getType().getElementType(),
-                         [&](Values v) -> SmallVector<Value> {
-                           return {activate(b, op.getActivation(), v[0])};
-                         });
 }
 
 /// The table's rows for the tokens: consecutive rows from one position on, or,

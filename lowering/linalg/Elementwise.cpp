@@ -1,0 +1,95 @@
+/// Lowers ops that compute each number of a tensor from the numbers at the same
+/// index: elementwise ops of arith and math, activations, and the constants
+/// among their operands.
+#include "dialect/Elementwise.h"
+#include "lowering/linalg/Functions.h"
+#include "lowering/linalg/Lowering.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+using namespace cria;
+using namespace cria::llama;
+
+using Values = LinalgBuilder::Values;
+
+void FunctionLowering::lower(tensor::SplatOp op) {
+  SmallVector<OpFoldResult> sizes =
+      getMixedValues(op.getType().getShape(), op.getDynamicSizes(), b);
+  for (OpFoldResult &size : sizes)
+    if (auto value = dyn_cast<Value>(size))
+      size = stored(value);
+  Value empty = b.empty(sizes, op.getType().getElementType());
+  storedForm[op] =
+      linalg::FillOp::create(b, b.getLoc(), stored(op.getInput()), empty)
+          .getResult(0);
+}
+
+/// The scalar that all elements of `tensor` equal, or null.
+static Value splatValue(LinalgBuilder &b, Value tensor,
+                        llvm::function_ref<Value(Value)> stored) {
+  if (auto splat = tensor.getDefiningOp<tensor::SplatOp>())
+    return stored(splat.getInput());
+  SplatElementsAttr elements;
+  if (!matchPattern(tensor, m_Constant(&elements)))
+    return nullptr;
+  return arith::ConstantOp::create(b, b.getLoc(),
+                                   elements.getSplatValue<TypedAttr>());
+}
+
+/// Makes a linalg.generic whose body is the same op on scalars. Upstream's
+/// convert-elementwise-to-linalg would write to an operand's tensor, which
+/// bufferization then has to copy.
+void FunctionLowering::lowerElementwise(Operation *op) {
+  SmallVector<Value> inputs, operands;
+  for (Value old : op->getOperands()) {
+    bool isTensor = isa<RankedTensorType>(old.getType());
+    Value number = isTensor
+                       ? splatValue(b, old, [&](Value v) { return stored(v); })
+                       : stored(old);
+    operands.push_back(number); // null: an element of the next input
+    if (!number)
+      inputs.push_back(stored(old));
+  }
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  Value out =
+      b.empty(b.sizes(stored(tensorsOf(op).front())), type.getElementType());
+  SmallVector<AffineMap> maps(inputs.size() + 1,
+                              b.getMultiDimIdentityMap(type.getRank()));
+  SmallVector<utils::IteratorType> iterators(type.getRank(),
+                                             utils::IteratorType::parallel);
+  storedForm[op->getResult(0)] =
+      linalg::GenericOp::create(
+          b, b.getLoc(), out.getType(), inputs, out, maps, iterators,
+          [&](OpBuilder &nested, Location loc, ValueRange numbers) {
+            for (Value &operand : operands)
+              if (!operand) {
+                operand = numbers.front();
+                numbers = numbers.drop_front();
+              }
+            Operation *scalar =
+                nested.create(loc, op->getName().getIdentifier(), operands,
+                              type.getElementType(), op->getAttrs());
+            linalg::YieldOp::create(nested, loc, scalar->getResults());
+          })
+          .getResult(0);
+}
+
+void FunctionLowering::lower(SwiGLUOp op) {
+  storedForm[op] = b.map({any(op.getGate()), any(op.getUp())},
+                         op.getType().getElementType(), [&](Values v) {
+                           Value gate = activate(b, op.getActivation(), v[0]);
+                           return SmallVector<Value>{arith::MulFOp::create(
+                               b, b.getLoc(), gate, v[1])};
+                         });
+}
+
+void FunctionLowering::lower(ActivateOp op) {
+  storedForm[op] = b.map({any(op.getInput())}, op.getType().getElementType(),
+                         [&](Values v) -> SmallVector<Value> {
+                           return {activate(b, op.getActivation(), v[0])};
+                         });
+}
