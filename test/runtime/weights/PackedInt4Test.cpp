@@ -1,6 +1,6 @@
 // Integers of 4 bits.
 #include "runtime/weights/Floats.h"
-#include "test/runtime/PackedFixture.h"
+#include "test/runtime/weights/PackedFixture.h"
 
 #include <optional>
 

@@ -1,4 +1,4 @@
-#include "test/runtime/SessionFixture.h"
+#include "test/runtime/session/SessionFixture.h"
 
 #include <atomic>
 #include <cmath>

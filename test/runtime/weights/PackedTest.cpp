@@ -2,7 +2,7 @@
 #include "runtime/weights/packed/Packed.h"
 
 #include "runtime/weights/Floats.h"
-#include "test/runtime/PackedFixture.h"
+#include "test/runtime/weights/PackedFixture.h"
 
 #include <cmath>
 #include <limits>
