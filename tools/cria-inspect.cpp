@@ -75,6 +75,7 @@ static void printCuda(const cuda::Part &part) {
   print("prefill", launchesOf(part.prefill));
   if (!part.batch.empty()) {
     print("batch", launchesOf(part.batch));
+    print("sample", launchesOf(part.sample));
     return;
   }
   print("decode", launchesOf(part.decode) + ", replayed as a graph");

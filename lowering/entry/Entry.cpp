@@ -10,7 +10,7 @@ static constexpr const char *kAttribute = "arguments";
 static constexpr const char *kNames[] = {
     "ids",    "tokens",  "position", "first",     "first_hidden",
     "source", "logits",  "hidden",   "cache",     "arena",
-    "seen",   "sampled", "state",    "positions", "pages"};
+    "seen",   "sampled", "sampling", "positions", "pages"};
 
 using Is = EntryArgument;
 static constexpr EntryArgument kOfTokens[] = {
@@ -20,7 +20,7 @@ static constexpr EntryArgument kOfText[] = {Is::Ids,   Is::Tokens, Is::Position,
 static constexpr EntryArgument kOfTexts[] = {
     Is::Ids, Is::Tokens, Is::Positions, Is::First, Is::Pages, Is::Logits};
 static constexpr EntryArgument kOfDrawing[] = {Is::Logits, Is::Seen,
-                                               Is::Sampled, Is::State};
+                                               Is::Sampled, Is::Sampling};
 
 StringRef EntryArguments::nameOf(EntryArgument what) {
   return kNames[static_cast<int>(what)];
@@ -52,9 +52,12 @@ static bool fits(EntryArgument what, Type type) {
     return is(1, element.isInteger(32)) || is(2, element.isInteger(32));
   case EntryArgument::Ids:
   case EntryArgument::Positions:
+    return is(1, element.isInteger(32));
   case EntryArgument::Seen:
   case EntryArgument::Sampled:
-    return is(1, element.isInteger(32));
+    return is(2, element.isInteger(32));
+  case EntryArgument::Sampling:
+    return is(2, element.isInteger(8));
   case EntryArgument::Logits:
   case EntryArgument::Hidden:
     return is(2, element.isF32());
@@ -63,7 +66,6 @@ static bool fits(EntryArgument what, Type type) {
            isPaged(5, isa<FloatType>(element)) ||
            isPaged(6, element.isInteger(8));
   case EntryArgument::Arena:
-  case EntryArgument::State:
     return is(1, element.isInteger(8));
   default:
     return type.isIndex();
@@ -111,10 +113,11 @@ SmallVector<unsigned> EntryArguments::outputs(bool logits) const {
 
 /// Whether an argument is one that entries may have or lack.
 static bool isOptional(EntryArgument what, bool draws) {
-  if (what == EntryArgument::Arena)
+  if (what == Is::Arena)
     return true;
-  return !draws &&
-         llvm::is_contained({Is::Cache, Is::FirstHidden, Is::Hidden}, what);
+  return draws ? what == Is::Tokens
+               : llvm::is_contained({Is::Cache, Is::FirstHidden, Is::Hidden},
+                                    what);
 }
 
 /// Reports an argument that an entry of this kind must have and lacks, or has

@@ -22,9 +22,10 @@ enum class EntryArgument {
                ///< updated in place. Paged: (pages, layers, heads, page, ...)
                ///< with a dynamic number of pages
   Arena,       ///< bytes: scratch, in the tile phase
-  Seen,        ///< i32: the ids of the text so far, one bit for each id
-  Sampled,     ///< i32: the CriaSampled of the id that is drawn
-  State,       ///< bytes: the CriaStepState, with the options of sampling
+  Seen,        ///< (rows, words) i32: the ids of each row's text so far, one
+               ///< bit for each id
+  Sampled,     ///< (rows, 4) i32: the CriaSampled of each row's id
+  Sampling,    ///< (rows, bytes): the CriaSampling of each row
   Positions,   ///< (chunk) i32: the position of each token
   Pages,       ///< (width) i32: the text's pages; or (chunk, width): the pages
                ///< of each token's text
@@ -35,8 +36,9 @@ enum class EntryArgument {
 ///   only if it returns hidden states. Over paged caches it has Pages instead
 ///   of Source, and, if each token has its own pages, Positions instead of
 ///   Position.
-/// - An entry that draws an id from the only row of logits has Logits, Seen,
-///   Sampled and State.
+/// - An entry that draws an id from each row of logits has Logits, Seen,
+/// Sampled
+///   and Sampling. It has Tokens, the number of rows, unless there is one.
 class EntryArguments {
 public:
   /// The arguments of a function with the attribute `arguments`. An error at
@@ -55,7 +57,7 @@ public:
 
   llvm::ArrayRef<EntryArgument> all() const { return arguments; }
   bool has(EntryArgument what) const;
-  /// Whether the entry draws an id; else it runs tokens.
+  /// Whether the entry draws ids; else it runs tokens.
   bool drawsId() const { return has(EntryArgument::Sampled); }
   /// The index of an argument that occurs once.
   unsigned at(EntryArgument what) const;

@@ -86,8 +86,13 @@ struct ConvertLinalgToGpu
       if (!isEntry(function) && function.getBody().hasOneBlock() &&
           !callsKernels(function))
         convert(function, body, has);
-    if (auto decode = module.lookupSymbol<func::FuncOp>("decode"))
-      simt::emitSampling(module, body, decode);
+    for (StringRef name : {"decode", "batch"})
+      if (auto entry = module.lookupSymbol<func::FuncOp>(name))
+        simt::emitSampling(module, body, entry);
+    // ptxas would spill to fit three of its blocks of 512 threads.
+    if (auto sample = kernels.lookupSymbol<gpu::GPUFuncOp>("sample"))
+      sample->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
+                      b.getI32IntegerAttr(2));
   }
 };
 } // namespace

@@ -243,8 +243,9 @@ Argument Reader::readPlace(const JsonCursor &at, uint64_t layers, bool inLoop) {
                {"ids", Argument::Ids, true, true},
                {"logits", Argument::Logits, true, true},
                {"hidden", Argument::Hidden, true, false},
-               {"seen", Argument::Seen, true, false},
-               {"sampled", Argument::Sampled, true, false},
+               {"seen", Argument::Seen, true, true},
+               {"sampled", Argument::Sampled, true, true},
+               {"sampling", Argument::Sampling, true, true},
                {"positions", Argument::Positions, false, true},
                {"pages", Argument::Pages, false, true}};
   for (const auto &each : named)
@@ -252,8 +253,8 @@ Argument Reader::readPlace(const JsonCursor &at, uint64_t layers, bool inLoop) {
         at.find(each.name))
       return {each.kind};
   at.expected(concat(
-      {"a weight, cache, arena, state, ids, logits, ",
-       around.hasPages ? "positions or pages" : "hidden, seen or sampled"}));
+      {"a weight, cache, arena, state, ids, logits, seen, sampled, sampling",
+       around.hasPages ? ", positions or pages" : " or hidden"}));
   return {Argument::State};
 }
 
@@ -350,12 +351,12 @@ void Reader::read(const JsonCursor &at) {
   }
   JsonCursor entries = at["entries"];
   part.prefill = readEntry(entries["prefill"]);
+  part.sample = readEntry(entries["sample"]);
   if (around.hasPages) {
     part.batch = readEntry(entries["batch"]);
     return;
   }
   part.decode = readEntry(entries["decode"]);
-  part.sample = readEntry(entries["sample"]);
   if (around.hasEncoder)
     part.encode = readEntry(entries["encode"]);
 }

@@ -66,10 +66,11 @@ struct Argument {
     Pages,
     Logits,
     Hidden,
-    Seen,
-    Sampled
+    Seen, // of a draw, and Sampled and Sampling
+    Sampled,
+    Sampling
   };
-  static constexpr int kinds = Sampled + 1;
+  static constexpr int kinds = Sampling + 1;
 
   Kind kind;
   uint64_t value = 0; // slot, number of the cache, or offset in the arena
@@ -112,7 +113,7 @@ struct Part {
   uint64_t zeroedOffset = 0, zeroedBytes = 0; // zeroed when a session starts
   Entry prefill, decode, sample;
   Entry encode; // of a model with an encoder
-  Entry batch;  // of batches, in place of `decode` and `sample`
+  Entry batch;  // of batches, in place of `decode`
 };
 
 /// What the rest of the manifest says, with which a part has to agree.

@@ -182,7 +182,7 @@ Status Code::load(const Artifact &artifact) {
        {std::pair(&part.prefill, manifest.chunk),
         std::pair(&part.encode, manifest.chunk), std::pair(&part.batch, rows),
         std::pair(&part.decode, int64_t(1)),
-        std::pair(&part.sample, int64_t(1))})
+        std::pair(&part.sample, std::max(rows, int64_t(1)))})
     if (Status status = findKernels(*entry, tokens, standIn); !status.ok())
       return status;
   return Status();

@@ -1,6 +1,7 @@
 #include "runtime/cuda/Paged.h"
 
 #include "runtime/cuda/Model.h"
+#include "runtime/device/Sampler.h"
 
 #include <algorithm>
 #include <cstring>
@@ -23,6 +24,12 @@ uint64_t Paged::pagesOffset() const {
   return positionsOffset() + numbers(model.manifest().batch->rows);
 }
 
+uint64_t Paged::samplingsOffset() const {
+  const BatchSpec &spec = *model.manifest().batch;
+  uint64_t end = pagesOffset() + numbers(spec.rows) * uint64_t(spec.width);
+  return (end + idsOffset - 1) / idsOffset * idsOffset;
+}
+
 Result<std::unique_ptr<Backend>> Paged::create(const Model &model,
                                                int64_t pages) {
   std::unique_ptr<Paged> made(new Paged(model));
@@ -39,46 +46,44 @@ Result<std::unique_ptr<Backend>> Paged::create(const Model &model,
 
 Status Paged::allocate(uint64_t pages) {
   const BatchSpec &spec = *model.manifest().batch;
-  Status status = Runner::allocate(
-      pages, pagesOffset() + numbers(spec.rows) * uint64_t(spec.width));
+  Status status = Runner::allocate(pages, samplingsOffset() +
+                                              static_cast<uint64_t>(spec.rows) *
+                                                  sizeof(CriaSampling));
   CUdeviceptr state = places[Argument::State];
   places[Argument::Positions] = state + positionsOffset();
   places[Argument::Pages] = state + pagesOffset();
-  return status;
+  places[Argument::Sampling] = state + samplingsOffset();
+  return status.ok() ? allocateDraws(spec.rows) : status;
 }
 
 Status Paged::makeLaunches() {
   const Part &part = *model.manifest().cuda;
-  std::vector<Launch> prefill, batch;
+  std::vector<Launch> prefill, batch, sample;
   Status status = expand(part.prefill, prefill);
   if (status.ok())
     status = expand(part.batch, batch);
+  if (status.ok())
+    status = expand(part.sample, sample);
   if (!status.ok())
     return status;
   prefillLaunches = std::move(prefill);
   batchLaunches = std::move(batch);
+  sampleLaunches = std::move(sample);
   return status;
 }
 
-/// A text has one position, that of its first row, and pages up to the last
-/// row. Each row of several texts has a position and a table of pages.
-Status Paged::step(const Step &step) {
+/// Copies a step and its pages to pinned memory. Returns the bytes there. A
+/// text has one position, that of its first row, and pages up to the last row.
+/// Each row of several texts has a position and a table of pages.
+uint64_t Paged::writePages(const Step &step) {
   const BatchSpec &batch = *model.manifest().batch;
-  if (step.isBatch())
-    return run(batchLaunches, step, step.tokens, step.tokens * batch.width);
-  int64_t end = step.position + step.tokens;
-  return run(prefillLaunches, step, 1, (end + batch.page - 1) / batch.page);
-}
-
-/// Runs an entry that reads `positions` positions and `pages` numbers of pages.
-Status Paged::run(std::vector<Launch> &launches, const Step &step,
-                  int64_t positions, int64_t pages) {
-  Current current(*context);
-  if (!current.status().ok())
-    return current.status();
-  if (Status status = use(step.loras); !status.ok())
-    return status;
   auto position = static_cast<int32_t>(step.position);
+  int64_t end = step.position + step.tokens, positions = 1,
+          pages = (end + batch.page - 1) / batch.page;
+  if (step.isBatch()) {
+    positions = step.tokens;
+    pages = step.tokens * batch.width;
+  }
   CriaStepState header = {};
   header.position = position;
   header.tokens = static_cast<int32_t>(step.tokens);
@@ -88,31 +93,125 @@ Status Paged::run(std::vector<Launch> &launches, const Step &step,
   memcpy(state + positionsOffset(), step.positions ? step.positions : &position,
          numbers(positions));
   memcpy(state + pagesOffset(), step.pages, numbers(pages));
-  return perform(step, [&] {
-    return compute(launches, step, pagesOffset() + numbers(pages));
-  });
+  return pagesOffset() + numbers(pages);
 }
 
-Status Paged::compute(std::vector<Launch> &launches, const Step &step,
-                      uint64_t stateBytes) {
-  int64_t rows = step.logitRows();
-  Status status = roomFor(launches, rows);
+Status Paged::enqueue(std::vector<Launch> &launches, const Step &step,
+                      int64_t first, int64_t rows, uint64_t stateBytes) {
+  Status status = roomFor(launches, rows, first);
   if (status.ok())
     status = placeEmbeddings(launches, step.embeddings, step.tokens);
   if (status.ok())
     status = enqueueState(stateBytes);
   if (status.ok())
     status = enqueueEmbeddings(step.tokens);
-  if (status.ok())
-    status = launch(launches, step.tokens, rows);
-  // The copy to memory that is not pinned would wait as well, but for ever.
-  if (status.ok())
-    status = context->wait(stream.get(), "a step of a batch");
+  return status.ok() ? launch(launches, step.tokens, step.logitRows()) : status;
+}
+
+Status Paged::run(const Step &step, int64_t first, int64_t rows,
+                  FunctionRef<Status()> then) {
+  if (Status status = use(step.loras); !status.ok())
+    return status;
+  uint64_t bytes = writePages(step);
+  return perform(step, [&] {
+    auto &launches = step.isBatch() ? batchLaunches : prefillLaunches;
+    Status status = enqueue(launches, step, first, rows, bytes);
+    if (status.ok())
+      status = then();
+    // A copy to memory that is not pinned would wait as well, but for ever.
+    return status.ok() ? context->wait(stream.get(), "a step of a batch")
+                       : status;
+  });
+}
+
+Status Paged::step(const Step &step) {
+  Current current(*context);
+  if (!current.status().ok())
+    return current.status();
+  int64_t rows = step.logitRows();
+  Status status = run(step, 0, rows, [] { return Status(); });
   if (!status.ok() || rows == 0)
     return status;
-  status = copyOut(step.logits, logitsOf(rows),
-                   static_cast<uint64_t>(rows) * rowBytes());
-  return status.ok() ? context->wait(stream.get(), "copying logits") : status;
+  return ended(copyOut(step.logits, logitsOf(rows),
+                       static_cast<uint64_t>(rows) * rowBytes()),
+               "copying logits");
+}
+
+Status Paged::draw(const Step *steps, size_t count, Draw *draws, size_t rows) {
+  Current current(*context);
+  Status status = current.status();
+  auto all = static_cast<int64_t>(rows);
+  int64_t first = 0;
+  for (const Step *step = steps; step != steps + count && status.ok(); ++step) {
+    bool isLast = step == steps + count - 1 && all > 0;
+    status = run(*step, first, all,
+                 [&] { return isLast ? enqueueDraws(draws, all) : Status(); });
+    first += step->logitRows();
+  }
+  return status.ok() ? finishDraws(draws, all) : status;
+}
+
+/// Has the device draw from all rows, also where the host draws afterwards.
+Status Paged::enqueueDraws(const Draw *draws, int64_t rows) {
+  auto *asked = reinterpret_cast<CriaSampling *>(
+      static_cast<std::byte *>(pinnedState.get()) + samplingsOffset());
+  CriaSampling best = {};
+  best.greedy = best.penalty = 1;
+  for (int64_t row = 0; row < rows; ++row) {
+    Sampler &sampler = *draws[row].sampler;
+    asked[row] = sampler.needsLogits() ? best : ask(sampler, row);
+  }
+  Status status = copyIn(places[Argument::Sampling], asked,
+                         static_cast<uint64_t>(rows) * sizeof(CriaSampling));
+  if (status.ok())
+    status = roomFor(sampleLaunches, rows);
+  return status.ok() ? launch(sampleLaunches, rows, rows) : status;
+}
+
+static bool wantsLogits(const Draw &draw) {
+  return draw.wantsLogits || draw.sampler->needsLogits();
+}
+
+/// Copies the rows to the host that are wanted there.
+Status Paged::copyLogits(Draw *draws, int64_t rows) {
+  int64_t wanted = std::count_if(draws, draws + rows, wantsLogits);
+  if (wanted > hostRows) {
+    hostLogits = PinnedMemory();
+    hostRows = 0;
+    auto allocated = allocatePinned(
+        context, static_cast<uint64_t>(wanted) * rowBytes(), "logits");
+    if (!allocated.ok())
+      return allocated.status();
+    hostLogits = std::move(*allocated);
+    hostRows = wanted;
+  }
+  auto *to = static_cast<std::byte *>(hostLogits.get());
+  CUdeviceptr from = logitsOf(rows);
+  Status status;
+  for (Draw *draw = draws; draw != draws + rows && status.ok(); ++draw) {
+    if (wantsLogits(*draw)) {
+      draw->logits = reinterpret_cast<const float *>(to);
+      status = copyOut(to, from, rowBytes());
+      to += rowBytes();
+    }
+    from += rowBytes();
+  }
+  return wanted ? ended(status, "copying logits") : status;
+}
+
+/// Takes the ids that the device drew. Devices know no biases and no allowed
+/// ids: where there are some, the host draws.
+Status Paged::finishDraws(Draw *draws, int64_t rows) {
+  if (Status status = copyLogits(draws, rows); !status.ok())
+    return status;
+  for (int64_t row = 0; row < rows; ++row) {
+    Draw &draw = draws[row];
+    if (draw.sampler->needsLogits())
+      draw.sample();
+    else
+      draw.id = draw.sampler->verdict(answer(row));
+  }
+  return Status();
 }
 
 } // namespace cria::cuda

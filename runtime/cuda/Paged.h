@@ -1,8 +1,9 @@
 /// The pool of pages of a batch on a CUDA device, and the steps of the batch.
 ///
 /// A step copies its state, ids, positions and tables of pages to the device in
-/// one copy, launches the kernels of its entry, and copies its logits back. The
-/// host draws from the logits.
+/// one copy, and launches the kernels of its entry. Then the device draws an id
+/// from each row of logits. Logits are copied to the host where they are wanted
+/// there.
 #pragma once
 
 #include "runtime/cuda/Runner.h"
@@ -19,19 +20,30 @@ public:
                                                  int64_t pages);
 
   Status step(const Step &step) override;
+  Status draw(const Step *steps, size_t count, Draw *draws,
+              size_t rows) override;
 
 private:
   explicit Paged(const Model &model) : Runner(model) {}
   Status allocate(uint64_t pages);
   Status makeLaunches() override;
-  Status run(std::vector<Launch> &launches, const Step &step, int64_t positions,
-             int64_t pages);
-  Status compute(std::vector<Launch> &launches, const Step &step,
-                 uint64_t stateBytes);
+  /// Does a step whose first row of logits is row `first` of `rows`, and `then`
+  /// what follows its launches.
+  Status run(const Step &step, int64_t first, int64_t rows,
+             FunctionRef<Status()> then);
+  Status enqueue(std::vector<Launch> &launches, const Step &step, int64_t first,
+                 int64_t rows, uint64_t stateBytes);
+  uint64_t writePages(const Step &step);
+  Status enqueueDraws(const Draw *draws, int64_t rows);
+  Status finishDraws(Draw *draws, int64_t rows);
+  Status copyLogits(Draw *draws, int64_t rows);
   uint64_t positionsOffset() const;
   uint64_t pagesOffset() const;
+  uint64_t samplingsOffset() const;
 
-  std::vector<Launch> prefillLaunches, batchLaunches;
+  std::vector<Launch> prefillLaunches, batchLaunches, sampleLaunches;
+  PinnedMemory hostLogits; // (hostRows, vocab), once some are wanted
+  int64_t hostRows = 0;
 };
 
 } // namespace cria::cuda

@@ -2,12 +2,14 @@
 
 #include "runtime/base/Json.h"
 #include "runtime/cuda/Model.h"
+#include "runtime/device/Sampler.h"
 #include "runtime/ranks/JoinRanks.h"
 
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <optional>
+#include <tuple>
 
 namespace cria::cuda {
 
@@ -77,6 +79,38 @@ Status Runner::allocate(uint64_t pages, uint64_t stateBytes) {
   return status.ok() ? clearWorkspace() : status;
 }
 
+Status Runner::allocateDraws(int64_t rows) {
+  auto count = static_cast<uint64_t>(rows);
+  for (auto [kind, pinned, bytes] :
+       {std::tuple(Argument::Seen, &seen, count * seenBytes()),
+        std::tuple(Argument::Sampled, &sampled, count * sizeof(CriaSampled))}) {
+    auto allocated = allocatePinned(context, bytes, "drawing ids");
+    if (!allocated.ok())
+      return allocated.status();
+    *pinned = std::move(*allocated);
+    memset(pinned->get(), 0, bytes);
+    // The device has pinned memory at the host's address.
+    places[kind] = reinterpret_cast<CUdeviceptr>(pinned->get());
+  }
+  return Status();
+}
+
+CriaSampling Runner::ask(Sampler &sampler, int64_t row) {
+  CriaSampling sampling = sampler.next();
+  if (sampling.penalty != 1)
+    memcpy(static_cast<std::byte *>(seen.get()) +
+               static_cast<uint64_t>(row) * seenBytes(),
+           sampler.seenBits().data(), seenBytes());
+  return sampling;
+}
+
+CriaSampled Runner::answer(int64_t row) const {
+  CriaSampled drawn;
+  memcpy(&drawn, static_cast<const CriaSampled *>(sampled.get()) + row,
+         sizeof(drawn));
+  return drawn;
+}
+
 Status Runner::bringEmbeddings(const int32_t *ids, int64_t tokens,
                                const std::byte *given) {
   if (!model.embedsOnHost())
@@ -103,6 +137,11 @@ Status Runner::enqueueEmbeddings(int64_t tokens) {
 
 uint64_t Runner::rowBytes() const {
   return static_cast<uint64_t>(model.manifest().logitColumns) * sizeof(float);
+}
+
+uint64_t Runner::seenBytes() const {
+  return static_cast<uint64_t>(model.manifest().vocabSize + 31) / 32 *
+         sizeof(uint32_t);
 }
 
 uint64_t Runner::chunkOfEmbeddings() const {
@@ -399,7 +438,8 @@ Status Runner::placeEmbeddings(std::vector<Launch> &launches,
   return status;
 }
 
-Status Runner::roomFor(std::vector<Launch> &launches, int64_t rows) {
+Status Runner::roomFor(std::vector<Launch> &launches, int64_t rows,
+                       int64_t first) {
   if (rows > 1 && rows > logitsRows) {
     logits = DeviceMemory();
     logitsRows = 0;
@@ -410,7 +450,8 @@ Status Runner::roomFor(std::vector<Launch> &launches, int64_t rows) {
     logits = std::move(*allocated);
     logitsRows = rows;
   }
-  redirect(launches, Argument::Logits, 0, logitsOf(rows));
+  redirect(launches, Argument::Logits, 0,
+           logitsOf(rows) + static_cast<uint64_t>(first) * rowBytes());
   return Status();
 }
 

@@ -65,8 +65,10 @@ protected:
   /// from now on. Makes the launches again if the adapters change. After an
   /// error the old adapters stay.
   Status use(const BoundLoras *others);
-  /// Makes launches write `rows` rows of logits to where there is room.
-  Status roomFor(std::vector<Launch> &launches, int64_t rows);
+  /// Makes room for `rows` rows of logits, and launches write them, or read
+  /// them, from row `first` on.
+  Status roomFor(std::vector<Launch> &launches, int64_t rows,
+                 int64_t first = 0);
   /// The device memory of `rows` rows of logits.
   CUdeviceptr logitsOf(int64_t rows) const {
     return rows > 1 ? logits.get() : places[Argument::Logits];
@@ -83,6 +85,13 @@ protected:
                          const std::byte *given);
   /// Copies them to the device.
   Status enqueueEmbeddings(int64_t tokens);
+
+  /// Makes the memory through which ids are drawn from `rows` rows of logits.
+  Status allocateDraws(int64_t rows);
+  /// What the device needs to draw the sampler's next id from a row.
+  CriaSampling ask(Sampler &sampler, int64_t row);
+  /// What the device drew from a row.
+  CriaSampled answer(int64_t row) const;
 
   /// Copies the state and the ids of a step to pinned memory.
   void writeState(const CriaStepState &header, const int32_t *ids);
@@ -118,6 +127,8 @@ protected:
   /// The bytes of a row of logits on the device: all logits, or this rank's
   /// part.
   uint64_t rowBytes() const;
+  /// The bytes of the ids of a text, as bits.
+  uint64_t seenBytes() const;
   /// The most bytes of the embeddings of a call.
   uint64_t chunkOfEmbeddings() const;
   /// Allocates the embeddings of a chunk, if they have no memory yet.
@@ -155,6 +166,9 @@ private:
   std::vector<DeviceMemory> memory;
   DeviceMemory logits; // (logitsRows, vocab), for more than one row
   int64_t logitsRows = 0;
+  // Where the device reads and writes by itself: for each row the ids of its
+  // text, as bits, and CriaSampled.
+  PinnedMemory seen, sampled;
   std::vector<KernelTime> *kernelTimes = nullptr; // that the user wants
 };
 

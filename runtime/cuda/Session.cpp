@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
-#include <tuple>
 
 namespace cria::cuda {
 
@@ -30,21 +29,9 @@ Status Session::allocate() {
   Status status = Runner::allocate(
       1, idsOffset +
              static_cast<uint64_t>(model.manifest().chunk) * sizeof(int32_t));
-  if (!status.ok())
-    return status;
-  for (auto [kind, pinned, bytes] :
-       {std::tuple(Argument::Seen, &seen, seenBytes()),
-        std::tuple(Argument::Sampled, &sampled,
-                   uint64_t{sizeof(CriaSampled)})}) {
-    auto allocated = allocatePinned(context, bytes, "drawing ids");
-    if (!allocated.ok())
-      return allocated.status();
-    *pinned = std::move(*allocated);
-    memset(pinned->get(), 0, bytes);
-    // The device has pinned memory at the host's address.
-    places[kind] = reinterpret_cast<CUdeviceptr>(pinned->get());
-  }
-  return Status();
+  places[Argument::Sampling] =
+      places[Argument::State] + offsetof(CriaStepState, sampling);
+  return status.ok() ? allocateDraws(1) : status;
 }
 
 /// Forgets the graphs, too.
@@ -69,11 +56,6 @@ uint64_t Session::hiddenBytes() const {
   return static_cast<uint64_t>(model.manifest().hiddenSize) * sizeof(float);
 }
 
-uint64_t Session::seenBytes() const {
-  return static_cast<uint64_t>(model.manifest().vocabSize + 31) / 32 *
-         sizeof(uint32_t);
-}
-
 Status Session::step(const Step &step) {
   Current current(*context);
   Status status = current.status();
@@ -96,16 +78,11 @@ Result<std::optional<CriaSampled>> Session::drawOnDevice(const Step &step,
     status = use(step.loras);
   if (!status.ok())
     return status;
-  CriaSampling sampling = sampler.next();
-  writeState(step, sampling);
-  if (sampling.penalty != 1)
-    memcpy(seen.get(), sampler.seenBits().data(), seenBytes());
+  writeState(step, ask(sampler, 0));
   status = advance(step, Wanted::Id);
   if (!status.ok())
     return status;
-  CriaSampled drawn;
-  memcpy(&drawn, sampled.get(), sizeof(drawn));
-  return std::optional(drawn);
+  return std::optional(answer(0));
 }
 
 Status Session::encode(const Step &step) {

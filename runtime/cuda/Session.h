@@ -49,13 +49,9 @@ private:
   Status enqueueDecode(Wanted wanted);
   Status enqueuePrefill(const Step &step, Wanted wanted);
   uint64_t hiddenBytes() const;
-  uint64_t seenBytes() const;
 
   DeviceMemory hidden; // (hiddenRows, hidden size), once some are wanted
   int64_t hiddenRows = 0;
-  // Where the device reads and writes by itself: the ids of the text, as bits,
-  // and CriaSampled.
-  PinnedMemory seen, sampled;
   std::vector<Launch> prefillLaunches, decodeLaunches, sampleLaunches,
       encodeLaunches;
   GraphExec graphs[2]; // of a decode step, by what is wanted

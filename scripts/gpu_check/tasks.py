@@ -16,7 +16,9 @@ OPTIONS = json.loads(sys.argv[1])
 DEVICE, OUT = OPTIONS["device"], pathlib.Path(OPTIONS["out"])
 GPU = DEVICE == "cuda"
 # Squared error of logits over the squared reference.
-BARS = {"bf16": 2e-3, "f32": 1e-8}
+# In q8_0 inputs are rounded to 8 bits, too: on the CPU, logits of Llama-3.2-1B are 4e-3
+# from those in bf16, and two devices round differently.
+BARS = {"bf16": 2e-3, "f32": 1e-8, "q8_0": 4e-3}
 LONG = 300  # tokens of a prompt that products of many rows compute
 # What is timed: positions before a token, tokens of a prompt, tokens decoded.
 DEPTHS, LENGTHS, DECODED = ([512, 0, 4096], [512, 16, 128, 2048], 64) if GPU else ([8, 0], [16], 1)
@@ -134,8 +136,10 @@ def variant(name):
     length = LONG if GPU else 6
     error, _ = beside_cpu(artifact, vocab, length, 1, "--random-weights=1")
     code = code_of(artifact)
+    others = list(unlike_ptxas(code))
+    print(*others, sep="\n", file=sys.stderr)
     row("variants", right and error <= BARS["bf16"], variant=name, ids=equal, NMSE=error,
-        load_s=code.get("load_seconds"), other_code=", ".join(unlike_ptxas(code)),
+        load_s=code.get("load_seconds"), other_code=f"{len(others)} kernels" if others else "",
         slowed=", ".join(sorted(set(re.findall(r"C75\d\d", str(code.get("compiler_log")))))))
 
 
@@ -173,9 +177,9 @@ def beside(name):
     length, count = (48, 16) if GPU else (6, 2)
     vocab = config_of(name)["vocab_size"]
     error, equal = beside_cpu(artifact_of(name), vocab, length, count, "--random-weights=1")
+    bar = BARS["q8_0" if name.endswith("q8_0") else "bf16"]
     # Random weights make near ties: ids are counted, logits decide.
-    row("beside the CPU", error <= BARS["bf16"], model=name, NMSE=error, at_most=BARS["bf16"],
-        equal_ids=equal)
+    row("beside the CPU", error <= bar, model=name, NMSE=error, at_most=bar, equal_ids=equal)
 
 
 def bench(name, *flags, depths=(0,), lengths=(16,), decoded=DECODED):
@@ -264,7 +268,7 @@ def base_of(kernel):
 
 def kernels(name):
     """Each kernel by events before and after it, so without overlap."""
-    report = bench(name, "--kernels", depths=DEPTHS[:1], lengths=LENGTHS[:1])
+    report = bench(name, "--kernels", depths=DEPTHS[:1], lengths=LENGTHS[:3])
     for table in report["kernels"]:
         decodes = table["tokens"] == 1
         call = f"decode at {table['depth']}" if decodes else f"prefill of {table['tokens']}"

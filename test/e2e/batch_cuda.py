@@ -6,7 +6,9 @@ off another in the middle of a page:
 - all bits of a text's logits are those of a session that is fed the same alone, in
   other chunks;
 - logits are those of the CPU, by the bar of the type;
-- a sequence that finds no page, or is fed a bad id, changes nothing of the others.
+- a sequence that finds no page, or is fed a bad id, changes nothing of the others;
+- texts that draw in other ways, in one step, draw what the host draws from their
+  logits.
 """
 
 import json
@@ -97,6 +99,41 @@ def check_no_page(model, texts, want):
     batch.free()
 
 
+# With a bias the host draws, beside the device.
+DRAWS = (
+    {"temperature": 0.8, "top_k": 20, "top_p": 0.9, "seed": 1},
+    {"temperature": 0, "repetition_penalty": 1.5},
+    {"temperature": 1.5, "min_p": 0.02, "repetition_penalty": 1.2, "seed": 2},
+    {"temperature": 1, "top_p": 0.5, "seed": 3, "bias": {7: 4.0}},
+)
+
+
+def sampler_of(model, ids, bias=None, **options):
+    sampler = capi.Sampler(model, **options)
+    if bias:
+        sampler.set_bias(bias)
+    for id in ids:
+        sampler.accept(id)
+    return sampler
+
+
+def check_draws(model, texts):
+    batch, mirrors = capi.Batch(model), {}
+    for ids, options in zip(texts, DRAWS):
+        number = batch.join(sampler_of(model, [], **options))
+        mirrors[number] = sampler_of(model, ids, **options)
+        check(not batch.feed(number, ids, 2 * DRAWN), "a feed failed")
+    drawn = {}
+    check(not run(batch, drawn), "a sequence failed")
+    for number, mirror in mirrors.items():
+        check(len(drawn[number]) == 2 * DRAWN, f"{len(drawn[number])} draws")
+        for id, logits in drawn[number]:
+            wanted = capi.sample(model, mirror, np.frombuffer(logits, np.float32))
+            check(id == wanted, f"sequence {number} drew {id}, the host {wanted}")
+            mirror.accept(id)
+    batch.free()
+
+
 def check_case(tools, name, config, dtype, flags, bar):
     program = tools.scratch / f"{name}.json"
     program.write_text(json.dumps(config | {"num_hidden_layers": 2}))
@@ -113,6 +150,7 @@ def check_case(tools, name, config, dtype, flags, bar):
         check(drawn == want, f"{name}, text {i}: other bits than alone")
     check(fork == alone(gpu, [texts[0], [5, 6]])[DRAWN:], f"{name}: the fork's bits")
     check_no_page(gpu, texts, got)
+    check_draws(gpu, texts)
     cpu = capi.Model(tools, artifact, 1, vocab)
     for i, (ids, drawn) in enumerate(zip(texts, got)):
         rows = alone(cpu, [ids])

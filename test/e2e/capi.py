@@ -158,6 +158,18 @@ class Sampler:
     def accept(self, id):
         self.model.call("sampler_accept", self.sampler, id)
 
+    def set_bias(self, bias):
+        """Adds numbers to the logits of ids: {id: number}."""
+        ids = np.array(list(bias), dtype=np.int32)
+        added = np.array(list(bias.values()), dtype=np.float32)
+        self.model.call(
+            "sampler_set_bias",
+            self.sampler,
+            ids.ctypes.data_as(ctypes.c_void_p),
+            added.ctypes.data_as(ctypes.c_void_p),
+            ctypes.c_size_t(len(ids)),
+        )
+
     def free(self):
         self.model.library.cria_sampler_free(ctypes.byref(self.sampler))
 

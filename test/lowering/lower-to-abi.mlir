@@ -82,8 +82,8 @@ func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first:
 // -----
 
 // expected-error @below {{expected an entry that runs tokens: the runtime draws ids on the CPU itself}}
-func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1xi32>, %sampled: memref<4xi32>, %state: memref<64xi8>)
-    attributes {arguments = ["logits", "seen", "sampled", "state"]} {
+func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1x1xi32>, %sampled: memref<1x4xi32>, %sampling: memref<1x40xi8>)
+    attributes {arguments = ["logits", "seen", "sampled", "sampling"]} {
   return
 }
 

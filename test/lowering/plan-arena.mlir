@@ -254,13 +254,13 @@ func.func private @other() {
 // A launch uses what it is given: %a must not lie where %b does. The entry draws
 // an id, and has no tokens.
 // CHECK-LABEL: func @sample
-// CHECK-SAME: %[[ARENA:[^:]*]]: memref<128xi8>) attributes {arena_bytes = 128 : index, arguments = ["logits", "seen", "sampled", "state", "arena"]}
+// CHECK-SAME: %[[ARENA:[^:]*]]: memref<128xi8>) attributes {arena_bytes = 128 : index, arguments = ["logits", "seen", "sampled", "sampling", "arena"]}
 // CHECK: memref.view %[[ARENA]]
 // CHECK: memref.view %[[ARENA]]
 // CHECK-NOT: memref.alloc
 module attributes {gpu.container_module} {
-  func.func @sample(%logits: memref<1x32xf32>, %seen: memref<1xi32>, %sampled: memref<4xi32>, %state: memref<64xi8>)
-      attributes {arguments = ["logits", "seen", "sampled", "state"]} {
+  func.func @sample(%logits: memref<1x32xf32>, %seen: memref<1x1xi32>, %sampled: memref<1x4xi32>, %sampling: memref<1x40xi8>)
+      attributes {arguments = ["logits", "seen", "sampled", "sampling"]} {
     %c1 = arith.constant 1 : index
     %a = memref.alloc() : memref<4xf32>
     %b = memref.alloc() : memref<4xf32>

@@ -305,8 +305,8 @@ module attributes {gpu.container_module} {
 
 // and those that the kernel is made for;
 module attributes {gpu.container_module} {
-  func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1xi32>, %sampled: memref<4xi32>, %state: memref<64xi8>)
-      attributes {arguments = ["logits", "seen", "sampled", "state"]} {
+  func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1x1xi32>, %sampled: memref<1x4xi32>, %sampling: memref<1x40xi8>)
+      attributes {arguments = ["logits", "seen", "sampled", "sampling"]} {
     %c1 = arith.constant 1 : index
     %c64 = arith.constant 64 : index
     // expected-error @below {{'gpu.launch_func' op expected blocks of [128, 1, 1] threads as its kernel says, got [64, 1, 1]}}
@@ -324,8 +324,8 @@ module attributes {gpu.container_module} {
 
 // a grid is made of whole clusters, where the kernel has them;
 module attributes {gpu.container_module} {
-  func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1xi32>, %sampled: memref<4xi32>, %state: memref<64xi8>)
-      attributes {arguments = ["logits", "seen", "sampled", "state"]} {
+  func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1x1xi32>, %sampled: memref<1x4xi32>, %sampling: memref<1x40xi8>)
+      attributes {arguments = ["logits", "seen", "sampled", "sampling"]} {
     %c1 = arith.constant 1 : index
     %c3 = arith.constant 3 : index
     // expected-error @below {{'gpu.launch_func' op expected dimension 1 of the grid to be a multiple of 2, as clusters of its kernel are, got 3}}
@@ -459,8 +459,8 @@ module attributes {gpu.container_module} {
 // Arguments of entries are contiguous,
 module attributes {gpu.container_module} {
   // expected-error @below {{'func.func' op expected contiguous arguments, got 'memref<1x8xf32, strided<[8, 1], offset: ?>>'}}
-  func.func @sample(%logits: memref<1x8xf32, strided<[8, 1], offset: ?>>, %seen: memref<1xi32>, %sampled: memref<4xi32>, %state: memref<64xi8>)
-      attributes {arguments = ["logits", "seen", "sampled", "state"]} {
+  func.func @sample(%logits: memref<1x8xf32, strided<[8, 1], offset: ?>>, %seen: memref<1x1xi32>, %sampled: memref<1x4xi32>, %sampling: memref<1x40xi8>)
+      attributes {arguments = ["logits", "seen", "sampled", "sampling"]} {
     return
   }
   gpu.module @kernels {
@@ -472,8 +472,8 @@ module attributes {gpu.container_module} {
 // and entries have no branches.
 module attributes {gpu.container_module} {
   // expected-error @below {{'func.func' op expected one block}}
-  func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1xi32>, %sampled: memref<4xi32>, %state: memref<64xi8>)
-      attributes {arguments = ["logits", "seen", "sampled", "state"]} {
+  func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1x1xi32>, %sampled: memref<1x4xi32>, %sampling: memref<1x40xi8>)
+      attributes {arguments = ["logits", "seen", "sampled", "sampling"]} {
     cf.br ^end
   ^end:
     return

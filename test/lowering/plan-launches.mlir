@@ -295,11 +295,11 @@ module attributes {gpu.container_module} {
 
 // Globals of all entries have places of their own among the zeroed bytes; the
 // entries' arenas are one, as large as the largest. `sample` is given ids seen,
-// the state, and where the id goes.
+// how to draw, and where the id goes.
 // CHECK-NOT: memref.global
 // CHECK: arena = 66048 : i64
 // CHECK-SAME: decode = [{args = [{arena = 768 : i64}, {arena = 65536 : i64}],
-// CHECK-SAME: sample = [{args = [{logits = 0 : i64}, {seen = 0 : i64}, {sampled = 0 : i64}, {state = 0 : i64}, {arena = 0 : i64}, {arena = 65536 : i64}],
+// CHECK-SAME: sample = [{args = [{logits = 0 : i64}, {seen = 0 : i64}, {sampled = 0 : i64}, {sampling = 0 : i64}, {arena = 0 : i64}, {arena = 65536 : i64}],
 // CHECK-SAME: workspace_zeroed = {bytes = 1024 : i64, offset = 0 : i64}
 module attributes {gpu.container_module} {
   memref.global "private" @best : memref<65xi64> = dense<0>
@@ -311,19 +311,19 @@ module attributes {gpu.container_module} {
     gpu.launch_func @kernels::@step blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1) args(%arrivals : memref<3xf32>, %arena : memref<512xi8>)
     return
   }
-  func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1xi32>, %sampled: memref<4xi32>, %state: memref<64xi8>, %arena: memref<256xi8>)
-      attributes {arguments = ["logits", "seen", "sampled", "state", "arena"], arena_bytes = 256 : index} {
+  func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1x1xi32>, %sampled: memref<1x4xi32>, %sampling: memref<1x40xi8>, %arena: memref<256xi8>)
+      attributes {arguments = ["logits", "seen", "sampled", "sampling", "arena"], arena_bytes = 256 : index} {
     %c1 = arith.constant 1 : index
     %best = memref.get_global @best : memref<65xi64>
     gpu.launch_func @kernels::@draw blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1)
-      args(%logits : memref<1x8xf32>, %seen : memref<1xi32>, %sampled : memref<4xi32>, %state : memref<64xi8>, %best : memref<65xi64>, %arena : memref<256xi8>)
+      args(%logits : memref<1x8xf32>, %seen : memref<1x1xi32>, %sampled : memref<1x4xi32>, %sampling : memref<1x40xi8>, %best : memref<65xi64>, %arena : memref<256xi8>)
     return
   }
   gpu.module @kernels {
     gpu.func @step(%arrivals: memref<3xf32>, %arena: memref<512xi8>) kernel {
       gpu.return
     }
-    gpu.func @draw(%logits: memref<1x8xf32>, %seen: memref<1xi32>, %sampled: memref<4xi32>, %state: memref<64xi8>, %best: memref<65xi64>, %arena: memref<256xi8>) kernel {
+    gpu.func @draw(%logits: memref<1x8xf32>, %seen: memref<1x1xi32>, %sampled: memref<1x4xi32>, %sampling: memref<1x40xi8>, %best: memref<65xi64>, %arena: memref<256xi8>) kernel {
       gpu.return
     }
   }

@@ -118,24 +118,24 @@ func.func private @weight() -> memref<16x8xf32>
 // -----
 
 // An entry draws an id, or it runs tokens.
-// expected-error @below {{expected an argument 'state'}}
-func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1xi32>, %sampled: memref<4xi32>)
+// expected-error @below {{expected an argument 'sampling'}}
+func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1x1xi32>, %sampled: memref<1x4xi32>)
     attributes {arguments = ["logits", "seen", "sampled"]} {
   return
 }
 
 // -----
 
-// expected-error @below {{expected no argument 'tokens' beside 'sampled'}}
-func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1xi32>, %sampled: memref<4xi32>, %state: memref<64xi8>, %tokens: index)
-    attributes {arguments = ["logits", "seen", "sampled", "state", "tokens"]} {
+// expected-error @below {{expected no argument 'ids' beside 'sampled'}}
+func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1x1xi32>, %sampled: memref<1x4xi32>, %sampling: memref<1x40xi8>, %ids: memref<1xi32>)
+    attributes {arguments = ["logits", "seen", "sampled", "sampling", "ids"]} {
   return
 }
 
 // -----
 
 // expected-error @below {{expected no argument 'seen' beside 'ids'}}
-func.func @decode(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %s: index, %l: memref<1x8xf32>, %seen: memref<1xi32>)
+func.func @decode(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %s: index, %l: memref<1x8xf32>, %seen: memref<1x1xi32>)
     attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "seen"], chunk = 1 : index} {
   return
 }

@@ -303,11 +303,11 @@ Value KernelBuilder::loadFrom(Address address, Type type) {
                                 /*nontemporal=*/false, bytes);
 }
 
-Value KernelBuilder::loadField(Value bytes, int64_t offset, Type type) {
+Value KernelBuilder::loadField(Value bytes, Value offset, Type type) {
   accesses.try_emplace(bytes, Access::ReadOnly);
   Value view = create<memref::ViewOp>(
       MemRefType::get({}, type), bytes,
-      create<arith::ConstantIndexOp>(offset).getResult(), ValueRange());
+      createOrFold<arith::IndexCastOp>(getIndexType(), offset), ValueRange());
   return create<memref::LoadOp>(view, ValueRange());
 }
 

@@ -130,9 +130,9 @@ public:
                    int64_t lanes = 1, Access access = Access::Mutable);
   /// A value of `type` from an address, aligned to all of it.
   mlir::Value loadFrom(Address address, mlir::Type type);
-  /// The field of `type` at byte `offset` of a parameter whose bytes never
-  /// change.
-  mlir::Value loadField(mlir::Value bytes, int64_t offset, mlir::Type type);
+  /// The field of `type` at byte `offset`, an i32, of a parameter whose bytes
+  /// never change.
+  mlir::Value loadField(mlir::Value bytes, mlir::Value offset, mlir::Type type);
   /// `load` with the result in f32.
   mlir::Value loadWide(const Rows &rows, mlir::Value row, mlir::Value column,
                        int64_t lanes = 1, Access access = Access::Mutable);

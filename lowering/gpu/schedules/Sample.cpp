@@ -85,7 +85,7 @@ void SampleKernel::sumAndList() {
     storeAt(kept, in.kept, b.block(0));
     Value count = b.load(counter, zero, zero);
     b.when(b.less(zero, count), [&] {
-      Value before = b.atomicAdd(rows(in.listed), zero, count, Scope::Device);
+      Value before = atomicAdd(in.listed, zero, count, Scope::Device);
       b.store(before, start, zero, zero);
     });
   });
@@ -206,8 +206,8 @@ void SampleKernel::addListed(Value lowest) {
          [&](Value at) {
            Value pair = loadAt(in.list, at), order = highOf(pair);
            b.when(negated(b.less(order, lowest)), [&] {
-             b.atomicAdd(rows(in.kept), b.div(narrow(pair), kTile),
-                         weighKept(scoreOf(order)));
+             atomicAdd(in.kept, b.div(narrow(pair), kTile),
+                       weighKept(scoreOf(order)), Scope::Block);
            });
          });
   b.barrier();
@@ -246,7 +246,7 @@ void SampleKernel::emit() {
     binK = found(Found::BinK, b.getI32Type());
     endP = found(Found::EndP, b.getI32Type());
     sumAndList();
-    b.whenLast(rows(in.arrivals), b.i32(0), b.i32(in.tiles), [&] { drawId(); });
+    whenLast([&] { drawId(); });
   });
   finish();
 }

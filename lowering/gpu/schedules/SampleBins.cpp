@@ -36,12 +36,9 @@ void BinsKernel::count() {
   for (auto [id, score] : llvm::zip(ids, scores))
     b.when(b.less(id, b.i32(in.vocab)), [&, score = score] {
       Value bin = binOf(score);
-      b.when(isK, [&] {
-        b.atomicAdd(rows(in.counts), bin, b.i32(1), Scope::Device);
-      });
-      b.when(isP, [&] {
-        b.atomicAdd(rows(in.weights), bin, weigh(score), Scope::Device);
-      });
+      b.when(isK, [&] { atomicAdd(in.counts, bin, b.i32(1), Scope::Device); });
+      b.when(isP,
+             [&] { atomicAdd(in.weights, bin, weigh(score), Scope::Device); });
     });
 }
 
@@ -93,8 +90,7 @@ void BinsKernel::emit() {
   isP = limitsP();
   b.when(b.both(draws, either(isK, isP)), [&] {
     count();
-    b.whenLast(rows(in.arrivals), b.i32(0), b.i32(in.tiles),
-               [&] { findBins(); });
+    whenLast([&] { findBins(); });
   });
   finish();
 }

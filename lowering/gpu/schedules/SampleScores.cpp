@@ -94,7 +94,7 @@ void ScoresKernel::emit() {
   Value best = blockMax(last);
   b.when(b.equal(b.thread(), b.i32(0)),
          [&] { storeAt(best, in.best, b.block(0)); });
-  b.whenLast(rows(in.arrivals), b.i32(0), b.i32(in.tiles), [&] { findBest(); });
+  whenLast([&] { findBest(); });
   finish();
 }
 

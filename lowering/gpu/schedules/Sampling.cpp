@@ -59,9 +59,9 @@ Value SamplingKernel::sampling(size_t offset, Type type) {
   if (field)
     return field;
   OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(&b.function.front());
-  field = b.loadField(launch.param(in.state),
-                      offsetof(CriaStepState, sampling) + offset, type);
+  Value bytes = launch.param(in.sampling);
+  b.setInsertionPointAfterValue(bytes);
+  field = b.loadField(bytes, inRow(in.sampling, b.i32(offset)), type);
   return field;
 }
 
@@ -197,7 +197,8 @@ std::pair<Value, Value> SamplingKernel::locate(int64_t count, Measure valueAt,
 }
 
 void SamplingKernel::finish() {
-  launch.finish(arith::ConstantIndexOp::create(host, in.tiles).getResult());
+  Value tiles = arith::ConstantIndexOp::create(host, in.tiles);
+  launch.finish({tiles, in.count});
 }
 
 //===----------------------------------------------------------------------===//
@@ -208,33 +209,45 @@ void SamplingKernel::finish() {
 static func::FuncOp createEntry(ModuleOp module, MemRefType logits) {
   using Is = EntryArgument;
   auto b = ImplicitLocOpBuilder::atBlockEnd(module.getLoc(), module.getBody());
-  auto array = [&](int64_t count, Type element) {
-    return MemRefType::get({count}, element);
+  int64_t rows = logits.getDimSize(0);
+  auto array = [&](int64_t count, Type element) -> Type {
+    return MemRefType::get({rows, count}, element);
   };
   Type i32 = b.getI32Type();
-  auto type = b.getFunctionType(
-      {logits, array(llvm::divideCeil(logits.getDimSize(1), 32), i32),
-       array(sizeof(CriaSampled) / sizeof(int32_t), i32),
-       array(sizeof(CriaStepState), b.getI8Type())},
-      {});
-  auto entry = func::FuncOp::create(b, "sample", type);
-  EntryArguments::set(entry, {Is::Logits, Is::Seen, Is::Sampled, Is::State});
+  SmallVector<Type> types = {
+      logits, array(llvm::divideCeil(logits.getDimSize(1), 32), i32),
+      array(sizeof(CriaSampled) / sizeof(int32_t), i32),
+      array(sizeof(CriaSampling), b.getI8Type())};
+  SmallVector<Is> arguments = {Is::Logits, Is::Seen, Is::Sampled, Is::Sampling};
+  if (rows > 1) {
+    types.push_back(b.getIndexType());
+    arguments.push_back(Is::Tokens);
+  }
+  auto entry = func::FuncOp::create(b, "sample", b.getFunctionType(types, {}));
+  EntryArguments::set(entry, arguments);
   b.setInsertionPointToStart(entry.addEntryBlock());
   func::ReturnOp::create(b);
   return entry;
 }
 
 static SamplingMemory createMemory(ImplicitLocOpBuilder &host,
-                                   func::FuncOp entry, int64_t vocab) {
+                                   func::FuncOp entry) {
   SamplingMemory in;
-  in.vocab = vocab;
-  in.tiles = llvm::divideCeil(vocab, kTile);
+  auto logits = cast<MemRefType>(entry.getArgumentTypes().front());
+  in.rows = logits.getDimSize(0);
+  in.vocab = logits.getDimSize(1);
+  in.tiles = llvm::divideCeil(in.vocab, kTile);
   in.logits = entry.getArgument(0);
   in.seen = entry.getArgument(1);
   in.sampled = entry.getArgument(2);
-  in.state = entry.getArgument(3);
+  in.sampling = entry.getArgument(3);
+  if (in.rows > 1)
+    in.count = entry.getArgument(4);
+  else
+    in.count = arith::ConstantIndexOp::create(host, 1);
   auto temporary = [&](int64_t count, Type element) -> Value {
-    return memref::AllocOp::create(host, MemRefType::get({count}, element));
+    return memref::AllocOp::create(host,
+                                   MemRefType::get({in.rows, count}, element));
   };
   Type i32 = host.getI32Type(), i64 = host.getI64Type();
   in.scores = temporary(in.tiles * kTile, host.getF32Type());
@@ -247,23 +260,23 @@ static SamplingMemory createMemory(ImplicitLocOpBuilder &host,
   in.listed = temporary(1, i32);
   in.found = temporary(static_cast<int64_t>(Found::Count), i64);
   memref::GlobalOp zeros = createZeros(OpBuilder(entry), entry.getLoc(),
-                                       entry.getName() + ".zeros", 1);
+                                       entry.getName() + ".zeros", in.rows);
   in.arrivals =
       memref::GetGlobalOp::create(host, zeros.getType(), zeros.getSymName());
   return in;
 }
 
-void simt::emitSampling(ModuleOp module, Block &kernels, func::FuncOp decode) {
-  auto arguments = EntryArguments::of(decode);
+void simt::emitSampling(ModuleOp module, Block &kernels, func::FuncOp of) {
+  auto arguments = EntryArguments::of(of);
   if (failed(arguments))
     return;
   auto logits = cast<ShapedType>(
-      decode.getArgumentTypes()[arguments->at(EntryArgument::Logits)]);
+      of.getArgumentTypes()[arguments->at(EntryArgument::Logits)]);
   func::FuncOp entry = createEntry(
       module, MemRefType::get(logits.getShape(), logits.getElementType()));
   auto host =
       ImplicitLocOpBuilder::atBlockTerminator(module.getLoc(), &entry.front());
-  SamplingMemory in = createMemory(host, entry, logits.getDimSize(1));
+  SamplingMemory in = createMemory(host, entry);
   emitSampleScores(host, kernels, in);
   emitSampleBins(host, kernels, in);
   emitSample(host, kernels, in);

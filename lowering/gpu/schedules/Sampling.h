@@ -1,6 +1,7 @@
-/// The shared parts of the three kernels that draw an id. Each kernel's grid
-/// has a block for every kTile ids. The block that arrives last does the work
-/// that needs the results of all blocks:
+/// The shared parts of the three kernels that draw an id from each row of
+/// logits. Each kernel's grid has a block for every kTile ids, and as many for
+/// each row. The block of a row that arrives last does the work that needs the
+/// results of all blocks of the row:
 ///
 ///   sample_scores  scores, and the best of each block;
 ///                  last: the best of all, which is the id if that is wanted
@@ -44,9 +45,10 @@ enum class Found {
 };
 
 /// Memory of the kernels, as the host sees it: the entry's arguments, and
-/// memory that passes results between the kernels.
+/// memory that passes results between the kernels. All of it has a row for each
+/// row of logits.
 struct SamplingMemory {
-  mlir::Value logits, seen, sampled, state;
+  mlir::Value logits, seen, sampled, sampling;
   mlir::Value scores;          // (padded ids) f32
   mlir::Value best;            // (blocks) i64: order and ~id of the best
   mlir::Value counts, weights; // (kBins) i32, i64: of the scores in a bin
@@ -55,8 +57,9 @@ struct SamplingMemory {
   mlir::Value measures;        // (padded ids) i64: what counts of each in it
   mlir::Value listed;          // (1) i32: how many are in the list
   mlir::Value found;           // (Found::Count) i64
-  mlir::Value arrivals;        // (1) i32: blocks; 0 between launches
-  int64_t vocab, tiles;
+  mlir::Value arrivals;        // i32: blocks; 0 between launches
+  mlir::Value count;           // index: rows that are drawn from
+  int64_t rows, vocab, tiles;  // the most rows
 };
 
 /// A kernel's view of the memory, and the arithmetic that several kernels need.
@@ -67,13 +70,24 @@ protected:
 
   using Measure = llvm::function_ref<mlir::Value(mlir::Value)>;
 
-  /// Memory as one row.
-  Rows rows(mlir::Value memory) { return launch.rows(memory, 0); }
+  Rows rows(mlir::Value memory) {
+    auto type = mlir::cast<mlir::MemRefType>(memory.getType());
+    return launch.rows(memory, type.getShape().back());
+  }
+  /// Elements of the block's row.
   mlir::Value loadAt(mlir::Value memory, mlir::Value index) {
-    return b.load(rows(memory), b.i32(0), index);
+    return b.load(rows(memory), row(), index);
   }
   void storeAt(mlir::Value x, mlir::Value memory, mlir::Value index) {
-    b.store(x, rows(memory), b.i32(0), index);
+    b.store(x, rows(memory), row(), index);
+  }
+  mlir::Value atomicAdd(mlir::Value memory, mlir::Value index, mlir::Value x,
+                        Scope scope) {
+    return b.atomicAdd(rows(memory), inRow(memory, index), x, scope);
+  }
+  /// Does `body` in the block of the row that arrives last.
+  void whenLast(llvm::function_ref<void()> body) {
+    b.whenLast(rows(in.arrivals), row(), b.i32(in.tiles), body);
   }
   mlir::Value found(Found what, mlir::Type type);
   void find(Found what, mlir::Value x);
@@ -149,7 +163,7 @@ protected:
   std::pair<mlir::Value, mlir::Value> locate(int64_t count, Measure valueAt,
                                              mlir::Value left);
 
-  /// Ends the kernel, in a grid of all blocks.
+  /// Ends the kernel, in a grid of all blocks of all rows.
   void finish();
 
   mlir::ImplicitLocOpBuilder &host;
@@ -160,6 +174,14 @@ protected:
   mlir::Value bestScore; // set by readBest
 
 private:
+  /// The row that the block draws from.
+  mlir::Value row() { return in.rows == 1 ? b.i32(0) : b.block(1); }
+  /// The place in all of a memory's elements.
+  mlir::Value inRow(mlir::Value memory, mlir::Value index) {
+    return in.rows == 1 ? index
+                        : b.add(b.mul(row(), rows(memory).stride), index);
+  }
+
   Rows located;
   mlir::Value scale;                          // set by readBest
   llvm::DenseMap<size_t, mlir::Value> fields; // of the CriaSampling

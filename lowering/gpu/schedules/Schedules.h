@@ -16,9 +16,9 @@ bool emitAttention(KernelFunction &function, llvm::StringRef &reason);
 /// result is computed from something else; `reason` then names it.
 bool emitParts(KernelFunction &function, llvm::StringRef &reason);
 
-/// The entry `sample`, which draws an id from a row of logits as CriaSampling
-/// describes (Sampling.cpp), and its kernels.
+/// The entry `sample`, which draws an id from each row of logits of the entry
+/// `of` as CriaSampling describes (Sampling.cpp), and its kernels.
 void emitSampling(mlir::ModuleOp module, mlir::Block &kernels,
-                  mlir::func::FuncOp decode);
+                  mlir::func::FuncOp of);
 
 } // namespace cria::simt

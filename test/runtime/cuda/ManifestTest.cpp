@@ -137,10 +137,9 @@ TEST(CudaManifest, RefusesIndicesOutOfRange) {
   refused(plain, {{"cache", 0}, {"layer_bytes", 8}}, "outside a loop");
   refused(plain, {{"arena", 512}}, "beyond the arena's 512");
   refused(plain, {{"arena", -1}}, "is -1, expected a whole number from 0");
-  refused(
-      plain, {{"something", 0}},
-      "expected a weight, cache, arena, state, ids, logits, hidden, seen or "
-      "sampled");
+  refused(plain, {{"something", 0}},
+          "expected a weight, cache, arena, state, ids, logits, seen, sampled, "
+          "sampling or hidden");
   refused("/workspace_zeroed/bytes", 513, "ends beyond the arena's 512");
 }
 
