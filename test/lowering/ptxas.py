@@ -19,11 +19,12 @@ from harness import Tools, check, execute  # noqa: E402
 CHIPS = ["sm_80", "sm_90", "sm_100"]
 SHARED = 48 << 10
 # Registers of a thread, by the first pattern that is found: with 128, four
-# blocks of 128 threads fit a multiprocessor, with 255 two.
+# blocks of 128 threads fit a multiprocessor, with 168 three, with 255 two.
 BUDGETS = {
     r"_(input|finish) |^sample": 64,
     r"(qkv|out|gate_up|down|head)_prefill ": 255,
-    r"_(decode|batch|prefill(_few|_some)?) ": 128,
+    r"_prefill_some ": 168,
+    r"_(decode|batch|prefill(_few)?) ": 128,
 }
 PRODUCT = r"(qkv|out|gate_up|down|head)_"
 NUMBERS = {

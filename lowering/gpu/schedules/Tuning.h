@@ -80,7 +80,7 @@ inline constexpr GemmRows kAllRows = {"", 0, kAnyRows};
 /// Few rows take as long as their weights; tiles for many would be half empty
 /// with some.
 inline constexpr GemmRows kMmaRows[] = {
-    {"_few", 0, 32}, {"_some", 32, 128}, {"", 128, kAnyRows}};
+    {"_few", 0, 32}, {"_some", 32, 64}, {"", 64, kAnyRows}};
 
 /// A tile of mma.sync, m rows by n weights; the blocks until which k is split;
 /// stages of the ring by cp.async, 48 KiB at most; how many of the four warps
@@ -91,9 +91,8 @@ struct MmaTileSize {
 };
 /// Terms of k in a stage.
 inline constexpr int64_t kMmaTerms = 32;
-/// Blocks where k is split: three on each multiprocessor, which has room for
-/// four. Two do not keep its units busy, and each split costs as much traffic
-/// as 170 terms of k.
+/// Blocks where k is split: three on each multiprocessor. Two do not keep its
+/// units busy, and each split costs as much traffic as 170 terms of k.
 inline constexpr int64_t kGemmBlocks = 3 * kMultiprocessors;
 /// For the inputs of kMmaRows.
 inline constexpr MmaTileSize kMmaTiles[] = {
@@ -101,7 +100,7 @@ inline constexpr MmaTileSize kMmaTiles[] = {
     // block, twice what is needed. gate_up of 16 rows 16.5, floor 15.6.
     {32, 64, 2 * kMultiprocessors, 8, 1, 4},
     // 43 operations a byte of L2. gate_up of 64 rows 26; with the next 32.
-    {64, 128, kGemmBlocks, 4, 2, 4},
+    {64, 128, kGemmBlocks, 4, 2, 3},
     // 64 operations a byte, 32 products for eight ldmatrix, not 16 for six.
     // A prompt of 512 3699; with the one before 5008. Its 255 registers leave
     // two blocks on a multiprocessor.
@@ -138,6 +137,11 @@ struct WgmmaTileSize {
 /// move. 192 KiB. By the model, of 512 rows: gate_up 51.8, `down` 33.9 (42.8 in
 /// narrow tiles); a prompt 2196, by mma.sync 3699, without clusters 3047.
 inline constexpr WgmmaTileSize kWgmmaTile = {128, 64, 4, 256, 128, 1024};
+/// Splits for which a tile is still wide, at most: each adds its sums, of which
+/// a wide tile has twice as many. `down` of Llama-3.2-1B, four splits, takes 5
+/// us less in narrow tiles on an H100, as measured; 8B's `out` and `down`, two
+/// splits, are faster in wide ones.
+inline constexpr int64_t kWideSplits = 2;
 
 /// A tile of products with weights in blocks, by mma.sync in int8: 64 x 64,
 /// blocks of 32 numbers in a step, stages.
@@ -153,10 +157,14 @@ inline constexpr BlockTileSize kBlockTile = {64, 64, 4, 2, 2};
 //===----------------------------------------------------------------------===//
 
 /// Decode: blocks, if the cache is long enough for them, and keys of a split
-/// where it is full, at least. Four blocks are on each of an H200's
-/// multiprocessors, 98 % of five on each of an A100's. Behind 4096: 2.9, of
-/// which 1.5 are fixed; with 432 blocks on CUDA cores 5.8.
-inline constexpr int64_t kDecodeBlocks = 528, kKeysPerSplit = 64;
+/// where it is full, at least. On CUDA cores four blocks are on each of an
+/// H200's multiprocessors, 98 % of five on each of an A100's.
+inline constexpr int64_t kDecodeBlocks = 4 * kMultiprocessors,
+                         kKeysPerSplit = 64;
+/// On tensor cores one, which has 32 KiB in flight. Each split is one more to
+/// begin and to combine: a token of Llama-3.2-1B takes 961 us on an H100, 1021
+/// behind 4096, as measured; with four blocks 990 and 1055.
+inline constexpr int64_t kScanTileBlocks = kMultiprocessors;
 /// Up to this number of tokens, each token of a batch has as many splits as a
 /// decode. A larger batch has fewer splits for each token, so that at most
 /// eight times as many blocks leave states.

@@ -77,7 +77,7 @@ AttentionScan::AttentionScan(KernelFunction &of, const AttentionMemory &in)
   lanes = llvm::PowerOf2Ceil(llvm::divideCeil(size, width));
   groups = kThreads / lanes;
   allocateRing();
-  allocate(size, turnKeys * (ring ? kAhead : 1), 1);
+  allocate(size, turnKeys * (ring ? kAhead : 1), 1, kDecodeBlocks);
 }
 
 void AttentionScan::allocateRing() {

@@ -33,8 +33,8 @@ using namespace cria::simt;
 
 /// Keys of a tile; query heads of a block at most, and of a product of o.
 static constexpr int64_t kTile = kScanTile, kHeads = kScanHeads, kGroup = 8;
-/// Blocks on a multiprocessor: what a decode has on each of an H200's.
-static constexpr int64_t kBlocks = kDecodeBlocks / kMultiprocessors;
+/// Blocks that fit a multiprocessor: a batch has several there.
+static constexpr int64_t kBlocks = 4;
 /// Elements between rows of a tile; numbers between rows of what warps save,
 /// which spread the columns of four heads over all banks.
 static constexpr int64_t kPad = 8, kSavedPad = 4;
@@ -99,7 +99,7 @@ AttentionScanMma::AttentionScanMma(KernelFunction &of,
     unit *= *factor;
   int64_t stride = size + kPad;
   tiles = b.shared(element, kWarps * 2 * kTile * stride, stride);
-  allocate(size + kSavedPad, kWarps * kTile, kTile);
+  allocate(size + kSavedPad, kWarps * kTile, kTile, kScanTileBlocks);
   cuda::fitBlocks(b, kBlocks);
 }
 

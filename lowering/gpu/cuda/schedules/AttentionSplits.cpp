@@ -38,7 +38,7 @@ Value AttentionSplits::number() {
 }
 
 void AttentionSplits::allocate(int64_t stride, int64_t leastKeys,
-                               int64_t multiple) {
+                               int64_t multiple, int64_t decodeBlocks) {
   this->leastKeys = std::min(kKeysPerSplit, leastKeys);
   this->multiple = multiple;
   Type f32 = b.getF32Type();
@@ -48,7 +48,7 @@ void AttentionSplits::allocate(int64_t stride, int64_t leastKeys,
   if (!tokens)
     return;
   int64_t blocks = in.kvHeads * parts;
-  int64_t most = kDecodeBlocks / llvm::divideCeil(tokens, kBatchTokens);
+  int64_t most = decodeBlocks / llvm::divideCeil(tokens, kBatchTokens);
   splits = std::clamp<int64_t>(most / blocks, 1,
                                llvm::divideCeil(in.room, kKeysPerSplit));
   if (splits == 1)

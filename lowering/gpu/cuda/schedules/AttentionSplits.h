@@ -41,8 +41,9 @@ protected:
   AttentionSplits(KernelFunction &of, const AttentionMemory &in, int64_t heads);
   /// Splits the keys of a decode, and makes shared memory for what warps have
   /// seen, heads `stride` numbers apart. A split has `leastKeys` at least, and
-  /// a multiple of `multiple`.
-  void allocate(int64_t stride, int64_t leastKeys, int64_t multiple);
+  /// a multiple of `multiple`; a decode has `decodeBlocks` blocks at most.
+  void allocate(int64_t stride, int64_t leastKeys, int64_t multiple,
+                int64_t decodeBlocks);
 
   /// The running softmax of some heads: what a thread, warp or split holds. The
   /// maximum is in units of log2(e), so that weights are powers of 2.

@@ -385,10 +385,9 @@ static int64_t columnsOf(KernelFunction &function, ArrayRef<Work> works) {
     tiles += llvm::divideCeil(
         work.units * static_cast<int64_t>(work.sums.size()), kWgmmaTile.wide);
   tiles *= llvm::divideCeil(rows, kTileM);
-  int64_t splits = works[0].dots[0].terms.constant / kWgmmaTile.wideTerms;
-  return tiles * std::max<int64_t>(splits, 1) < kMultiprocessors
-             ? kWgmmaTile.narrow
-             : kWgmmaTile.wide;
+  int64_t splits = std::clamp<int64_t>(
+      works[0].dots[0].terms.constant / kWgmmaTile.wideTerms, 1, kWideSplits);
+  return tiles * splits < kWholeTiles ? kWgmmaTile.narrow : kWgmmaTile.wide;
 }
 
 std::unique_ptr<GemmTile> simt::makeWgmmaGemm(KernelFunction &function,
