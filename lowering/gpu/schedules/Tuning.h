@@ -161,9 +161,10 @@ inline constexpr BlockTileSize kBlockTile = {64, 64, 4, 2, 2};
 /// H200's multiprocessors, 98 % of five on each of an A100's.
 inline constexpr int64_t kDecodeBlocks = 4 * kMultiprocessors,
                          kKeysPerSplit = 64;
-/// On tensor cores one, which has 32 KiB in flight. Each split is one more to
-/// begin and to combine: a token of Llama-3.2-1B takes 961 us on an H100, 1021
-/// behind 4096, as measured; with four blocks 990 and 1055.
+/// On tensor cores one, which has 16 KiB in flight, 32 if heads are 128 wide.
+/// Each split is one more to begin and to combine: a token of Llama-3.2-1B
+/// takes 961 us on an H100, 1021 behind 4096, as measured; with four blocks 990
+/// and 1055.
 inline constexpr int64_t kScanTileBlocks = kMultiprocessors;
 /// Up to this number of tokens, each token of a batch has as many splits as a
 /// decode. A larger batch has fewer splits for each token, so that at most
