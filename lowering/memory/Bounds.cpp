@@ -4,7 +4,6 @@
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Interfaces/ValueBoundsOpInterface.h"
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/Support/CheckedArithmetic.h"
@@ -52,12 +51,18 @@ std::optional<int64_t> Bounds::mostPassed(
 }
 
 /// The bound of an argument. The attribute `arguments` bounds an entry's
-/// arguments, and the callers bound a kernel's.
+/// arguments, and the callers bound a kernel's. A loop's number is less than
+/// its end.
 std::optional<int64_t> Bounds::most(BlockArgument argument) const {
+  auto bound = [&](Value value) { return most(value); };
+  if (auto loop = dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp()))
+    return argument == loop.getInductionVar()
+               ? most(loop.getUpperBound())
+               : mostCarried(loop, argument, bound);
   auto function =
       dyn_cast<func::FuncOp>(argument.getParentBlock()->getParentOp());
   if (!function || !isEntry(function))
-    return mostPassed(argument, [&](Value passed) { return most(passed); });
+    return mostPassed(argument, bound);
   FailureOr<EntryArguments> arguments = EntryArguments::of(function);
   using What = EntryArgument;
   bool tokens = succeeded(arguments) &&
@@ -67,17 +72,17 @@ std::optional<int64_t> Bounds::most(BlockArgument argument) const {
   return tokens ? std::optional(chunk) : std::nullopt;
 }
 
-/// The bound of a dimension of the buffers that a loop carries: of the first
-/// one, and of those that turns yield.
-std::optional<int64_t> Bounds::mostCarried(scf::ForOp loop,
-                                           BlockArgument argument,
-                                           int64_t dim) const {
+/// The bound of what a loop carries: of the first value, and of those that
+/// turns yield.
+std::optional<int64_t> Bounds::mostCarried(
+    scf::ForOp loop, BlockArgument argument,
+    llvm::function_ref<std::optional<int64_t>(Value)> bound) const {
   // A turn may yield what it was given, or as much: that adds no bound.
   if (llvm::is_contained(carried, argument))
     return 0;
-  auto first = most(loop.getTiedLoopInit(argument)->get(), dim);
+  auto first = bound(loop.getTiedLoopInit(argument)->get());
   carried.push_back(argument);
-  auto later = most(loop.getTiedLoopYieldedValue(argument)->get(), dim);
+  auto later = bound(loop.getTiedLoopYieldedValue(argument)->get());
   carried.pop_back();
   return first && later ? std::optional(std::max(*first, *later))
                         : std::nullopt;
@@ -88,11 +93,11 @@ std::optional<int64_t> Bounds::most(Value buffer, int64_t dim) const {
   auto type = cast<MemRefType>(buffer.getType());
   if (!type.isDynamicDim(dim))
     return type.getDimSize(dim);
+  auto bound = [&](Value other) { return most(other, dim); };
   if (auto argument = dyn_cast<BlockArgument>(buffer)) {
     auto loop = dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp());
-    return loop ? mostCarried(loop, argument, dim)
-                : mostPassed(argument,
-                             [&](Value passed) { return most(passed, dim); });
+    return loop ? mostCarried(loop, argument, bound)
+                : mostPassed(argument, bound);
   }
   Operation *op = buffer.getDefiningOp();
   if (auto select = dyn_cast<arith::SelectOp>(op)) {
@@ -102,13 +107,13 @@ std::optional<int64_t> Bounds::most(Value buffer, int64_t dim) const {
   }
   if (auto loop = dyn_cast<scf::ForOp>(op))
     return mostCarried(
-        loop, loop.getTiedLoopRegionIterArg(cast<OpResult>(buffer)), dim);
+        loop, loop.getTiedLoopRegionIterArg(cast<OpResult>(buffer)), bound);
   if (auto view = dyn_cast<memref::CastOp>(op))
     return most(view.getSource(), dim);
   if (auto alloc = dyn_cast<memref::AllocOp>(op))
     return most(alloc.getDynamicSizes()[type.getDynamicDimIndex(dim)]);
   if (auto expand = dyn_cast<memref::ExpandShapeOp>(op))
-    return most(cast<Value>(expand.getMixedOutputShape()[dim]));
+    return most(expand.getMixedOutputShape()[dim]);
   if (auto collapse = dyn_cast<memref::CollapseShapeOp>(op)) {
     std::optional<int64_t> product = 1;
     for (int64_t each : collapse.getReassociationIndices()[dim]) {
@@ -118,10 +123,14 @@ std::optional<int64_t> Bounds::most(Value buffer, int64_t dim) const {
     }
     return product;
   }
-  auto view = dyn_cast<memref::SubViewOp>(op);
-  if (!view || view.getSourceType().getRank() != type.getRank())
+  auto view = dyn_cast<OffsetSizeAndStrideOpInterface>(op);
+  if (!view)
     return std::nullopt;
-  return most(cast<Value>(view.getMixedSizes()[dim]));
+  SmallVector<OpFoldResult> sizes = view.getMixedSizes();
+  if (auto subview = dyn_cast<memref::SubViewOp>(op))
+    for (int dropped : llvm::reverse(subview.getDroppedDims().set_bits()))
+      sizes.erase(sizes.begin() + dropped);
+  return most(sizes[dim]);
 }
 
 /// The bound of the minimum of a map's results.
@@ -131,6 +140,10 @@ std::optional<int64_t> Bounds::most(AffineMap map, ValueRange operands) const {
     greatest.push_back(most(operand));
   std::optional<int64_t> result;
   for (AffineExpr expr : map.getResults()) {
+    // A turn may not yield more than it was given.
+    bool mayGrow = isa<AffineBinaryOpExpr>(expr);
+    if (mayGrow && !carried.empty())
+      continue;
     auto bound = getBoundForAffineExpr(expr, map.getNumDims(),
                                        map.getNumSymbols(), least, greatest,
                                        /*isUpper=*/true);
@@ -138,6 +151,11 @@ std::optional<int64_t> Bounds::most(AffineMap map, ValueRange operands) const {
       result = std::min(*bound, result.value_or(*bound));
   }
   return result;
+}
+
+std::optional<int64_t> Bounds::most(OpFoldResult size) const {
+  auto number = dyn_cast<Value>(size);
+  return number ? most(number) : getConstantIntValue(size);
 }
 
 std::optional<int64_t> Bounds::most(Value size) const {
@@ -152,22 +170,34 @@ std::optional<int64_t> Bounds::most(Value size) const {
     return dim.getConstantIndex()
                ? most(dim.getSource(), *dim.getConstantIndex())
                : std::nullopt;
+  if (auto loop = dyn_cast<scf::ForOp>(op))
+    return most(loop.getTiedLoopRegionIterArg(cast<OpResult>(size)));
   // The results are at most the first operand, because no number is negative.
   if (isa<arith::SubIOp, arith::DivUIOp, arith::DivSIOp, arith::CeilDivUIOp,
           arith::CeilDivSIOp, arith::FloorDivSIOp>(op))
     return most(op->getOperand(0));
-  // A turn may not yield more than it was given.
-  bool mayGrow = isa<affine::AffineApplyOp, arith::AddIOp, arith::MulIOp>(op);
-  if (mayGrow && !carried.empty())
-    return std::nullopt;
   if (auto apply = dyn_cast<affine::AffineApplyOp>(op))
     return most(apply.getAffineMap(), apply.getOperands());
   if (auto min = dyn_cast<affine::AffineMinOp>(op))
     return most(min.getAffineMap(), min.getOperands());
-  if (!mayGrow)
+  // A turn may not yield more than it was given.
+  if (!isa<arith::AddIOp, arith::MulIOp>(op) || !carried.empty())
     return std::nullopt;
   auto a = most(op->getOperand(0)), b = most(op->getOperand(1));
   if (!a || !b)
     return std::nullopt;
   return isa<arith::AddIOp>(op) ? *a + *b : *a * *b;
+}
+
+FailureOr<SmallVector<int64_t>> Bounds::mostShape(memref::AllocOp alloc) const {
+  SmallVector<int64_t> shape;
+  for (OpFoldResult size : alloc.getMixedSizes()) {
+    std::optional<int64_t> bound = most(size);
+    if (!bound)
+      return alloc.emitError("expected sizes with a constant bound, or numbers "
+                             "of tokens, got ")
+             << alloc.getType();
+    shape.push_back(*bound);
+  }
+  return shape;
 }

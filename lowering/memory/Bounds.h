@@ -2,6 +2,7 @@
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 namespace cria {
@@ -14,13 +15,17 @@ public:
   /// The upper bound of a size; nothing if no bound follows from the ops that
   /// compute the size.
   std::optional<int64_t> most(mlir::Value size) const;
+  /// The largest shape of an allocation, or an error at its location.
+  mlir::FailureOr<llvm::SmallVector<int64_t>>
+  mostShape(mlir::memref::AllocOp alloc) const;
 
 private:
+  std::optional<int64_t> most(mlir::OpFoldResult size) const;
   std::optional<int64_t> most(mlir::BlockArgument argument) const;
   std::optional<int64_t> most(mlir::Value buffer, int64_t dim) const;
-  std::optional<int64_t> mostCarried(mlir::scf::ForOp loop,
-                                     mlir::BlockArgument argument,
-                                     int64_t dim) const;
+  std::optional<int64_t> mostCarried(
+      mlir::scf::ForOp loop, mlir::BlockArgument argument,
+      llvm::function_ref<std::optional<int64_t>(mlir::Value)> bound) const;
   std::optional<int64_t> mostPassed(
       mlir::BlockArgument argument,
       llvm::function_ref<std::optional<int64_t>(mlir::Value)> bound) const;

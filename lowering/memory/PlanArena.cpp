@@ -62,19 +62,12 @@ private:
 /// The most bytes of an allocation, or an error at its location.
 static FailureOr<int64_t> mostBytes(memref::AllocOp alloc,
                                     const Bounds &bounds) {
-  MemRefType type = alloc.getType();
-  int64_t bytes = DataLayout::closest(alloc).getTypeSize(type.getElementType());
-  for (int64_t size : type.getShape())
-    bytes *= ShapedType::isDynamic(size) ? 1 : size;
-  for (Value size : alloc.getDynamicSizes()) {
-    std::optional<int64_t> most = bounds.most(size);
-    if (!most)
-      return alloc.emitError("expected sizes with a constant bound, or numbers "
-                             "of tokens, got ")
-             << type;
-    bytes *= *most;
-  }
-  return bytes;
+  FailureOr<SmallVector<int64_t>> shape = bounds.mostShape(alloc);
+  if (failed(shape))
+    return failure();
+  int64_t bytes =
+      DataLayout::closest(alloc).getTypeSize(alloc.getType().getElementType());
+  return bytes * ShapedType::getNumElements(*shape);
 }
 
 /// The last op that uses the buffer or a possible view of it.

@@ -201,6 +201,43 @@ func.func @whole(%ids: memref<1xi32>, %n: index, %position: index, %first: index
 
 // -----
 
+// A buffer whose size the thread computes is a part of the largest that it may be,
+// here of 2 rows of 20. So is what is made after the loop.
+// CHECK-LABEL: func.func @sized
+// CHECK: %[[ROWS:.*]] = memref.alloc() : memref<2x20xf32>
+// CHECK: %[[LAST:.*]] = memref.alloc() : memref<20xf32>
+// CHECK-NEXT: gpu.launch_func @kernels::@sized {{.*}} args({{.*}}, %[[ROWS]] : memref<2x20xf32>, %{{.*}} : index, %[[LAST]] : memref<20xf32>)
+// CHECK-NEXT: return
+// CHECK: gpu.func @sized({{.*}}, %[[ROWS:.*]]: memref<2x20xf32>, %{{.*}}: index, %[[LAST:.*]]: memref<20xf32>)
+// CHECK: scf.for
+// CHECK: %[[SIZE:.*]] = memref.dim
+// CHECK: memref.reinterpret_cast %[[ROWS]] to offset: [0], sizes: [2, %[[SIZE]]], strides: [%[[SIZE]], 1] : memref<2x20xf32> to memref<2x?xf32>
+// CHECK: scf.yield
+// CHECK: %[[SIZE:.*]] = memref.dim
+// CHECK: memref.reinterpret_cast %[[LAST]] to offset: [0], sizes: [%[[SIZE]]], strides: [1] : memref<20xf32> to memref<?xf32>
+func.func @sized(%ids: memref<20xi32>, %n: index, %position: index, %first: index, %source: index, %logits: memref<1x20xf32>)
+    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 20 : index} {
+  %zero = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %start = memref.subview %logits[0, 0] [1, %n] [1, 1] : memref<1x20xf32> to memref<?xf32, strided<[1]>>
+  %begin = memref.cast %start : memref<?xf32, strided<[1]>> to memref<?xf32, strided<[?], offset: ?>>
+  %end = scf.for %i = %c0 to %position step %c1 iter_args(%x = %begin) -> (memref<?xf32, strided<[?], offset: ?>>) {
+    %size = memref.dim %x, %c0 : memref<?xf32, strided<[?], offset: ?>>
+    %rows = memref.alloc(%size) : memref<2x?xf32>
+    linalg.fill ins(%zero : f32) outs(%rows : memref<2x?xf32>)
+    %row = memref.subview %rows[1, 0] [1, %size] [1, 1] : memref<2x?xf32> to memref<?xf32, strided<[1], offset: ?>>
+    %next = memref.cast %row : memref<?xf32, strided<[1], offset: ?>> to memref<?xf32, strided<[?], offset: ?>>
+    scf.yield %next : memref<?xf32, strided<[?], offset: ?>>
+  }
+  %size = memref.dim %end, %c0 : memref<?xf32, strided<[?], offset: ?>>
+  %last = memref.alloc(%size) : memref<?xf32>
+  memref.copy %end, %last : memref<?xf32, strided<[?], offset: ?>> to memref<?xf32>
+  return
+}
+
+// -----
+
 // What uses a buffer that an op makes is in its kernel.
 // CHECK-LABEL: func.func @group
 // CHECK: memref.alloc() : memref<1x4xf32>

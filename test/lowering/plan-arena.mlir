@@ -221,6 +221,45 @@ func.func @entry(%ids: memref<8xi32>, %tokens: index, %position: index, %first: 
 
 // -----
 
+// A loop's number is at most the loop's end, and what it carries at most what it
+// begins with and yields.
+// CHECK-LABEL: func private @counted
+// CHECK-SAME: memref<256xi8>)
+func.func private @counted(%n: index, %p: index) attributes {chunk = 130 : index} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %last = scf.for %i = %c0 to %n step %c1 iter_args(%size = %c3) -> (index) {
+    %a = memref.alloc(%i) : memref<?xi8>
+    %x = memref.load %a[%c0] : memref<?xi8>
+    %fewer = arith.subi %n, %i : index
+    %next = affine.min affine_map<(d0)[s0] -> (d0 + 1, s0)>(%size)[%fewer]
+    scf.yield %next : index
+  }
+  %b = memref.alloc(%last) : memref<?xi8>
+  %c = memref.alloc(%c3) : memref<?xi8>
+  %y = memref.load %b[%c0] : memref<?xi8>
+  %z = memref.load %c[%c0] : memref<?xi8>
+  return
+}
+
+// -----
+
+// A size that grows with every turn has no bound.
+func.func private @grown(%n: index) attributes {chunk = 8 : index} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %last = scf.for %i = %c0 to %n step %c1 iter_args(%size = %c1) -> (index) {
+    %more = arith.addi %size, %size : index
+    scf.yield %more : index
+  }
+  // expected-error @below {{expected sizes with a constant bound, or numbers of tokens, got 'memref<?xf32>'}}
+  %a = memref.alloc(%last) : memref<?xf32>
+  return
+}
+
+// -----
+
 // Nothing bounds how long the text is.
 func.func private @unbounded(%p: index) attributes {chunk = 8 : index} {
   // expected-error @below {{expected sizes with a constant bound, or numbers of tokens, got 'memref<?xf32>'}}

@@ -320,26 +320,36 @@ static void spill(gpu::LaunchOp launch) {
     }
 }
 
+/// Moves an allocation out of the launch: scratch comes from the arena. If the
+/// launch computes its sizes, the largest possible buffer is allocated, and the
+/// launch uses a part of it.
+static LogicalResult allocateBefore(gpu::LaunchOp launch, memref::AllocOp alloc,
+                                    const Bounds &bounds) {
+  bool isSized = llvm::any_of(alloc.getDynamicSizes(), [&](Value size) {
+    return launch.getBody().isAncestor(size.getParentRegion());
+  });
+  if (!isSized) {
+    alloc->moveBefore(launch);
+    return success();
+  }
+  FailureOr<SmallVector<int64_t>> most = bounds.mostShape(alloc);
+  if (failed(most))
+    return failure();
+  OpBuilder host(launch), b(alloc);
+  MemRefType type = alloc.getType();
+  Value buffer = memref::AllocOp::create(
+      host, alloc.getLoc(), MemRefType::Builder(type).setShape(*most));
+  alloc.replaceAllUsesWith(withSizes(b, buffer, type, alloc.getMixedSizes()));
+  alloc.erase();
+  return success();
+}
+
 /// One thread runs the ops, one after the other.
 LogicalResult EntryLowering::lowerWhole(ArrayRef<Operation *> group) {
   for (Operation *op : group)
     if (isa<gpu::LaunchFuncOp, func::CallOp, mpi::AllReduceOp>(op))
       return op->emitOpError("cannot use the result of '")
              << group.front()->getName() << "', which one thread computes";
-  // Scratch comes from the arena.
-  SmallVector<memref::AllocOp> allocs;
-  for (Operation *op : group)
-    op->walk([&](memref::AllocOp alloc) { allocs.push_back(alloc); });
-  for (memref::AllocOp alloc : allocs) {
-    for (Value size : alloc.getDynamicSizes())
-      if (llvm::any_of(group, [&](Operation *op) {
-            return op->isAncestor(size.getParentBlock()->getParentOp()) ||
-                   op == size.getDefiningOp();
-          }))
-        return alloc.emitOpError("expected a size that is known before '")
-               << group.front()->getName() << "'";
-    alloc->moveBefore(group.front());
-  }
   Operation *first = group.front();
   OpBuilder host(first);
   Value one = constant(host, first->getLoc(), 1);
@@ -347,6 +357,11 @@ LogicalResult EntryLowering::lowerWhole(ArrayRef<Operation *> group) {
   gpu::LaunchOp launch = launchBehind(group.back(), {one, one, one}, 1);
   for (Operation *op : group)
     op->moveBefore(launch.getBody().front().getTerminator());
+  SmallVector<memref::AllocOp> allocs;
+  launch.walk([&](memref::AllocOp alloc) { allocs.push_back(alloc); });
+  for (memref::AllocOp alloc : allocs)
+    if (failed(allocateBefore(launch, alloc, bounds)))
+      return failure();
   spill(launch);
   if (failed(lowerInside(launch)))
     return failure();

@@ -57,16 +57,11 @@ static bool isKernels(Operation *op) {
           llvm::none_of(op->getOperands(), dependsOnLoop));
 }
 
-/// A parameter has no sizes and strides, so an allocation is given its own.
-static Value withSizes(OpBuilder &b, memref::AllocOp alloc,
-                       const IRMapping &mapping) {
-  Location loc = alloc.getLoc();
-  SmallVector<OpFoldResult> sizes = alloc.getMixedSizes();
-  for (OpFoldResult &size : sizes)
-    if (auto number = dyn_cast<Value>(size))
-      size = mapping.lookupOrDefault(number);
+Value cria::simt::withSizes(OpBuilder &b, Value memref, MemRefType type,
+                            ArrayRef<OpFoldResult> sizes) {
+  Location loc = memref.getLoc();
   return memref::ReinterpretCastOp::create(
-      b, loc, alloc.getType(), alloc, b.getIndexAttr(0), sizes,
+      b, loc, type, memref, b.getIndexAttr(0), sizes,
       memref::computeStridesIRBlock(loc, b, sizes));
 }
 
@@ -83,10 +78,16 @@ static void sink(gpu::LaunchOp launch) {
     SetVector<Value> used(op->operand_begin(), op->operand_end());
     getUsedValuesDefinedAbove(op->getRegions(), used);
     llvm::for_each(used, clone);
-    if (isSized)
-      mapping.map(value, withSizes(b, alloc, mapping));
-    else
+    if (!isSized) {
       b.clone(*op, mapping);
+      return;
+    }
+    // A parameter has no sizes and strides, so an allocation is given its own.
+    SmallVector<OpFoldResult> sizes = alloc.getMixedSizes();
+    for (OpFoldResult &size : sizes)
+      if (auto number = dyn_cast<Value>(size))
+        size = mapping.lookupOrDefault(number);
+    mapping.map(value, withSizes(b, alloc, alloc.getType(), sizes));
   };
   SetVector<Value> used;
   getUsedValuesDefinedAbove(launch.getBody(), used);
