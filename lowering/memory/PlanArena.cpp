@@ -3,9 +3,10 @@
 /// Lifetimes are intervals of ops in program order. A buffer lives from its
 /// allocation to the last use of the buffer or of a view of it. If the
 /// allocation is outside of a loop, a use inside of the loop counts as a use by
-/// the whole loop. Offsets are first fit, largest buffer first. The temporaries
-/// of a kernel are placed in the same way in a scratch buffer, which lives
-/// during the kernel's call.
+/// the whole loop. A buffer that a loop carries into its next iteration lives
+/// from the loop's start. Offsets are first fit, largest buffer first. The
+/// temporaries of a kernel are placed in the same way in a scratch buffer,
+/// which lives during the kernel's call.
 #include "lowering/Passes.h"
 #include "lowering/entry/Entry.h"
 #include "lowering/memory/Bounds.h"
@@ -70,20 +71,28 @@ static FailureOr<int64_t> mostBytes(memref::AllocOp alloc,
   return bytes * ShapedType::getNumElements(*shape);
 }
 
-/// The last op that uses the buffer or a possible view of it.
-static int64_t lastUse(memref::AllocOp alloc,
-                       const BufferViewFlowAnalysis &aliases,
-                       const Order &order) {
-  int64_t last = 0;
-  for (Value alias : aliases.resolve(alloc))
+/// Sets the first and the last op between which the buffer, or a possible view
+/// of it, is used.
+static void setLifetime(Buffer &buffer, const BufferViewFlowAnalysis &aliases,
+                        const Order &order) {
+  buffer.first = buffer.last = order.of(buffer.op);
+  auto alloc = dyn_cast<memref::AllocOp>(buffer.op);
+  if (!alloc)
+    return;
+  for (Value alias : aliases.resolve(alloc)) {
+    Operation *loop = alias.getParentBlock()->getParentOp();
+    bool isCarried = isa<BlockArgument>(alias) && loop->isAncestor(alloc);
+    if (isCarried)
+      buffer.first = std::min(buffer.first, order.of(loop));
     for (Operation *user : alias.getUsers()) {
       Operation *ancestor = alloc->getBlock()->findAncestorOpInBlock(*user);
       // If the use is outside of the allocation's block, the buffer has left
       // its loop or branch, and lives to the end.
-      last = std::max(last, ancestor ? order.endOf(ancestor)
-                                     : std::numeric_limits<int64_t>::max());
+      buffer.last =
+          std::max(buffer.last, ancestor ? order.endOf(ancestor)
+                                         : std::numeric_limits<int64_t>::max());
     }
-  return last;
+  }
 }
 
 /// Places the buffers; returns the arena's size.
@@ -209,11 +218,8 @@ private:
     });
     Order order(function);
     BufferViewFlowAnalysis aliases(function);
-    for (Buffer &buffer : *buffers) {
-      buffer.first = buffer.last = order.of(buffer.op);
-      if (auto alloc = dyn_cast<memref::AllocOp>(buffer.op))
-        buffer.last = lastUse(alloc, aliases, order);
-    }
+    for (Buffer &buffer : *buffers)
+      setLifetime(buffer, aliases, order);
     int64_t bytes = place(*buffers);
     auto type = MemRefType::get({bytes}, IntegerType::get(&getContext(), 8));
     if (isEntry(function)) {

@@ -76,6 +76,25 @@ func.func private @carried(%i: index, %v: f32) -> f32 attributes {chunk = 1 : in
 
 // -----
 
+// A buffer that an iteration passes to the next one is in use from the loop's start:
+// %t must not lie where %next does.
+// CHECK-LABEL: func private @passed
+// CHECK-SAME: memref<128xi8>)
+func.func private @passed(%i: index, %v: f32, %a: memref<4xf32>) -> f32 attributes {chunk = 1 : index} {
+  %r = scf.for %j = %i to %i step %i iter_args(%m = %a) -> memref<4xf32> {
+    %t = memref.alloc() : memref<4xf32>
+    memref.store %v, %t[%i] : memref<4xf32>
+    %x = memref.load %m[%i] : memref<4xf32>
+    %next = memref.alloc() : memref<4xf32>
+    memref.store %x, %next[%i] : memref<4xf32>
+    scf.yield %next : memref<4xf32>
+  }
+  %x = memref.load %r[%i] : memref<4xf32>
+  return %x : f32
+}
+
+// -----
+
 // The larger buffer is placed first, the smaller one into the gap beside it.
 // CHECK-LABEL: func private @first_fit
 // CHECK-SAME: memref<320xi8>)
