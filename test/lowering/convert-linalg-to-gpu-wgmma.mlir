@@ -1,6 +1,7 @@
 // RUN: cria-opt --convert-linalg-to-gpu=chips=sm_80,sm_90a --split-input-file %s | FileCheck %s
 // RUN: cria-opt --convert-linalg-to-gpu=chips=sm_90a --split-input-file %s | FileCheck %s --check-prefix=ALONE
 // RUN: cria-opt --convert-linalg-to-gpu=chips=sm_80,sm_90 --split-input-file %s | FileCheck %s --check-prefix=NONE
+// RUN: sed "s/%values\[/%keys[/" %s | cria-opt --convert-linalg-to-gpu=chips=sm_90a --split-input-file | FileCheck %s --check-prefix=SHARED
 
 #xk = affine_map<(t, n, k) -> (t, k)>
 #wk = affine_map<(t, n, k) -> (n, k)>
@@ -87,6 +88,27 @@ func.func private @many(%x: tensor<?x352xbf16>, %w: tensor<64x352xbf16>, %out: t
   %p = linalg.contract indexing_maps = [#xk, #wk, #tn] ins(%x, %w : tensor<?x352xbf16>, tensor<64x352xbf16>) outs(%pz : tensor<?x64xf32>) -> tensor<?x64xf32>
   %made = bufferization.materialize_in_destination %p in %out : (tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
   return %made : tensor<?x64xf32>
+}
+
+// -----
+
+#xk = affine_map<(t, n, k) -> (t, k)>
+#wk = affine_map<(t, n, k) -> (n, k)>
+#tn = affine_map<(t, n, k) -> (t, n)>
+
+// An input that is also the weight has a map for each.
+// CHECK-LABEL: func.func private @square.launch(
+// CHECK: gpu.launch_func @kernels::@square_wgmma {{.*}} args(%arg0 : memref<512x352xbf16>, %arg0 : memref<512x352xbf16>, %arg1 : memref<512x512xf32>)
+// CHECK-LABEL: gpu.func @square_wgmma(
+// CHECK-SAME: memref<512x352xbf16> {cria.tensor_map = {box = [64, 2, 4, 4, 2],
+// CHECK-SAME: memref<512x352xbf16> {cria.tensor_map = {box = [64, 128],
+func.func private @square(%x: tensor<512x352xbf16>, %out: tensor<512x512xf32>) -> tensor<512x512xf32> attributes {chunk = 512 : index} {
+  %zero = arith.constant 0.0 : f32
+  %pe = tensor.empty() : tensor<512x512xf32>
+  %pz = linalg.fill ins(%zero : f32) outs(%pe : tensor<512x512xf32>) -> tensor<512x512xf32>
+  %p = linalg.contract indexing_maps = [#xk, #wk, #tn] ins(%x, %x : tensor<512x352xbf16>, tensor<512x352xbf16>) outs(%pz : tensor<512x512xf32>) -> tensor<512x512xf32>
+  %made = bufferization.materialize_in_destination %p in %out : (tensor<512x512xf32>, tensor<512x512xf32>) -> tensor<512x512xf32>
+  return %made : tensor<512x512xf32>
 }
 
 // -----
@@ -194,6 +216,13 @@ func.func private @few_units(%x: tensor<?x32xbf16>, %w: tensor<20x32xbf16>, %out
 
 // ALONE: gpu.func @causal_wgmma(
 // ALONE-NOT: gpu.func @causal(
+
+// Keys that are the values, too, have a map of their own.
+// SHARED: gpu.launch_func @kernels::@causal_wgmma {{.*}} args(%[[KEYS:.*]] : memref<4x2x256x64xbf16>, %[[KEYS]] : memref<4x2x256x64xbf16>, %{{.*}} : memref<?x2x4x64xbf16>,
+// SHARED: gpu.func @causal_wgmma(
+// SHARED-SAME: memref<4x2x256x64xbf16> {cria.tensor_map = {box = [64, 128], sizes = [64, 2048], strides = [64]}}
+// SHARED-SAME: memref<4x2x256x64xbf16> {cria.tensor_map = {box = [64, 128], sizes = [64, 2048], strides = [64]}}
+// SHARED-SAME: memref<?x2x4x64xbf16> {cria.tensor_map
 func.func private @causal(%q: tensor<?x2x4x64xbf16>, %keys: tensor<4x2x256x64xbf16>, %values: tensor<4x2x256x64xbf16>, %layer: index, %pos: index, %len: index, %out: tensor<?x2x4x64xbf16>) -> tensor<?x2x4x64xbf16> attributes {chunk = 512 : index} {
   %zero = arith.constant 0.0 : f32
   %lowest = arith.constant -3.40282347E+38 : f32

@@ -64,10 +64,10 @@ Value KernelBuilder::addNumber() {
 Value KernelBuilder::setTensorMap(Value param, const TensorMap &map) {
   auto argument = dyn_cast<BlockArgument>(param);
   if (!argument) {
+    // The op stays without uses, because Rows name its result.
     Operation *collapse = param.getDefiningOp();
     argument = cast<BlockArgument>(collapse->getOperand(0));
     llvm::replace(params, param, Value(argument));
-    collapse->erase();
   }
   auto numbers = [&](StringRef name, ArrayRef<int64_t> values) {
     return getNamedAttr(name, getI64ArrayAttr(values));

@@ -171,12 +171,20 @@ Value KernelLaunch::param(Value memory) {
 }
 
 Value KernelLaunch::tensorMap(const Rows &rows, const TensorMap &map) {
-  auto found = llvm::find_if(
-      params, [&](auto &entry) { return entry.second == rows.base; });
-  assert(found != params.end() && "not rows of a parameter");
+  Value &memory = mapped[rows.base];
+  Value own = rows.base;
+  if (memory) {
+    // The first map took the place of the parameter.
+    own = param(memory);
+  } else {
+    auto found = llvm::find_if(
+        params, [&](auto &entry) { return entry.second == rows.base; });
+    assert(found != params.end() && "not rows of a parameter");
+    memory = found->first;
+  }
   // Code that loads elements of the memory takes it as another parameter.
-  params.erase(found);
-  return b.setTensorMap(rows.base, map);
+  params.erase(memory);
+  return b.setTensorMap(own, map);
 }
 
 Rows KernelLaunch::rows(Value memory, int64_t stride) {

@@ -76,8 +76,8 @@ public:
   mlir::Value param(mlir::Value memory);
   /// The rows of host memory, `stride` elements apart.
   Rows rows(mlir::Value memory, int64_t stride);
-  /// The kernel's argument for copies of boxes from the rows' memory. The
-  /// kernel must not have loaded elements of that memory yet.
+  /// A new argument of the kernel for copies of boxes from the rows' memory.
+  /// The kernel must not have loaded elements of that memory yet.
   mlir::Value tensorMap(const Rows &rows, const TensorMap &map);
   /// Ends the kernel and launches it, with `sharedBytes` bytes of
   /// `launchedShared`.
@@ -93,6 +93,8 @@ protected:
 private:
   llvm::SmallVector<mlir::Value> operands;
   llvm::DenseMap<mlir::Value, mlir::Value> params;
+  /// The host memory of parameters that became tensor maps.
+  llvm::DenseMap<mlir::Value, mlir::Value> mapped;
 };
 
 /// One launch of a kernel function.
