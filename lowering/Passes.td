@@ -75,6 +75,8 @@ def CarryInPlace : Pass<"carry-in-place", "::mlir::ModuleOp"> {
     Bufferization refuses a loop that carries a different buffer into its next
     iteration. So a new tensor of an iteration is written to the tensor with
     which the iteration began. Two tensors that change places are copied first.
+    A loop that begins with a slice begins with a copy of the slice: kernels take
+    contiguous tensors, so each iteration would copy what it carries.
     Tensors that ops update through destinations, or that functions update and
     return, are left alone.
   }];

@@ -1,9 +1,11 @@
-/// scf.for iter_args(%x) { ... yield %y }
+/// scf.for iter_args(%x = %slice) { ... yield %y }
 ///   =>
-/// scf.for iter_args(%x) { ... yield (%y, materialized in %x) }
+/// %start = copy of %slice
+/// scf.for iter_args(%x = %start) { ... yield (%y, materialized in %x) }
 #include "lowering/Passes.h"
 #include "lowering/kernel/Destination.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -40,7 +42,24 @@ static bool isUpdateOf(Value value, Value carried) {
   return true;
 }
 
-static void carryInPlace(Block &body, ValueRange carried) {
+/// Whether the tensor may be a part of another one, whose rows are longer.
+static bool isPart(Value tensor) {
+  Operation *op = tensor.getDefiningOp();
+  if (isa_and_present<tensor::ExpandShapeOp, tensor::CollapseShapeOp,
+                      tensor::CastOp, arith::SelectOp>(op))
+    return llvm::any_of(op->getOperands(), isPart);
+  return isa_and_present<tensor::ExtractSliceOp>(op);
+}
+
+static void carryInPlace(MutableArrayRef<OpOperand> inits, Block &body,
+                         ValueRange carried) {
+  for (OpOperand &init : inits)
+    if (isPart(init.get())) {
+      OpBuilder b(init.getOwner());
+      init.set(bufferization::AllocTensorOp::create(
+          b, init.get().getLoc(), cast<RankedTensorType>(init.get().getType()),
+          ValueRange(), init.get()));
+    }
   Operation *yield = body.getTerminator();
   ImplicitLocOpBuilder b(yield->getLoc(), yield);
   SmallVector<Value> made(yield->getOperands());
@@ -65,13 +84,15 @@ namespace {
 struct CarryInPlace : cria::impl::CarryInPlaceBase<CarryInPlace> {
   void runOnOperation() override {
     getOperation().walk([](scf::ForOp loop) {
-      carryInPlace(*loop.getBody(), loop.getRegionIterArgs());
+      carryInPlace(loop.getInitsMutable(), *loop.getBody(),
+                   loop.getRegionIterArgs());
     });
     getOperation().walk([](scf::WhileOp loop) {
       // The condition passes its arguments on unchanged.
       if (llvm::equal(loop.getConditionOp().getArgs(),
                       loop.getBeforeArguments()))
-        carryInPlace(*loop.getAfterBody(), loop.getAfterArguments());
+        carryInPlace(loop.getInitsMutable(), *loop.getAfterBody(),
+                     loop.getAfterArguments());
     });
   }
 };

@@ -77,6 +77,27 @@ func.func @swapped(%a: tensor<4xf32>, %b: tensor<4xf32>, %n: index) -> tensor<4x
   return %end#0 : tensor<4xf32>
 }
 
+// A slice, or what is chosen from slices, is copied before the loop.
+// CHECK-LABEL: func.func @sliced
+// CHECK: %[[SLICE:.*]] = tensor.extract_slice
+// CHECK: %[[FLAT:.*]] = tensor.collapse_shape %[[SLICE]]
+// CHECK: %[[EITHER:.*]] = arith.select
+// CHECK: %[[X:.*]] = bufferization.alloc_tensor() copy(%[[FLAT]])
+// CHECK: %[[Y:.*]] = bufferization.alloc_tensor() copy(%[[EITHER]])
+// CHECK: scf.for {{.*}} iter_args(%{{.*}} = %[[X]], %{{.*}} = %[[Y]])
+func.func @sliced(%all: tensor<4x6xf32>, %a: tensor<4xf32>, %is: i1, %value: f32, %n: index) -> tensor<4xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %slice = tensor.extract_slice %all[0, 1] [4, 1] [1, 1] : tensor<4x6xf32> to tensor<4x1xf32>
+  %flat = tensor.collapse_shape %slice [[0, 1]] : tensor<4x1xf32> into tensor<4xf32>
+  %either = arith.select %is, %a, %flat : tensor<4xf32>
+  %end:2 = scf.for %i = %c0 to %n step %c1 iter_args(%x = %flat, %y = %either) -> (tensor<4xf32>, tensor<4xf32>) {
+    %put = tensor.insert %value into %x[%c0] : tensor<4xf32>
+    scf.yield %put, %y : tensor<4xf32>, tensor<4xf32>
+  }
+  return %end#0 : tensor<4xf32>
+}
+
 // CHECK-LABEL: func.func @while
 // CHECK: ^bb0(%[[X:.*]]: tensor<4xf32>):
 // CHECK: %[[MADE:.*]] = linalg.exp
