@@ -94,7 +94,9 @@ def upstream(tools, text, name):
     out = {kind: base.with_suffix(kind) for kind in (".llvm", ".ll", ".o", ".so")}
     for command in [
         ["mlir-opt-22", base.with_suffix(".mlir"), *passes, "-o", out[".llvm"]],
-        ["mlir-translate-22", "--mlir-to-llvmir", out[".llvm"], "-o", out[".ll"]],
+        # Extensions that math needs keep an attribute of arith, which says nothing here.
+        ["mlir-translate-22", "--mlir-to-llvmir", "--allow-unregistered-dialect"]
+        + [out[".llvm"], "-o", out[".ll"]],
         ["llc-22", "-O1", "-relocation-model=pic", "-filetype=obj", out[".ll"]]
         + ["-o", out[".o"]],
         ["cc", "-O1", "-shared", "-fPIC", base.with_suffix(".c"), out[".o"]]
