@@ -137,9 +137,9 @@ struct WgmmaTileSize {
 /// move. 192 KiB. By the model, of 512 rows: gate_up 51.8, `down` 33.9 (42.8 in
 /// narrow tiles); a prompt 2196, by mma.sync 3699, without clusters 3047.
 inline constexpr WgmmaTileSize kWgmmaTile = {128, 64, 4, 256, 128, 1024};
-/// Splits for which a tile is still wide, at most: each adds its sums, of which
-/// a wide tile has twice as many. `down` of Llama-3.2-1B, four splits, takes 5
-/// us less in narrow tiles on an H100, as measured; 8B's `out` and `down`, two
+/// Splits for which a tile is still wide, at most: each adds its sums, and a
+/// wide tile has twice as many. `down` of Llama-3.2-1B, four splits, takes 5 us
+/// less in narrow tiles on an H100, as measured; `out` and `down` of 8B, two
 /// splits, are faster in wide ones.
 inline constexpr int64_t kWideSplits = 2;
 
@@ -163,8 +163,8 @@ inline constexpr int64_t kDecodeBlocks = 4 * kMultiprocessors,
                          kKeysPerSplit = 64;
 /// On tensor cores one, which has 16 KiB in flight, 32 if heads are 128 wide.
 /// Each split is one more to begin and to combine: a token of Llama-3.2-1B
-/// takes 961 us on an H100, 1021 behind 4096, as measured; with four blocks 990
-/// and 1055.
+/// takes 961 us on an H100, 1021 after 4096 others, as measured; with four
+/// blocks 990 and 1055.
 inline constexpr int64_t kScanTileBlocks = kMultiprocessors;
 /// Up to this number of tokens, each token of a batch has as many splits as a
 /// decode. A larger batch has fewer splits for each token, so that at most
