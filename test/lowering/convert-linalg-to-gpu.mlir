@@ -60,7 +60,7 @@ func.func private @few(%x: tensor<1x32xf32>, %w: tensor<24x32xf32>, %stream: ten
 #tn = affine_map<(t, n, k) -> (t, n)>
 
 // Many rows: what the product reads is computed before, by another launch. One
-// launch is for 32 rows at most, one for up to 128, one for more; the others have
+// launch is for 32 rows at most, one for up to 64, one for more; the others have
 // no blocks.
 // CHECK-LABEL: func.func private @many.launch(
 // CHECK: %[[N:.*]] = memref.dim %arg0, %c0
@@ -71,13 +71,13 @@ func.func private @few(%x: tensor<1x32xf32>, %w: tensor<24x32xf32>, %stream: ten
 // CHECK: %[[FEW:.*]] = arith.select %[[IS_FEW]], %[[ONE]], %c0
 // CHECK: gpu.launch_func @kernels::@many_few blocks in (%c1{{.*}}, %[[FEW]], {{.*}} args(
 // CHECK: %[[B:.*]] = arith.ceildivui %{{.*}}, %c64
-// CHECK: %[[IS_SOME:.*]] = arith.cmpi ule, %{{.*}}, %c128
+// CHECK: %[[IS_SOME:.*]] = arith.cmpi ule, %{{.*}}, %c64
 // CHECK: %[[MOST:.*]] = arith.select %[[IS_SOME]], %[[B]], %c0
 // CHECK: %[[IS_FEW:.*]] = arith.cmpi ule, %{{.*}}, %c32
 // CHECK: %[[SOME:.*]] = arith.select %[[IS_FEW]], %c0{{.*}}, %[[MOST]]
 // CHECK: gpu.launch_func @kernels::@many_some blocks in (%c1{{.*}}, %[[SOME]], {{.*}} args(
 // CHECK: %[[B:.*]] = arith.ceildivui %{{.*}}, %c128
-// CHECK: %[[IS_SOME:.*]] = arith.cmpi ule, %{{.*}}, %c128
+// CHECK: %[[IS_SOME:.*]] = arith.cmpi ule, %{{.*}}, %c64
 // CHECK: %[[MANY:.*]] = arith.select %[[IS_SOME]], %c0{{.*}}, %[[B]]
 // CHECK: gpu.launch_func @kernels::@many blocks in (%c1{{.*}}, %[[MANY]], {{.*}} args(%[[Y]] : memref<?x32xbf16>, %arg1 : memref<24x32xbf16>, %{{.*}} : index, %arg2 : memref<?x24xf32>)
 // CHECK-LABEL: gpu.func @many_input(
@@ -92,7 +92,7 @@ func.func private @few(%x: tensor<1x32xf32>, %w: tensor<24x32xf32>, %stream: ten
 // CHECK-NOT: nvgpu.device_async_copy
 // CHECK: nvvm.mma.sync
 // CHECK-LABEL: gpu.func @many_some(
-// CHECK-SAME: nvvm.minctasm = 4
+// CHECK-SAME: nvvm.minctasm = 3
 // CHECK: scf.for
 // CHECK: scf.if
 // CHECK-COUNT-6: nvgpu.device_async_copy {{.*}}, 8,
@@ -144,11 +144,11 @@ func.func private @many(%x: tensor<?x32xbf16>, %w: tensor<24x32xbf16>, %out: ten
 // there are. Splits leave their sums; the block that arrives last adds them up.
 // CHECK-LABEL: func.func private @split.launch(
 // CHECK: %[[SUMS:.*]] = memref.alloc() : memref<3244032xf32>
-// CHECK: gpu.launch_func @kernels::@split_few blocks in (%c8{{.*}} args({{.*}}%[[SUMS]] : memref<3244032xf32>, %{{.*}} : memref<396xi32>
-// CHECK: %[[B:.*]] = arith.ceildivui %{{.*}}, %c64
-// CHECK: %[[LEAST:.*]] = arith.maxui %[[B]], %c396
-// CHECK: arith.select {{.*}}, %[[LEAST]]
+// CHECK: gpu.launch_func @kernels::@split_few blocks in (%c8{{.*}} args({{.*}}%[[SUMS]] : memref<3244032xf32>, %{{.*}} : memref<198xi32>
 // CHECK: gpu.launch_func @kernels::@split_some
+// CHECK: %[[B:.*]] = arith.ceildivui %{{.*}}, %c128
+// CHECK: %[[LEAST:.*]] = arith.maxui %[[B]], %c198
+// CHECK: arith.select {{.*}}, %[[LEAST]]
 // CHECK: gpu.launch_func @kernels::@split blocks
 // CHECK-LABEL: gpu.func @split_some(
 // CHECK: arith.ceildivui
