@@ -283,7 +283,10 @@ def ConvertLinalgToGpu : Pass<"convert-linalg-to-gpu", "::mlir::ModuleOp"> {
     attribute `cria.wgmma` says which of them a kernel is for.
   }];
   let options = [ListOption<"chips", "chips", "std::string",
-                            "NVIDIA architectures to compile kernels for">];
+                            "NVIDIA architectures to compile kernels for">,
+                 Option<"schedules", "schedules", "std::string", "\"\"",
+                        "sizes of schedules that differ from the defaults: "
+                        "gemm_few.m=64,...">];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::gpu::GPUDialect",

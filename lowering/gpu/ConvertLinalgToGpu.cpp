@@ -5,6 +5,7 @@
 /// `k.launch` instead. A function that no schedule takes gets no `k.launch`.
 #include "lowering/Passes.h"
 #include "lowering/entry/Entry.h"
+#include "lowering/gpu/cuda/schedules/Schedules.h"
 #include "lowering/gpu/schedules/Schedules.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -28,11 +29,11 @@ using namespace cria;
 /// it. If none does, a remark says why. A schedule that does not apply to the
 /// form of a function gives no reason, and the next one is tried.
 static void convert(func::FuncOp kernel, Block &kernels,
-                    const simt::Chips &chips) {
+                    const simt::Chips &chips, const simt::Choose &choose) {
   StringRef reason;
   for (auto emit : {simt::emitAttention, simt::emitParts}) {
     simt::KernelFunction function(kernel, kernels, chips);
-    if (emit(function, reason))
+    if (emit(function, choose, reason))
       return function.finish();
     function.erase();
     if (!reason.empty())
@@ -42,6 +43,22 @@ static void convert(func::FuncOp kernel, Block &kernels,
                                       .category("convert-linalg-to-gpu")
                                       .function(kernel.getName()))
       << remark::reason("{0}", reason.str());
+}
+
+/// Checks that a kernel's arrays fit shared memory, which numbers of
+/// `schedules` may be too large for.
+static LogicalResult checkMemory(mlir::gpu::GPUFuncOp kernel) {
+  constexpr int64_t kMost = 48 << 10;
+  int64_t bytes = 0;
+  for (BlockArgument array : kernel.getWorkgroupAttributions()) {
+    auto type = cast<MemRefType>(array.getType());
+    bytes += type.getNumElements() * type.getElementTypeBitWidth() / 8;
+  }
+  if (bytes <= kMost)
+    return success();
+  return emitError(kernel.getLoc(), "expected at most ")
+         << kMost << " bytes of shared memory, got " << bytes << " in "
+         << kernel.getName() << ": its schedule's sizes are too large";
 }
 
 /// Whether a function only calls others, which become launches.
@@ -68,6 +85,12 @@ struct ConvertLinalgToGpu
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
+    auto tuning = simt::Tuning::readChanges(schedules);
+    if (!tuning) {
+      module.emitError("schedules: ") << llvm::toString(tuning.takeError());
+      return signalPassFailure();
+    }
+    simt::Choose choose(cuda::schedules(), *tuning);
     simt::Chips has = {false, chips.empty()};
     for (const std::string &chip : chips)
       (simt::hasWgmma(chip) ? has.wgmma : has.others) = true;
@@ -85,7 +108,10 @@ struct ConvertLinalgToGpu
     for (auto function : llvm::to_vector(module.getOps<func::FuncOp>()))
       if (!isEntry(function) && function.getBody().hasOneBlock() &&
           !callsKernels(function))
-        convert(function, body, has);
+        convert(function, body, has, choose);
+    for (auto kernel : body.getOps<mlir::gpu::GPUFuncOp>())
+      if (failed(checkMemory(kernel)))
+        return signalPassFailure();
     for (StringRef name : {"decode", "batch"})
       if (auto entry = module.lookupSymbol<func::FuncOp>(name))
         simt::emitSampling(module, body, entry);

@@ -1,6 +1,7 @@
 // RUN: cria-opt --convert-linalg-to-gpu=chips=sm_80,sm_90a --split-input-file %s | FileCheck %s
 // RUN: cria-opt --convert-linalg-to-gpu=chips=sm_90a --split-input-file %s | FileCheck %s --check-prefix=ALONE
 // RUN: cria-opt --convert-linalg-to-gpu=chips=sm_80,sm_90 --split-input-file %s | FileCheck %s --check-prefix=NONE
+// RUN: cria-opt --convert-linalg-to-gpu="chips=sm_90a schedules=gemm_warpgroups.wide_splits=4" --split-input-file %s | FileCheck %s --check-prefix=WIDE
 // RUN: sed "s/%values\[/%keys[/" %s | cria-opt --convert-linalg-to-gpu=chips=sm_90a --split-input-file | FileCheck %s --check-prefix=SHARED
 
 #xk = affine_map<(t, n, k) -> (t, k)>
@@ -109,6 +110,27 @@ func.func private @square(%x: tensor<512x352xbf16>, %out: tensor<512x512xf32>) -
   %p = linalg.contract indexing_maps = [#xk, #wk, #tn] ins(%x, %x : tensor<512x352xbf16>, tensor<512x352xbf16>) outs(%pz : tensor<512x512xf32>) -> tensor<512x512xf32>
   %made = bufferization.materialize_in_destination %p in %out : (tensor<512x512xf32>, tensor<512x512xf32>) -> tensor<512x512xf32>
   return %made : tensor<512x512xf32>
+}
+
+// -----
+
+#xk = affine_map<(t, n, k) -> (t, k)>
+#wk = affine_map<(t, n, k) -> (n, k)>
+#tn = affine_map<(t, n, k) -> (t, n)>
+
+// Tiles of 256 rows of weights would be 64 blocks, with the two splits that count:
+// too few for the machine. So tiles have 128 rows.
+// CHECK-LABEL: gpu.func @down_wgmma(
+// CHECK-SAME: box = [64, 2, 4, 4, 2]
+// WIDE-LABEL: gpu.func @down_wgmma(
+// WIDE-SAME: box = [64, 2, 4, 4, 4]
+func.func private @down(%x: tensor<512x8192xbf16>, %w: tensor<2048x8192xbf16>, %out: tensor<512x2048xf32>) -> tensor<512x2048xf32> attributes {chunk = 512 : index} {
+  %zero = arith.constant 0.0 : f32
+  %pe = tensor.empty() : tensor<512x2048xf32>
+  %pz = linalg.fill ins(%zero : f32) outs(%pe : tensor<512x2048xf32>) -> tensor<512x2048xf32>
+  %p = linalg.contract indexing_maps = [#xk, #wk, #tn] ins(%x, %w : tensor<512x8192xbf16>, tensor<2048x8192xbf16>) outs(%pz : tensor<512x2048xf32>) -> tensor<512x2048xf32>
+  %made = bufferization.materialize_in_destination %p in %out : (tensor<512x2048xf32>, tensor<512x2048xf32>) -> tensor<512x2048xf32>
+  return %made : tensor<512x2048xf32>
 }
 
 // -----

@@ -181,6 +181,16 @@ Value cuda::describeRows(KernelBuilder &b, Address first, int64_t apart) {
   return b.create<arith::OrIOp>(at, number(static_cast<int64_t>(layout)));
 }
 
+Value cuda::further(KernelBuilder &b, Value descriptor, Value chunks) {
+  return b.create<arith::AddIOp>(
+      descriptor, b.create<arith::ExtUIOp>(b.getI64Type(), chunks));
+}
+
+Value cuda::further(KernelBuilder &b, Value descriptor, int64_t chunks) {
+  return b.create<arith::AddIOp>(
+      descriptor, b.create<arith::ConstantIntOp>(b.getI64Type(), chunks));
+}
+
 /// The type of a lane's sums.
 static Type sumsType(KernelBuilder &b, int64_t columns) {
   return LLVM::LLVMStructType::getLiteral(

@@ -72,10 +72,16 @@ void awaitCluster(simt::KernelBuilder &b);
 void barrierOf(simt::KernelBuilder &b, int64_t threads);
 
 /// The descriptor that products take for a matrix whose rows of 128 bytes were
-/// copied by copyBox. Adding n to the descriptor moves it by 16 n bytes. The
+/// copied by copyBox. The
 /// columns of a transposed matrix continue in rows `apart` bytes further on.
 mlir::Value describeRows(simt::KernelBuilder &b, simt::Address first,
                          int64_t apart = 0);
+
+/// The descriptor `chunks` times 16 bytes after another, an i32 or constant.
+mlir::Value further(simt::KernelBuilder &b, mlir::Value descriptor,
+                    mlir::Value chunks);
+mlir::Value further(simt::KernelBuilder &b, mlir::Value descriptor,
+                    int64_t chunks);
 
 /// A warpgroup's sums of a product of 64 x `columns`, as one value, all zero. A
 /// lane holds the same sums as for mma.sync's m16n8, product after product.

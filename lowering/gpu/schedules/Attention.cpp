@@ -1,6 +1,6 @@
 /// What kernels of attention share, and the reading of an attention out of a
 /// kernel function.
-#include "lowering/gpu/schedules/Attention.h"
+#include "lowering/gpu/schedules/Choose.h"
 #include "lowering/gpu/schedules/Preconditions.h"
 #include "lowering/gpu/schedules/Schedules.h"
 
@@ -311,32 +311,14 @@ std::optional<AttentionMemory> MemoryReader::read(linalg::SoftmaxOp softmax) {
   return std::nullopt;
 }
 
-bool simt::emitAttention(KernelFunction &function, StringRef &reason) {
+bool simt::emitAttention(KernelFunction &function, const Choose &choose,
+                         StringRef &reason) {
   auto softmaxes = llvm::to_vector(function.kernel.getOps<linalg::SoftmaxOp>());
   if (softmaxes.empty())
     return false;
   auto in = MemoryReader(function, reason).read(softmaxes[0]);
   if (!in)
     return false;
-  // Tokens with their own pages share no keys, so no tile of rows helps.
-  if (in->attention.positions || !takesAttentionMma(*in)) {
-    if (takesAttentionScanMma(*in))
-      emitAttentionScanMma(function, *in);
-    else
-      emitAttentionScan(function, *in);
-    return true;
-  }
-  const Chips &chips = function.chips;
-  bool isForAll = !chips.wgmma || !takesAttentionWgmma(function, *in);
-  gpu::GPUFuncOp wgmma, other;
-  if (!isForAll)
-    wgmma = emitAttentionWgmma(function, *in);
-  if (isForAll || chips.others)
-    other = emitAttentionMma(function, *in);
-  if (!isForAll)
-    for (gpu::GPUFuncOp kernel : {wgmma, other})
-      if (kernel)
-        kernel->setAttr(kWgmmaAttribute,
-                        Builder(kernel).getBoolAttr(kernel == wgmma));
+  choose.attention(function, *in);
   return true;
 }

@@ -93,19 +93,5 @@ std::optional<int64_t> tokenStride(const Element &element, int64_t group,
 /// Elements of a head that a lane of the scan holds: 16 bytes, or more where a
 /// warp would not reach; 0 where it does not.
 int64_t scanWidth(const AttentionMemory &in);
-/// Attention of a token at a time (AttentionScan.cpp), and of grouped
-/// heads on tensor cores (AttentionScanMma.cpp).
-void emitAttentionScan(KernelFunction &of, const AttentionMemory &in);
-bool takesAttentionScanMma(const AttentionMemory &in);
-void emitAttentionScanMma(KernelFunction &of, const AttentionMemory &in);
-
-/// Attention of many tokens on tensor cores (AttentionMma.cpp), and by
-/// warpgroups (AttentionWgmma.cpp).
-bool takesAttentionMma(const AttentionMemory &in);
-mlir::gpu::GPUFuncOp emitAttentionMma(KernelFunction &of,
-                                      const AttentionMemory &in);
-bool takesAttentionWgmma(const KernelFunction &of, const AttentionMemory &in);
-mlir::gpu::GPUFuncOp emitAttentionWgmma(KernelFunction &of,
-                                        const AttentionMemory &in);
 
 } // namespace cria::simt

@@ -3,7 +3,7 @@
 ///   block: 64 rows of the input x 64 rows of weights, in k steps of 32
 ///     both tiles to shared memory as f32
 ///     thread t: rows t / 8 * 4 + 0..3, columns t % 8 * 8 + 0..7
-#include "lowering/gpu/schedules/Gemm.h"
+#include "lowering/gpu/schedules/Choose.h"
 
 using namespace mlir;
 using namespace cria;
@@ -19,17 +19,22 @@ static constexpr int64_t kRows = 4, kColumns = 8;
 namespace {
 class FmaGemm : public GemmTile {
 public:
-  FmaGemm(Launch &launch, ArrayRef<Work> works)
-      : GemmTile(launch, works, {kTileM, kTileN, kTileK, kGemmBlocks},
-                 kAllRows),
+  FmaGemm(Launch &launch, const GemmProblem &problem)
+      : GemmTile(launch, problem.works,
+                 {kTileM, kTileN, kTileK, problem.tuning.splits.blocks,
+                  problem.tuning.splits},
+                 problem.rows()),
         tileX(b.shared(b.getF32Type(), kTileM * kStride, kStride)),
         tileW(b.shared(b.getF32Type(), kTileN * kStride, kStride)) {}
 
 private:
-  UnitSum unitOf(Value row) override {
+  UnitSum unitOf(Value row) {
     return {b.div(row, sumsOfUnit()), b.rem(row, sumsOfUnit())};
   }
-  void multiply(const Corner &corner, Finish finish) override;
+  void multiplyTiles(Value rows) override {
+    multiplyOne(rows, [&](const Corner &corner) { return multiply(corner); });
+  }
+  std::vector<Sums> multiply(const Corner &corner);
   Rows freeMemory() const override { return tileX; }
   void fill(const Rows &tile, int64_t rows, Type element,
             llvm::function_ref<Source(Value, Value)> at, Value first);
@@ -70,7 +75,7 @@ SmallVector<Value> FmaGemm::products(Value row, Value column, Value k,
   return next;
 }
 
-void FmaGemm::multiply(const Corner &corner, Finish finish) {
+std::vector<GemmTile::Sums> FmaGemm::multiply(const Corner &corner) {
   Value row = b.mul(b.div(b.thread(), kTileN / kColumns), kRows);
   Value column = b.mul(b.rem(b.thread(), kTileN / kColumns), kColumns);
   SmallVector<Value> init(kRows * kColumns, b.f32(0));
@@ -82,7 +87,8 @@ void FmaGemm::multiply(const Corner &corner, Finish finish) {
             [&](Value r, Value c) { return elementX(corner, r, c); }, first);
         fill(
             tileW, kTileN, weights[0][0].rows.element,
-            [&](Value r, Value c) { return elementW(corner, r, c); }, first);
+            [&](Value r, Value c) { return elementW(corner, unitOf(r), c); },
+            first);
         b.barrier();
         auto next = b.loop(b.i32(0), b.i32(kTileK), 1, carried,
                            [&](Value k, ValueRange sums) {
@@ -100,10 +106,11 @@ void FmaGemm::multiply(const Corner &corner, Finish finish) {
     for (int64_t j = 0; j < kColumns; ++j)
       own.values[j % each].push_back(sums[j * kRows + i]);
   }
-  finish(std::move(result));
+  return result;
 }
 
-std::unique_ptr<GemmTile> simt::makeFmaGemm(Launch &launch,
-                                            ArrayRef<Work> works) {
-  return std::make_unique<FmaGemm>(launch, works);
+GemmKernel simt::makeFmaGemm(const GemmProblem &problem, const Twine &name) {
+  auto launch = std::make_unique<Launch>(problem.function, name, kGemmThreads);
+  auto tile = std::make_unique<FmaGemm>(*launch, problem);
+  return {std::move(launch), std::move(tile)};
 }

@@ -37,9 +37,10 @@ GemmTile::GemmTile(Launch &launch, ArrayRef<Work> works, const GemmShape &shape,
       width = std::min(width, own.back().width);
     }
   }
-  room = tiles() < kWholeTiles ? shape.blocks / tiles() : 1;
-  int64_t most = std::min(room / shape.leastDown, kMostSplits);
-  splits = std::clamp(k / kLeastTerms, int64_t(1), std::max(most, int64_t(1)));
+  room = tiles() < shape.splits.wholeTiles ? shape.blocks / tiles() : 1;
+  int64_t most = std::min(room / shape.leastDown, shape.splits.most);
+  splits = std::clamp(k / shape.splits.leastTerms, int64_t(1),
+                      std::max(most, int64_t(1)));
   if (isFixed())
     room = splits = llvm::divideCeil(steps, llvm::divideCeil(steps, splits));
   if (!few && shape.clusters)
@@ -195,9 +196,8 @@ GemmTile::Corner GemmTile::cornerOf(Value turn, Value rows) {
   return corner;
 }
 
-GemmTile::Source GemmTile::elementW(const Corner &corner, Value row,
+GemmTile::Source GemmTile::elementW(const Corner &corner, const UnitSum &mine,
                                     Value column) {
-  UnitSum mine = unitOf(row);
   Value unit = b.add(corner.unit, mine.unit), exists;
   if (!hasWholeTiles())
     restrict(exists, unit, corner.units);
@@ -376,8 +376,8 @@ SmallVector<Value> GemmTile::merged(const Corner &corner, int64_t count) {
       });
 }
 
-/// Of a thread's `count` sums, `size` ones from part * size on: those of all
-/// splits, added up in their order. All loads are in flight at once.
+/// Sums [part * size, (part + 1) * size) of the thread's `count`, each added
+/// over all splits in split order. All loads are in flight at once.
 SmallVector<Value> GemmTile::mergedPart(const Corner &corner, int64_t count,
                                         Value part, int64_t size) {
   Rows rows = launch.rows(memory.sums, kVector);
@@ -398,13 +398,16 @@ SmallVector<Value> GemmTile::mergedPart(const Corner &corner, int64_t count,
 }
 
 /// Block i of a cluster has the sums i, i + splits and so on of each thread.
-void GemmTile::finishCluster(const Corner &corner, std::vector<Sums> sums) {
+void GemmTile::finishCluster(
+    const Corner &corner, ArrayRef<Sums> sums,
+    llvm::function_ref<void()> barrier,
+    llvm::function_ref<std::pair<Value, Value>(Value number)> placeOf) {
   SmallVector<Value> values;
   for (const Sums &own : sums)
     for (ArrayRef<Value> each : own.values)
       llvm::append_range(values, each);
   leaveSums(corner, values);
-  clusterBarrier();
+  barrier();
   auto count = static_cast<int64_t>(values.size()),
        places = static_cast<int64_t>(sums.size()), size = count / places;
   for (int64_t first = 0; first < places; first += splits) {
@@ -453,24 +456,23 @@ void GemmTile::finishSplits(const Corner &corner, std::vector<Sums> sums) {
 void GemmTile::finishTile(const Corner &corner, std::vector<Sums> sums) {
   if (splits == 1)
     finishWorks(corner, sums);
-  else if (shape.clusters)
-    finishCluster(corner, std::move(sums));
   else
     finishSplits(corner, std::move(sums));
 }
 
-void GemmTile::multiplyTiles(Value rows) {
+void GemmTile::multiplyOne(
+    Value rows, llvm::function_ref<std::vector<Sums>(const Corner &)> multiply,
+    llvm::function_ref<void(const Corner &)> prefetch) {
   Value x = b.block(0), y = b.block(1);
   Corner corner = cornerOf(x, y, rows);
-  prefetch(corner);
+  if (prefetch)
+    prefetch(corner);
   auto multiplyTile = [&] {
-    multiply(corner, [&](std::vector<Sums> sums) {
-      // Computed again: registers are few while products are added up.
-      finishTile(splits == 1
-                     ? corner
-                     : cornerOf(b.opaque(x), b.opaque(y), b.opaque(rows)),
-                 std::move(sums));
-    });
+    std::vector<Sums> sums = multiply(corner);
+    // Computed again: registers are few while products are added up.
+    finishTile(splits == 1 ? corner
+                           : cornerOf(b.opaque(x), b.opaque(y), b.opaque(rows)),
+               std::move(sums));
   };
   if (corner.exists)
     b.when(corner.exists, multiplyTile);
@@ -478,9 +480,8 @@ void GemmTile::multiplyTiles(Value rows) {
     multiplyTile();
 }
 
-/// The two dimensions; zero blocks if the kernel is not for this number of
-/// rows. Those of a persistent grid are pairs, however many rows there are, and
-/// blocks of a pair.
+/// The grid. It is empty if another kernel handles this number of rows. A
+/// persistent grid is (pairs of blocks, 2), whatever the rows.
 SmallVector<Value> GemmTile::grid() {
   KernelFunction &of = launch.of;
   Size size = works[0].rows();

@@ -19,12 +19,19 @@ namespace cria::simt {
 /// Threads of a block, unless its shape says otherwise.
 inline constexpr int64_t kGemmThreads = 128;
 
+/// The inputs that a kernel is for: those of more than `above` rows, and `most`
+/// at most. Their number may be known at run time only.
+struct GemmRows {
+  llvm::StringLiteral suffix; // of the kernel's name
+  int64_t above, most;
+};
+
 /// How products are cut into blocks: tiles of m rows of the input and n of
-/// weights, that take `step` terms of k at once. Where tiles side by side are
-/// fewer than kWholeTiles, k is split into parts until there are `blocks`
-/// blocks, or nearly.
+/// weights, that take `step` terms of k at once. If tiles are too few, k is
+/// split into parts until there are `blocks` blocks, or nearly.
 struct GemmShape {
   int64_t m, n, step, blocks;
+  SplitSizes splits;
   /// The block's first threads, which hold the sums.
   int64_t threads = kGemmThreads;
   /// Tiles down that there are at least, so that splits are fewer.
@@ -68,7 +75,7 @@ protected:
     mlir::Value row, unit;
     llvm::SmallVector<llvm::SmallVector<mlir::Value>> values;
   };
-  /// A unit of the tile, and one of its sums.
+  /// What a row of the weights' tile belongs to: a unit, and one of its sums.
   struct UnitSum {
     mlir::Value unit, sum;
   };
@@ -93,42 +100,41 @@ protected:
   Source elementX(const Corner &corner, mlir::Value row, mlir::Value column) {
     return elementOf(x, k, corner, row, column);
   }
-  /// The same of what has `length` elements for each row of the input.
+  /// The same for an operand with `length` elements per input row, such as
+  /// block scales.
   Source elementOf(const Operand &operand, int64_t length, const Corner &corner,
                    mlir::Value row, mlir::Value column);
-  Source elementW(const Corner &corner, mlir::Value row, mlir::Value column);
+  Source elementW(const Corner &corner, const UnitSum &row, mlir::Value column);
 
-  /// The unit and the sum that a row of the weights' tile belongs to.
-  virtual UnitSum unitOf(mlir::Value row) = 0;
-  /// Calls `finish` where threads hold sums, with those of a thread over the
-  /// block's steps of k.
-  using Finish = llvm::function_ref<void(std::vector<Sums>)>;
-  /// Begins to copy the first weights of the block's steps, if the tile exists.
-  /// It reads weights only, so that it runs before the launch before has ended.
-  virtual void prefetch(const Corner &) {}
-  virtual void multiply(const Corner &, Finish) {
-    llvm_unreachable("a persistent grid multiplies tile after tile");
-  }
   /// Multiplies and finishes all tiles of the block. The input has `rows` rows.
-  virtual void multiplyTiles(mlir::Value rows);
-  /// Of a persistent grid: the turns of all pairs of blocks, and the tile of
-  /// this block in a turn. Where the tiles are odd, the last turn has the last
-  /// tile twice, and the second one does not exist.
+  virtual void multiplyTiles(mlir::Value rows) = 0;
+  /// multiplyTiles of a grid with a block for each tile and split. `prefetch`
+  /// reads weights only, so that it may run before the previous launch has
+  /// ended; it asks itself whether the tile exists. `multiply` returns a
+  /// thread's sums over the block's steps of k.
+  void
+  multiplyOne(mlir::Value rows,
+              llvm::function_ref<std::vector<Sums>(const Corner &)> multiply,
+              llvm::function_ref<void(const Corner &)> prefetch = nullptr);
+  /// For a persistent grid: how many turns all pairs of blocks need, and the
+  /// tile that this block takes in a turn. If the number of tiles is odd, the
+  /// second block of the last pair has no tile (`exists` is false).
   mlir::Value turns(mlir::Value rows);
   Corner cornerOf(mlir::Value turn, mlir::Value rows);
   /// Adds up the splits of a tile, if there are any, and finishes it.
-  void finishTile(const Corner &corner, std::vector<Sums> sums);
-  /// Shared memory that is free after a barrier after that.
+  virtual void finishTile(const Corner &corner, std::vector<Sums> sums);
+  /// The same where the blocks of a tile are a cluster: each finishes a part.
+  /// `barrier` is a barrier of the cluster's threads, which orders what they
+  /// write. `placeOf` gives the row and the unit of sums number `number`, an
+  /// i32, of a thread's `sums`, which all have as many values.
+  void finishCluster(const Corner &corner, llvm::ArrayRef<Sums> sums,
+                     llvm::function_ref<void()> barrier,
+                     llvm::function_ref<std::pair<mlir::Value, mlir::Value>(
+                         mlir::Value number)>
+                         placeOf);
+  /// Shared memory that nobody reads any more once all threads have called
+  /// `finishTile` and passed one more barrier.
   virtual Rows freeMemory() const = 0;
-  /// The row and the unit of a thread's sums number `number`, an i32, of those
-  /// that `multiply` calls `finish` with. They all have as many values.
-  virtual std::pair<mlir::Value, mlir::Value> placeOf(mlir::Value) {
-    llvm_unreachable("each block finishes whole tiles");
-  }
-  /// A barrier of the cluster's threads, which orders what they write.
-  virtual void clusterBarrier() {
-    llvm_unreachable("the kernel has no clusters");
-  }
   /// A barrier of the threads that hold sums.
   virtual void barrier() { b.barrier(); }
   /// Bytes of shared memory that the launch says.
@@ -168,7 +174,6 @@ private:
                                             mlir::Value part, int64_t size);
   void leaveSums(const Corner &corner, llvm::ArrayRef<mlir::Value> values);
   void finishSplits(const Corner &corner, std::vector<Sums> sums);
-  void finishCluster(const Corner &corner, std::vector<Sums> sums);
   void finishWorks(const Corner &corner, llvm::ArrayRef<Sums> sums);
   bool hasWholeTiles() const;
   mlir::Value isWhole(const Work &work, const Corner &corner);

@@ -6,17 +6,14 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
-static const GemvCut &cutOf(ArrayRef<Work> works) {
-  return works[0].dots[0].bits ? kBlockGemv : kFloatGemv;
-}
-
-Gemv::Gemv(Launch &launch, ArrayRef<Work> works, int64_t length)
+Gemv::Gemv(Launch &launch, ArrayRef<Work> works, const GemvSizes &sizes,
+           int64_t length)
     : launch(launch), b(launch.b), works(works), m(works[0].rows().constant),
-      length(length), warpRows(cutOf(works).warpRows) {
+      length(length), warpRows(sizes.warpRows) {
   int64_t sums = 0;
   for (const Work &work : works)
     sums += work.units * sumsOf(work);
-  while (warpRows > 1 && sums / warpRows < cutOf(works).warps)
+  while (warpRows > 1 && sums / warpRows < sizes.warps)
     warpRows /= 2;
 }
 
@@ -84,45 +81,4 @@ int64_t Gemv::emit() {
   for (const Work &work : works)
     blocks += llvm::divideCeil(work.units, unitsOfBlock(work));
   return blocks;
-}
-
-/// Builds the kernel and its launch, with `bulk` the one by cp.async.bulk:
-/// false where there is none.
-static bool emitGemv(KernelFunction &function, const Twine &name,
-                     ArrayRef<Work> works, const Part *input,
-                     const Statistics &statistics, bool bulk,
-                     std::optional<bool> forWgmma) {
-  Launch launch(function, name, cutOf(works).threads);
-  std::unique_ptr<Gemv> gemv;
-  if (works[0].dots[0].bits)
-    gemv = makeBlockGemv(launch, works, *input, statistics, bulk);
-  else
-    gemv = makeFloatGemv(launch, works, input, statistics, bulk);
-  if (bulk && !gemv->isBulk()) {
-    launch.erase();
-    return false;
-  }
-  if (forWgmma)
-    launch.b.function->setAttr(kWgmmaAttribute,
-                               launch.b.getBoolAttr(*forWgmma));
-  int64_t blocks = gemv->emit();
-  launch.finish({function.constant(blocks)});
-  return true;
-}
-
-void simt::emitGemv(KernelFunction &function, const Twine &suffix,
-                    ArrayRef<Work> works, const Part *input,
-                    const Statistics &statistics) {
-  const Chips &chips = function.chips;
-  std::optional<bool> one, other;
-  if (chips.wgmma) {
-    one = true;
-    other = false;
-  }
-  bool hasBulk = chips.wgmma && ::emitGemv(function, suffix + "_bulk", works,
-                                           input, statistics, true, one);
-  if (!hasBulk)
-    ::emitGemv(function, suffix, works, input, statistics, false, {});
-  else if (chips.others)
-    ::emitGemv(function, suffix, works, input, statistics, false, other);
 }

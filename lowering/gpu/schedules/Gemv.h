@@ -20,13 +20,12 @@ namespace cria::simt {
 class Gemv {
 public:
   /// `length` elements of memory are a row of weights.
-  Gemv(Launch &launch, llvm::ArrayRef<Work> works, int64_t length);
+  Gemv(Launch &launch, llvm::ArrayRef<Work> works, const GemvSizes &sizes,
+       int64_t length);
   virtual ~Gemv() = default;
 
   /// Builds all outputs; returns the blocks they take.
   int64_t emit();
-  /// Whether weights come by copies that only chips with wgmma have.
-  virtual bool isBulk() const { return false; }
 
 protected:
   /// Rows of weights that a warp multiplies: an operand, and the row.
@@ -43,7 +42,7 @@ protected:
   /// Builds `body` for each work, with the first unit of the warp.
   void forEachWork(
       llvm::function_ref<void(const Work &work, mlir::Value first)> body);
-  /// The units of one warp. The last unit stands for those after the end.
+  /// The warp's units. Past the end, the last unit is repeated.
   llvm::SmallVector<mlir::Value> unitsFrom(const Work &work, mlir::Value first);
   llvm::SmallVector<WeightRow> rowsOf(const Work &work, mlir::ValueRange units);
   /// The warp's number in the block.
@@ -75,31 +74,11 @@ private:
   }
 };
 
-/// Weights of floats (GemvFloats.cpp). `input` is null where it is in
-/// memory. With `bulk` weights come by cp.async.bulk where they can.
-std::unique_ptr<Gemv> makeFloatGemv(Launch &launch, llvm::ArrayRef<Work> works,
-                                    const Part *input,
-                                    const Statistics &statistics, bool bulk);
-
-/// Weights in blocks, by products of four bytes (GemvBlocks.cpp). The
-/// block computes the input's codes and scales.
-std::unique_ptr<Gemv> makeBlockGemv(Launch &launch, llvm::ArrayRef<Work> works,
-                                    const Part &input,
-                                    const Statistics &statistics, bool bulk);
-
-/// Products of few rows (decode), bound by the bytes of the weights: a warp
-/// takes some rows of weights, and its lanes run along them. `input`
-/// is null if the products' input is in memory; else the block computes it.
-void emitGemv(KernelFunction &function, const llvm::Twine &suffix,
-              llvm::ArrayRef<Work> works, const Part *input,
-              const Statistics &statistics);
-
-/// Bytes of shared memory that emitGemv takes for rows of `numbers` numbers
+/// Bytes of shared memory that a block takes for rows of `numbers` numbers
 /// with weights in blocks (GemvBlocks.cpp).
 int64_t blockGemvBytes(int64_t numbers, int64_t bits);
 
-/// The most rows of products that emitGemv takes, and the most bytes of
-/// normalized input it holds in shared memory.
-inline constexpr int64_t kGemvRows = 8, kGemvShared = 40 << 10;
+/// The most bytes of normalized input that a block holds in shared memory.
+inline constexpr int64_t kGemvShared = 40 << 10;
 
 } // namespace cria::simt

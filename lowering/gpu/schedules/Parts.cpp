@@ -5,8 +5,7 @@
 /// a product, and products that a unit cannot hold, are computed from memory
 /// that other launches have stored. So is the products' input, if it is not in
 /// memory and a block cannot hold it.
-#include "lowering/gpu/schedules/Gemm.h"
-#include "lowering/gpu/schedules/Gemv.h"
+#include "lowering/gpu/schedules/Choose.h"
 #include "lowering/gpu/schedules/Preconditions.h"
 #include "lowering/gpu/schedules/Schedules.h"
 #include "lowering/kernel/Product.h"
@@ -44,8 +43,10 @@ struct Ingredients {
 
 class PartsSchedule {
 public:
-  PartsSchedule(KernelFunction &function, StringRef &reason)
-      : function(function), elements(function.elements), reason(reason) {}
+  PartsSchedule(KernelFunction &function, const Choose &choose,
+                StringRef &reason)
+      : function(function), elements(function.elements), choose(choose),
+        reason(reason) {}
   bool run();
 
 private:
@@ -82,6 +83,7 @@ private:
 
   KernelFunction &function;
   Elements &elements;
+  const Choose &choose;
   StringRef &reason;
   /// Why the products that were tried last are none of a unit.
   StringRef misfit;
@@ -172,12 +174,6 @@ bool PartsSchedule::collect(const Part &part, Ingredients &made) {
   });
 }
 
-/// Whether emitGemv may take the work's products.
-static bool hasFewRows(const Work &work) {
-  Size rows = work.rows();
-  return rows.isConstant() && rows.constant <= kGemvRows;
-}
-
 /// Bytes of shared memory that hold the rows which products read.
 static int64_t sharedBytes(const Work &work) {
   const Dot &dot = work.dots[0];
@@ -250,7 +246,7 @@ StringRef PartsSchedule::refusal(const Work &work, const Dot &dot) {
 StringRef PartsSchedule::refusal(const Work &work) {
   const Dot &first = work.dots[0];
   StringRef cannotHold = "a unit cannot hold the products that it is made of";
-  if (work.dots.size() > (hasFewRows(work) ? kGemvSums : kSums) ||
+  if (work.dots.size() > (choose.hasFewRows(work) ? kGemvSums : kSums) ||
       !first.terms.isConstant())
     return cannotHold;
   for (const Dot &dot : work.dots) {
@@ -440,7 +436,7 @@ void PartsSchedule::pairColumns(MutableArrayRef<Work> works) {
     bool besidePairs = llvm::any_of(works, [&](const Work &work) {
       if (single.sums.size() != 1 || work.sums.size() != 2)
         return false;
-      return hasFewRows(single)
+      return choose.hasFewRows(single)
                  ? work.sums[0].tensor == single.sums[0].tensor &&
                        work.sums[1].tensor == single.sums[0].tensor
                  : haveSameInput(work, single);
@@ -457,12 +453,11 @@ bool PartsSchedule::emitProducts(ArrayRef<Work> works, StringRef suffix) {
   const Work &first = works[0];
   SmallVector<Size> box = first.longBox();
   const Dot &dot = first.dots[0];
-  bool few = hasFewRows(first);
+  bool few = choose.hasFewRows(first);
   if (few && dot.bits)
     few = sharedBytes(first) <= kGemvShared;
-  if (dot.bits && !few && !takesBlockGemm(dot.terms.constant))
-    return fail(
-        "many rows are multiplied with rows of an odd number of blocks");
+  if (dot.bits && !few && !hasEvenBlocks(dot))
+    return fail(kOddBlocks);
   Part input;
   Ingredients made;
   bool inBlock = false;
@@ -514,15 +509,15 @@ bool PartsSchedule::emitProducts(ArrayRef<Work> works, StringRef suffix) {
     }
   }
   if (few) {
-    emitGemv(function, name(suffix), works, inBlock ? &input : nullptr,
-             made.statistics);
+    choose.gemv(function, name(suffix),
+                {works, inBlock ? &input : nullptr, made.statistics});
   } else {
     auto launches = grouped(
         works, [&](const Work &a, const Work &b) { return fitOneGrid(a, b); });
     if (launches.size() > 1)
       remarkFurther("its products are stored apart");
     for (ArrayRef<Work> together : launches)
-      emitGemm(function, name(suffix), together);
+      choose.gemm(function, name(suffix), together);
   }
   for (const Work &work : works)
     wrote(work.part);
@@ -663,6 +658,7 @@ bool PartsSchedule::run() {
                       [&](const Part &part) { return emit({part}, ""); });
 }
 
-bool simt::emitParts(KernelFunction &function, StringRef &reason) {
-  return PartsSchedule(function, reason).run();
+bool simt::emitParts(KernelFunction &function, const Choose &choose,
+                     StringRef &reason) {
+  return PartsSchedule(function, choose, reason).run();
 }

@@ -1,4 +1,5 @@
 #include "lowering/gpu/schedules/Preconditions.h"
+#include "lowering/kernel/BlockProduct.h"
 
 #include "llvm/Support/CheckedArithmetic.h"
 
@@ -106,6 +107,10 @@ bool simt::areBlockRows(Elements &elements, const Element &first,
 //===----------------------------------------------------------------------===//
 // Products of one launch
 //===----------------------------------------------------------------------===//
+
+bool simt::hasEvenBlocks(const Dot &dot) {
+  return dot.terms.constant / BlockProduct::kNumbers % 2 == 0;
+}
 
 bool simt::areOfOneForm(Elements &elements, const Work &a, const Dot &x,
                         const Work &b, const Dot &y, bool ofType) {

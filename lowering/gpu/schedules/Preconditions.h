@@ -15,6 +15,7 @@
 ///   isOwnRow        a block of threads computes row i of the input for row i
 ///                   of the product
 ///   areBlockRows    the same for rows of blocks of integers
+///   hasEvenBlocks   rows of blocks begin at words; scales are copied in pairs
 ///   areOfOneForm    a launch has one type and one row length for its weights
 ///   readSameRows    tiles in one grid take the input's rows from one place
 ///   isOfOwnRow      the statistics that a statistic reads are known before it
@@ -68,6 +69,11 @@ bool areBlockRows(Elements &elements, const Element &first,
                   llvm::ArrayRef<Size> box);
 inline constexpr llvm::StringLiteral kNoBlockRows =
     "the blocks of a row do not lie side by side in memory";
+
+/// Whether a row of blocks has an even number of them, for many rows.
+bool hasEvenBlocks(const Dot &dot);
+inline constexpr llvm::StringLiteral kOddBlocks =
+    "many rows are multiplied with rows of an odd number of blocks";
 
 /// Whether the weights of two products have the same type, and rows of the same
 /// length. With `ofType`, only the types are compared.

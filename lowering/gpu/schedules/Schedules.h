@@ -6,15 +6,17 @@
 
 namespace cria::simt {
 
-/// Attention over the cache (AttentionSplits.cpp); for many tokens on
-/// tensor cores (AttentionMma.cpp, AttentionWgmma.cpp). False without
-/// a reason if the function has no softmax. False if it is not taken: `reason`
-/// then says why.
-bool emitAttention(KernelFunction &function, llvm::StringRef &reason);
+class Choose;
+
+/// Attention over the cache (Attention.cpp). False without a reason if the
+/// function has no softmax. False if it is not taken: `reason` then says why.
+bool emitAttention(KernelFunction &function, const Choose &choose,
+                   llvm::StringRef &reason);
 
 /// Products, statistics of rows and elementwise ops (Parts.cpp). False if a
 /// result is computed from something else; `reason` then names it.
-bool emitParts(KernelFunction &function, llvm::StringRef &reason);
+bool emitParts(KernelFunction &function, const Choose &choose,
+               llvm::StringRef &reason);
 
 /// The entry `sample`, which draws an id from each row of logits of the entry
 /// `of` as CriaSampling describes (Sampling.cpp), and its kernels.

@@ -1,23 +1,27 @@
-/// Attention of many tokens by mma.sync, 64 rows by 64 keys at once, or by 32
+/// Attention of many tokens by mma.sync, some rows by 64 keys at once, or by 32
 /// where heads are wide.
 ///
 /// Keys and values come by cp.async: the next keys while the softmax runs, the
 /// values while s is computed. Rows of a tile lie 16 bytes further apart than
 /// they are long, which spreads the eight rows of an ldmatrix over all banks.
+#include "lowering/gpu/cuda/Layouts.h"
 #include "lowering/gpu/cuda/TensorCores.h"
 #include "lowering/gpu/cuda/schedules/AttentionTile.h"
-#include "lowering/gpu/schedules/Tuning.h"
+#include "lowering/gpu/cuda/schedules/Schedules.h"
 
 using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
-static constexpr int64_t kThreads = 128, kRows = kPromptRows, kPad = 8;
+/// Rows of a warp, and elements between rows of a tile.
+static constexpr int64_t kWarpRows = 16, kPad = 8;
+/// Query heads of a KV head at most: a block has all of a token.
+static constexpr int64_t kMostGroup = 64;
 
 namespace {
 class MmaAttention : AttentionTile {
 public:
-  MmaAttention(KernelFunction &of, const AttentionMemory &in);
+  MmaAttention(KernelFunction &of, const AttentionMemory &in, int64_t rows);
   gpu::GPUFuncOp emit();
 
 private:
@@ -36,12 +40,13 @@ private:
 };
 } // namespace
 
-MmaAttention::MmaAttention(KernelFunction &of, const AttentionMemory &in)
-    : AttentionTile(of, in, "", kThreads, kRows, in.group) {
+MmaAttention::MmaAttention(KernelFunction &of, const AttentionMemory &in,
+                           int64_t rows)
+    : AttentionTile(of, in, "", rows / kWarpRows * kWarp, rows, in.group) {
   // Wide heads leave registers for fewer scores.
   tileKeys = size <= 64 ? 64 : 32;
   int64_t stride = size + kPad;
-  tileQ = b.shared(element, kRows * stride, stride);
+  tileQ = b.shared(element, blockRows * stride, stride);
   tileK = b.shared(element, tileKeys * stride, stride);
   tileV = b.shared(element, tileKeys * stride, stride);
 }
@@ -51,7 +56,7 @@ void MmaAttention::copyRows(
     const Rows &tile, int64_t rows,
     llvm::function_ref<Source(Value row, Value column)> from) {
   int64_t chunks = size / 8;
-  b.loop(b.thread(), b.i32(rows * chunks), kThreads, [&](Value i) {
+  b.loop(b.thread(), b.i32(rows * chunks), b.threads(), [&](Value i) {
     Value row = b.div(i, chunks), column = b.mul(b.rem(i, chunks), 8);
     auto [source, exists] = from(row, column);
     cuda::copyAsync(b, b.address(tile, row, column), source, 16, exists);
@@ -61,7 +66,7 @@ void MmaAttention::copyRows(
 
 /// The block's rows of the queries.
 void MmaAttention::fetchQueries() {
-  copyRows(tileQ, kRows, [&](Value row, Value column) -> Source {
+  copyRows(tileQ, blockRows, [&](Value row, Value column) -> Source {
     Row of = rowOf(b.add(start, row));
     return {launch.address(in.query, {of.token, kvHead, of.query, column}),
             of.exists};
@@ -80,13 +85,13 @@ void MmaAttention::fetch(const Rows &tile, const Rows &cache, Value first) {
 /// q k^T: for every 8 keys the lane's four.
 SmallVector<Value> MmaAttention::products() {
   Value lane = b.lane();
-  Value row = b.add(b.mul(b.div(lane, 16), 8), b.rem(lane, 8));
-  Value chunk = b.mul(b.rem(b.div(lane, 8), 2), 8);
+  Value row = cuda::kLoadW.row(b, lane);
+  Value column = b.mul(cuda::kLoadW.column(b, lane), 8);
   SmallVector<Value> s(tileKeys / 8 * 4, b.f32(0));
-  Address start = b.opaque(b.address(tileK, row, chunk));
-  Address startQ =
-      b.opaque(b.address(tileQ, b.add(b.mul(b.warp(), 16), b.rem(lane, 16)),
-                         b.mul(b.div(lane, 16), 8)));
+  Address start = b.opaque(b.address(tileK, row, column));
+  Address startQ = b.opaque(
+      b.address(tileQ, b.add(b.mul(b.warp(), 16), cuda::kLoadX.row(b, lane)),
+                b.mul(cuda::kLoadX.column(b, lane), 8)));
   for (int64_t k = 0; k < size; k += 16) {
     auto left = cuda::loadMatrices(b, b.further(startQ, tileQ, 0, k));
     for (int64_t key = 0; key < tileKeys; key += 16) {
@@ -101,8 +106,8 @@ SmallVector<Value> MmaAttention::products() {
 /// o += p v.
 void MmaAttention::addValues(ArrayRef<Value> p, MutableArrayRef<Value> out) {
   Value lane = b.lane();
-  Address start =
-      b.opaque(b.address(tileV, b.rem(lane, 16), b.mul(b.div(lane, 16), 8)));
+  Address start = b.opaque(b.address(tileV, cuda::kLoadX.row(b, lane),
+                                     b.mul(cuda::kLoadX.column(b, lane), 8)));
   for (int64_t key = 0; key < tileKeys; key += 16) {
     SmallVector<Value> left = rounded(p.slice(key / 8 * 4, 8));
     for (int64_t column = 0; column < size; column += 16) {
@@ -148,14 +153,19 @@ gpu::GPUFuncOp MmaAttention::emit() {
   return finish();
 }
 
-bool simt::takesAttentionMma(const AttentionMemory &in) {
-  return !in.tokens.isConstant() && !in.queryElement.isF32() &&
-         in.queryElement == in.cacheElement && in.size % 16 == 0 &&
-         in.size <= 128 && in.group <= kRows && isContiguous(in.query, 8) &&
-         isContiguous(in.result, 2);
+/// Tokens with their own pages share no keys, so no tile of rows helps.
+bool cuda::takesAttentionMma(const KernelFunction &,
+                             const AttentionMemory &in) {
+  return !in.attention.positions && !in.tokens.isConstant() &&
+         !in.queryElement.isF32() && in.queryElement == in.cacheElement &&
+         in.size % 16 == 0 && in.size <= 128 && in.group <= kMostGroup &&
+         isContiguous(in.query, 8) && isContiguous(in.result, 2);
 }
 
-gpu::GPUFuncOp simt::emitAttentionMma(KernelFunction &of,
-                                      const AttentionMemory &in) {
-  return MmaAttention(of, in).emit();
+gpu::GPUFuncOp cuda::emitAttentionMma(KernelFunction &of,
+                                      const AttentionMemory &in,
+                                      const Tuning &tuning) {
+  int64_t rows =
+      std::max<int64_t>(tuning.prompt.rows, llvm::alignTo(in.group, kWarpRows));
+  return MmaAttention(of, in, rows).emit();
 }

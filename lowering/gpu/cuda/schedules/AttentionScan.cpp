@@ -10,14 +10,14 @@
 /// what it will read itself, so that no barrier is needed:
 ///
 ///   turn t:    wait for its copies
-///              begin to copy turn t + kAhead, over that of t - 1
+///              begin to copy turn t + ahead, over that of t - 1
 ///              multiply
 ///
 /// Caches in blocks, and lanes with less than 4 or more than 32 bytes of a key,
 /// are read where they lie.
 #include "lowering/gpu/cuda/TensorCores.h"
 #include "lowering/gpu/cuda/schedules/AttentionSplits.h"
-#include "lowering/gpu/schedules/Tuning.h"
+#include "lowering/gpu/cuda/schedules/Schedules.h"
 #include "lowering/kernel/Launches.h"
 
 #include <cmath>
@@ -29,13 +29,14 @@ using namespace cria::simt;
 /// Values of q, and of the output, that a lane holds for its query heads at
 /// most: they live in registers.
 static constexpr int64_t kValues = 32;
-/// Turns that are copied ahead, and bytes that a lane has of a turn's keys.
-static constexpr int64_t kAhead = kScanAhead, kTurnBytes = kScanBytes;
+/// Bytes that a lane has of a turn's keys.
+static constexpr int64_t kTurnBytes = 32;
 
 namespace {
 class AttentionScan : public AttentionSplits {
 public:
-  AttentionScan(KernelFunction &of, const AttentionMemory &in);
+  AttentionScan(KernelFunction &of, const AttentionMemory &in,
+                const Tuning &tuning);
 
 private:
   void prefetch(Value firstKey, Value endKey) override;
@@ -62,6 +63,7 @@ private:
   State mergeLanes(State state);
 
   int64_t width, lanes, groups;
+  int64_t turnsAhead; // that are copied
   /// Keys of a turn, of a group of lanes and of the block.
   int64_t batch = 1, turnKeys;
   /// The stages: (slot, key of the batch, key or value, piece), each with a
@@ -71,13 +73,15 @@ private:
 };
 } // namespace
 
-AttentionScan::AttentionScan(KernelFunction &of, const AttentionMemory &in)
-    : AttentionSplits(of, in, std::min(in.group, kValues / scanWidth(in))),
-      width(scanWidth(in)) {
+AttentionScan::AttentionScan(KernelFunction &of, const AttentionMemory &in,
+                             const Tuning &tuning)
+    : AttentionSplits(of, in, tuning.decode,
+                      std::min(in.group, kValues / scanWidth(in))),
+      width(scanWidth(in)), turnsAhead(tuning.scan.ahead) {
   lanes = llvm::PowerOf2Ceil(llvm::divideCeil(size, width));
   groups = kThreads / lanes;
   allocateRing();
-  allocate(size, turnKeys * (ring ? kAhead : 1), 1, kDecodeBlocks);
+  allocate(size, turnKeys * (ring ? turnsAhead : 1), 1, tuning.scan.blocks);
 }
 
 void AttentionScan::allocateRing() {
@@ -88,7 +92,7 @@ void AttentionScan::allocateRing() {
     pieceBytes = std::min<int64_t>(16, bytes);
     pieceWidth = pieceBytes / elementBytes;
     int64_t stride = kThreads * pieceWidth;
-    int64_t rows = (kAhead + 1) * batch * 2 * (width / pieceWidth);
+    int64_t rows = (turnsAhead + 1) * batch * 2 * (width / pieceWidth);
     ring = b.shared(keys.element, rows * stride, stride);
   }
   turnKeys = groups * batch;
@@ -250,7 +254,7 @@ AttentionSplits::State AttentionScan::step(Value first, Value endKey,
 /// Every group of lanes takes keys in turn; all threads of the block do the
 /// same number of turns, since they shuffle.
 AttentionSplits::State AttentionScan::scanTurns(Value firstKey, Value endKey) {
-  for (int64_t ahead = 0; ring && ahead < kAhead; ++ahead) {
+  for (int64_t ahead = 0; ring && ahead < turnsAhead; ++ahead) {
     fetch(b.i32(ahead), b.add(firstKey, ahead * turnKeys), endKey,
           hasGiven() ? Which::New : Which::All);
     cuda::commitCopies(b);
@@ -260,13 +264,14 @@ AttentionSplits::State AttentionScan::scanTurns(Value firstKey, Value endKey) {
              SmallVector<Value>(heads, b.f32(0)),
              SmallVector<Value>(heads, b.splat(b.f32(0), width))};
   SmallVector<Value> carried = init.values();
-  carried.append({b.i32(0), b.i32(kAhead)}); // the turn's slot, the one before
+  carried.append(
+      {b.i32(0), b.i32(turnsAhead)}); // the turn's slot, the one before
   auto turn = [&](Value first, ValueRange carried) {
     Value slot = carried[carried.size() - 2], free = carried.back();
     Turn loaded;
     if (ring) {
-      cuda::awaitCopies(b, kAhead - 1);
-      fetch(free, b.add(first, kAhead * turnKeys), endKey, Which::All);
+      cuda::awaitCopies(b, turnsAhead - 1);
+      fetch(free, b.add(first, turnsAhead * turnKeys), endKey, Which::All);
       cuda::commitCopies(b);
       loaded = loadStage(slot);
     } else {
@@ -275,7 +280,7 @@ AttentionSplits::State AttentionScan::scanTurns(Value firstKey, Value endKey) {
     State state =
         step(first, endKey, loaded, q, State::of(carried.drop_back(2)));
     SmallVector<Value> next = state.values();
-    Value isLast = b.equal(slot, b.i32(kAhead));
+    Value isLast = b.equal(slot, b.i32(turnsAhead));
     next.append({b.select(isLast, b.i32(0), b.add(slot, 1)), slot});
     return next;
   };
@@ -299,7 +304,7 @@ AttentionSplits::State AttentionScan::mergeLanes(State state) {
 }
 
 void AttentionScan::prefetch(Value firstKey, Value endKey) {
-  for (int64_t ahead = 0; ring && ahead < kAhead; ++ahead)
+  for (int64_t ahead = 0; ring && ahead < turnsAhead; ++ahead)
     fetch(b.i32(ahead), b.add(firstKey, ahead * turnKeys), endKey,
           Which::Given);
 }
@@ -319,6 +324,8 @@ void AttentionScan::scan(Value firstKey, Value endKey) {
   });
 }
 
-void simt::emitAttentionScan(KernelFunction &of, const AttentionMemory &in) {
-  AttentionScan(of, in).emit();
+gpu::GPUFuncOp cuda::emitAttentionScan(KernelFunction &of,
+                                       const AttentionMemory &in,
+                                       const Tuning &tuning) {
+  return AttentionScan(of, in, tuning).emit();
 }

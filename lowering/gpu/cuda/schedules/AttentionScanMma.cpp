@@ -5,12 +5,12 @@
 ///   m, l, o rescaled;  p = exp2(s - m), rounded to the storage type
 ///   o^T += v^T p^T          (columns of a head, heads)
 ///
-/// With g = lane / 4 and t = lane % 4, a lane holds of s the heads g (and g + 8
-/// where there are more than eight) and the keys 2t, 2t + 1, 2t + 8, 2t + 9: as
-/// they are, these are what it gives of p^T, a right operand of 8 heads. So no
-/// product of o has empty rows. A lane holds of o^T the columns g, g + 8 of the
-/// heads 2t, 2t + 1 (and 2t + 8, 2t + 9), and gets by shuffles what they are
-/// rescaled by.
+/// Lanes hold s as kMmaSums says: lane 4g + t has head g (and g + 8 if there
+/// are more than eight) and keys 2t, 2t + 1, 2t + 8, 2t + 9. A lane's elements
+/// of s are already the ones that it must supply for p^T as right operand of 8
+/// heads, so no shuffle is needed, and no product for o has empty rows. Of o^T
+/// a lane has columns g, g + 8 of heads 2t, 2t + 1 (and 2t + 8, 2t + 9). It
+/// gets by shuffles the factors that rescale them.
 ///
 /// Each warp has room for one tile of keys and one of values, which cp.async
 /// fills: the next keys from when s is computed, the next values from when o
@@ -20,9 +20,10 @@
 ///
 /// Rows of a tile lie 16 bytes further apart than they are long, which spreads
 /// the eight rows of an ldmatrix over all banks.
+#include "lowering/gpu/cuda/Layouts.h"
 #include "lowering/gpu/cuda/TensorCores.h"
 #include "lowering/gpu/cuda/schedules/AttentionSplits.h"
-#include "lowering/gpu/schedules/Tuning.h"
+#include "lowering/gpu/cuda/schedules/Schedules.h"
 #include "lowering/kernel/Launches.h"
 
 #include <cmath>
@@ -31,10 +32,8 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
-/// Keys of a tile; query heads of a block at most, and of a product of o.
-static constexpr int64_t kTile = kScanTile, kHeads = kScanHeads, kGroup = 8;
-/// Blocks that fit a multiprocessor: a batch has several there.
-static constexpr int64_t kBlocks = 4;
+/// Keys of a tile; query heads of a product of o.
+static constexpr int64_t kTile = 16, kGroup = 8;
 /// Elements between rows of a tile; numbers between rows of what warps save,
 /// which spread the columns of four heads over all banks.
 static constexpr int64_t kPad = 8, kSavedPad = 4;
@@ -44,18 +43,19 @@ static constexpr int64_t kShared = (48 << 10) - 16;
 
 /// Query heads of a block: what warps save of them fits beside the tiles, and
 /// all parts of a group have about as many.
-static int64_t headsOf(const AttentionMemory &in) {
+static int64_t headsOf(const AttentionMemory &in, const ScanTileSizes &sizes) {
   int64_t warps = AttentionSplits::kWarps;
   int64_t tiles = warps * 2 * kTile * (in.size + kPad) * 2;
   int64_t saved = warps * (in.size + kSavedPad + 2) * 4;
-  int64_t most = std::min(kHeads, (kShared - tiles) / saved);
+  int64_t most = std::min(sizes.heads, (kShared - tiles) / saved);
   return llvm::divideCeil(in.group, llvm::divideCeil(in.group, most));
 }
 
 namespace {
 class AttentionScanMma : public AttentionSplits {
 public:
-  AttentionScanMma(KernelFunction &of, const AttentionMemory &in);
+  AttentionScanMma(KernelFunction &of, const AttentionMemory &in,
+                   const Tuning &tuning);
 
 private:
   void prefetch(Value firstKey, Value endKey) override;
@@ -92,30 +92,33 @@ private:
 } // namespace
 
 AttentionScanMma::AttentionScanMma(KernelFunction &of,
-                                   const AttentionMemory &in)
-    : AttentionSplits(of, in, headsOf(in)), element(in.queryElement),
-      groups(llvm::divideCeil(heads, kGroup)), unit(1 / std::log(2.0)) {
+                                   const AttentionMemory &in,
+                                   const Tuning &tuning)
+    : AttentionSplits(of, in, tuning.decode, headsOf(in, tuning.scanTile)),
+      element(in.queryElement), groups(llvm::divideCeil(heads, kGroup)),
+      unit(1 / std::log(2.0)) {
   if (factor && *factor > 0)
     unit *= *factor;
   int64_t stride = size + kPad;
   tiles = b.shared(element, kWarps * 2 * kTile * stride, stride);
-  allocate(size + kSavedPad, kWarps * kTile, kTile, kScanTileBlocks);
-  cuda::fitBlocks(b, kBlocks);
+  allocate(size + kSavedPad, kWarps * kTile, kTile, tuning.scanTile.blocks);
+  cuda::fitBlocks(b, tuning.scanTile.resident);
 }
 
 Value AttentionScanMma::head(int64_t group) {
-  return b.add(b.div(b.lane(), 4), group * kGroup);
+  return b.add(cuda::kMmaSums.row(b, b.lane()), group * kGroup);
 }
 
 Value AttentionScanMma::outHead(int64_t group, int64_t i) {
-  return b.add(b.mul(b.rem(b.lane(), 4), 2), group * kGroup + i);
+  return b.add(cuda::kMmaSums.column(b, b.lane()), group * kGroup + i);
 }
 
 /// The queries as left operands, four pairs for each 16 columns. Rows past the
-/// last head do its work again, the upper ones of at most eight heads none.
+/// last head repeat the last head. With eight heads or fewer, rows 8 to 15 do
+/// nothing.
 SmallVector<Value> AttentionScanMma::queries() {
   SmallVector<Value> q;
-  Value t = b.mul(b.rem(b.lane(), 4), 2);
+  Value t = cuda::kMmaX.column(b, b.lane());
   for (int64_t column = 0; column < size; column += 8)
     for (int64_t group = 0; group < 2; ++group) {
       if (group >= groups) {
@@ -139,8 +142,8 @@ Value AttentionScanMma::firstRow(Tile tile) {
 
 Address AttentionScanMma::matrix(Tile tile) {
   Value lane = b.lane();
-  Value row = b.add(b.mul(b.div(lane, 16), 8), b.rem(lane, 8));
-  Value column = b.mul(b.rem(b.div(lane, 8), 2), 8);
+  Value row = cuda::kLoadW.row(b, lane);
+  Value column = b.mul(cuda::kLoadW.column(b, lane), 8);
   return b.opaque(b.address(tiles, b.add(firstRow(tile), row), column));
 }
 
@@ -212,10 +215,11 @@ SmallVector<Value> AttentionScanMma::products() {
 /// has.
 void AttentionScanMma::score(MutableArrayRef<Value> s, Value first,
                              Value endKey) {
-  Value own = b.add(first, b.mul(b.rem(b.lane(), 4), 2));
+  Value own = b.add(first, cuda::kMmaSums.column(b, b.lane()));
   Value left = b.sub(endKey, own), lastKey = b.sub(endKey, b.i32(1));
   for (auto [i, score] : llvm::enumerate(s)) {
-    int64_t group = i % 4 / 2, further = i / 4 * 8 + i % 2;
+    Place at = cuda::kWgmmaSums.ofRegister(i);
+    int64_t group = at.row / kGroup, further = at.column;
     if (group >= groups)
       continue;
     Value query = queryOf(b.min(head(group), b.i32(heads - 1)));
@@ -310,7 +314,8 @@ SmallVector<Value> AttentionScanMma::turn(Value first, Value endKey,
 }
 
 void AttentionScanMma::save(ValueRange state) {
-  Value firstRow = b.mul(b.warp(), heads), g = b.div(b.lane(), 4);
+  Value firstRow = b.mul(b.warp(), heads);
+  Value g = cuda::kMmaSums.row(b, b.lane());
   auto whenHead = [&](int64_t group, Value head,
                       llvm::function_ref<void()> body) {
     if ((group + 1) * kGroup <= heads)
@@ -361,12 +366,15 @@ void AttentionScanMma::scan(Value firstKey, Value endKey) {
   save(end);
 }
 
-bool simt::takesAttentionScanMma(const AttentionMemory &in) {
+bool cuda::takesAttentionScanMma(const KernelFunction &,
+                                 const AttentionMemory &in) {
   return in.group > 1 && !in.queryElement.isF32() &&
          in.queryElement == in.cacheElement && in.size % 16 == 0 &&
          in.size <= 128 && in.page % kTile == 0 && isContiguous(in.query, 2);
 }
 
-void simt::emitAttentionScanMma(KernelFunction &of, const AttentionMemory &in) {
-  AttentionScanMma(of, in).emit();
+gpu::GPUFuncOp cuda::emitAttentionScanMma(KernelFunction &of,
+                                          const AttentionMemory &in,
+                                          const Tuning &tuning) {
+  return AttentionScanMma(of, in, tuning).emit();
 }

@@ -1,5 +1,4 @@
 #include "lowering/gpu/cuda/schedules/AttentionSplits.h"
-#include "lowering/gpu/schedules/Tuning.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 
@@ -11,9 +10,9 @@ using namespace cria::simt;
 static constexpr int64_t kMerged = 32;
 
 AttentionSplits::AttentionSplits(KernelFunction &of, const AttentionMemory &in,
-                                 int64_t heads)
+                                 const DecodeSizes &sizes, int64_t heads)
     : AttentionKernel(of, in, "", kThreads), size(in.size), heads(heads),
-      parts(llvm::divideCeil(in.group, heads)) {
+      sizes(sizes), parts(llvm::divideCeil(in.group, heads)) {
   auto fits = [&](int64_t width) {
     return size % width == 0 && isContiguous(in.result, width) &&
            heads * size / width >= kThreads;
@@ -39,7 +38,7 @@ Value AttentionSplits::number() {
 
 void AttentionSplits::allocate(int64_t stride, int64_t leastKeys,
                                int64_t multiple, int64_t decodeBlocks) {
-  this->leastKeys = std::min(kKeysPerSplit, leastKeys);
+  this->leastKeys = std::min(sizes.keysPerSplit, leastKeys);
   this->multiple = multiple;
   Type f32 = b.getF32Type();
   warps = {b.shared(f32, kWarps * heads * 2, 2),
@@ -48,9 +47,9 @@ void AttentionSplits::allocate(int64_t stride, int64_t leastKeys,
   if (!tokens)
     return;
   int64_t blocks = in.kvHeads * parts;
-  int64_t most = decodeBlocks / llvm::divideCeil(tokens, kBatchTokens);
+  int64_t most = decodeBlocks / llvm::divideCeil(tokens, sizes.batchTokens);
   splits = std::clamp<int64_t>(most / blocks, 1,
-                               llvm::divideCeil(in.room, kKeysPerSplit));
+                               llvm::divideCeil(in.room, sizes.keysPerSplit));
   if (splits == 1)
     return;
   blocks *= tokens;
@@ -221,7 +220,7 @@ void AttentionSplits::mergeSplits() {
 // The kernel
 //===----------------------------------------------------------------------===//
 
-void AttentionSplits::emit() {
+gpu::GPUFuncOp AttentionSplits::emit() {
   kvHead = b.div(b.block(0), parts);
   firstQuery = b.mul(b.rem(b.block(0), parts), heads);
   split = b.block(1);
@@ -244,4 +243,5 @@ void AttentionSplits::emit() {
     attend();
   launch.finish({of.constant(in.kvHeads * parts), of.constant(splits),
                  of.blocks(in.tokens, 1)});
+  return b.function;
 }

@@ -26,6 +26,7 @@
 #pragma once
 
 #include "lowering/gpu/schedules/Attention.h"
+#include "lowering/gpu/schedules/Tuning.h"
 
 namespace cria::simt {
 
@@ -34,11 +35,12 @@ public:
   static constexpr int64_t kThreads = 128, kWarps = kThreads / kWarp;
 
   virtual ~AttentionSplits() = default;
-  void emit();
+  mlir::gpu::GPUFuncOp emit();
 
 protected:
   /// A block does at most `heads` query heads.
-  AttentionSplits(KernelFunction &of, const AttentionMemory &in, int64_t heads);
+  AttentionSplits(KernelFunction &of, const AttentionMemory &in,
+                  const DecodeSizes &sizes, int64_t heads);
   /// Splits the keys of a decode, and makes shared memory for what warps have
   /// seen, heads `stride` numbers apart. A split has `leastKeys` at least, and
   /// a multiple of `multiple`; a decode has `decodeBlocks` blocks at most.
@@ -123,6 +125,7 @@ private:
   void eachElement(
       llvm::function_ref<void(mlir::Value head, mlir::Value column)> body);
 
+  const DecodeSizes &sizes;
   int64_t parts, splits = 1, leastKeys = 1, multiple = 1;
   /// Columns that a thread merges at once.
   int64_t mergeWidth = 4;

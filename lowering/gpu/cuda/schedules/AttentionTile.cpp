@@ -1,4 +1,5 @@
 #include "lowering/gpu/cuda/schedules/AttentionTile.h"
+#include "lowering/gpu/cuda/Layouts.h"
 
 #include <cmath>
 
@@ -25,7 +26,7 @@ AttentionTile::Row AttentionTile::rowOf(Value index) {
 
 AttentionTile::Row AttentionTile::ownRow(Value start, int64_t half) {
   return rowOf(b.add(b.add(start, b.mul(b.warp(), 16)),
-                     b.add(b.div(b.lane(), 4), half * 8)));
+                     b.add(cuda::kWgmmaSums.row(b, b.lane()), half * 8)));
 }
 
 void AttentionTile::findBlock() {
@@ -52,11 +53,12 @@ void AttentionTile::findRows() {
 SmallVector<Value> AttentionTile::scores(ArrayRef<Value> products, Value first,
                                          bool masked) {
   SmallVector<Value> s;
-  Value t = b.add(first, b.mul(b.rem(b.lane(), 4), 2));
+  Value t = b.add(first, cuda::kWgmmaSums.column(b, b.lane()));
   Value lastKey = b.sub(endKey, b.i32(1));
   for (auto [i, product] : llvm::enumerate(products)) {
-    const OwnRow &row = rows[i % 4 / 2];
-    Value key = b.add(t, i / 4 * 8 + i % 2), visible = b.less(key, row.end);
+    Place at = cuda::kWgmmaSums.ofRegister(i);
+    const OwnRow &row = rows[at.row / 8];
+    Value key = b.add(t, at.column), visible = b.less(key, row.end);
     if (!bounds.first.empty())
       visible = b.both(visible, b.less(b.sub(row.first, b.i32(1)), key));
     if (masked)
@@ -87,9 +89,10 @@ SmallVector<Value> AttentionTile::scores(ArrayRef<Value> products,
       [&] { return scores(products, first, /*masked=*/true); });
 }
 
-/// Whether value i of a lane, which has four for every 8 columns, belongs to
-/// row g (half 0) or to row g + 8 (half 1).
-static bool isOf(size_t half, size_t i) { return i % 4 / 2 == half; }
+/// Which of its two rows a lane's value number `i` belongs to: g, or g + 8.
+static size_t halfOf(size_t i) {
+  return cuda::kWgmmaSums.ofRegister(i).row / 8;
+}
 
 std::array<Value, 2> AttentionTile::softmax(MutableArrayRef<Value> s,
                                             MutableArrayRef<Value> max,
@@ -101,7 +104,7 @@ std::array<Value, 2> AttentionTile::softmax(MutableArrayRef<Value> s,
   for (size_t half = 0; half < 2; ++half) {
     Value highest = max[half];
     for (size_t i = 0; i < s.size(); ++i)
-      if (isOf(half, i))
+      if (halfOf(i) == half)
         highest = b.fmax(highest, s[i]);
     highest = b.warpMax(highest, 4);
     // 1 where no key of the tile counts more: such tiles change no bit.
@@ -109,7 +112,7 @@ std::array<Value, 2> AttentionTile::softmax(MutableArrayRef<Value> s,
     max[half] = highest;
     sums[half] = b.fmul(sums[half], by[half]);
     for (size_t i = 0; i < s.size(); ++i)
-      if (isOf(half, i)) {
+      if (halfOf(i) == half) {
         s[i] = power(s[i], highest);
         sums[half] = b.fadd(sums[half], s[i]);
       }
@@ -120,7 +123,7 @@ std::array<Value, 2> AttentionTile::softmax(MutableArrayRef<Value> s,
 void AttentionTile::shrink(MutableArrayRef<Value> out,
                            const std::array<Value, 2> &by) {
   for (size_t i = 0; i < out.size(); ++i)
-    out[i] = b.fmul(out[i], by[i % 4 / 2]);
+    out[i] = b.fmul(out[i], by[halfOf(i)]);
 }
 
 SmallVector<Value> AttentionTile::rounded(ArrayRef<Value> p) {
@@ -131,7 +134,7 @@ SmallVector<Value> AttentionTile::rounded(ArrayRef<Value> p) {
 }
 
 void AttentionTile::store(ArrayRef<Value> sums, ArrayRef<Value> out) {
-  Value t = b.mul(b.rem(b.lane(), 4), 2);
+  Value t = cuda::kWgmmaSums.column(b, b.lane());
   Value start = b.opaque(this->start);
   for (int64_t half = 0; half < 2; ++half) {
     Row row = ownRow(start, half);

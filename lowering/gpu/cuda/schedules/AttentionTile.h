@@ -10,9 +10,9 @@
 ///
 /// The last tokens, which may see the most keys, come first.
 ///
-/// A warp has 16 rows. With g = lane / 4 and t = lane % 4, a lane holds of each
-/// product of 16 x 8 the sums of rows g, g + 8 and columns 2t, 2t + 1: those of
-/// s become the left operand of p v where they are.
+/// A warp has 16 rows, and its lanes hold sums as kWgmmaSums says, those of
+/// rows g and g + 8. A lane's elements of s are the ones that it must supply
+/// for p v as left operand, so no shuffle is needed.
 #pragma once
 
 #include "lowering/gpu/schedules/Attention.h"

@@ -19,9 +19,10 @@
 /// With g = lane / 4 and t = lane % 4 a lane holds of weights the column g,
 /// bytes 4t and 16 + 4t of its codes (PTX ISA, mma.m16n8k32): of four bits both
 /// are halves of the same bytes.
+#include "lowering/gpu/cuda/Layouts.h"
 #include "lowering/gpu/cuda/TensorCores.h"
 #include "lowering/gpu/cuda/schedules/MmaTile.h"
-#include "lowering/gpu/schedules/Gemm.h"
+#include "lowering/gpu/cuda/schedules/Schedules.h"
 #include "lowering/kernel/BlockProduct.h"
 
 #include <numeric>
@@ -30,14 +31,16 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
-static constexpr int64_t kTileM = kBlockTile.m, kTileN = kBlockTile.n,
-                         kBlocks = kBlockTile.blocks,
-                         kStages = kBlockTile.stages;
+/// A tile, the blocks of numbers in a step, and stages. Integers become floats
+/// in registers: one tile for all rows leaves four blocks on a multiprocessor.
+static constexpr int64_t kTileM = 64, kTileN = 64, kBlocks = 4, kStages = 2;
 static constexpr int64_t kNumbers = BlockProduct::kNumbers;
 static constexpr int64_t kChunk = 16, kWord = 4;
-static constexpr int64_t kWarpsDown = kBlockTile.warpsDown;
+static constexpr int64_t kWarpsDown = 2;
 /// Threads that fill a row of a stage.
 static constexpr int64_t kFillers = kGemmThreads / kTileM;
+/// The order of chunks: what the bits of a row's number add.
+static constexpr int64_t kOrder[] = {2, 4, 1};
 /// In each byte of a word: its low half, the sign, and 8.
 static constexpr int64_t kLowHalves = 0x0f0f0f0f, kEights = 0x08080808;
 static constexpr int64_t kSigns = -0x7f7f7f80;
@@ -50,10 +53,11 @@ static int64_t strideOf(int64_t blockBytes) {
 namespace {
 class BlockGemm : public MmaTile {
 public:
-  BlockGemm(Launch &launch, ArrayRef<Work> works)
-      : MmaTile(launch, works,
-                {kTileM, kTileN, kBlocks * kNumbers, kGemmBlocks}, kAllRows,
-                kWarpsDown),
+  BlockGemm(Launch &launch, const GemmProblem &problem)
+      : MmaTile(launch, problem.works,
+                {kTileM, kTileN, kBlocks * kNumbers,
+                 problem.tuning.splits.blocks, problem.tuning.splits},
+                problem.rows(), kWarpsDown),
         bits(works[0].dots[0].bits), bytes(BlockProduct::blockBytes(bits)),
         scale(Operand::of(launch, works[0], works[0].dots[0].scale, k)),
         codes(b.shared(b.getI8Type(), kStages * kTileM * kBlocks * kNumbers,
@@ -63,7 +67,10 @@ public:
                              strideOf(bytes))) {}
 
 private:
-  void multiply(const Corner &corner, Finish finish) override;
+  void multiplyTiles(Value rows) override {
+    multiplyOne(rows, [&](const Corner &corner) { return multiply(corner); });
+  }
+  std::vector<Sums> multiply(const Corner &corner);
   Rows freeMemory() const override { return codes; }
   Value columnOf(Value row, Value chunk);
   void fetch(const Corner &corner, Value step);
@@ -85,8 +92,7 @@ private:
 
 /// Where a chunk of a row of the input lies.
 Value BlockGemm::columnOf(Value row, Value chunk) {
-  Value low = b.mul(b.rem(row, 4), 2), high = b.rem(b.div(row, 4), 2);
-  return b.mul(b.exclusiveOr(chunk, b.add(low, high)), kChunk);
+  return b.mul(cuda::swizzle(b, row, chunk, kOrder), kChunk);
 }
 
 /// Begins to fill the stage of a step; what is after the end is zeros.
@@ -106,7 +112,8 @@ void BlockGemm::fetch(const Corner &corner, Value step) {
   for (int64_t i = 0; i < each; i += kFillers) {
     Value column = b.mul(b.add(own, i), width);
     auto copy = [&] {
-      Source from = elementW(corner, row, b.add(b.mul(block, bytes), column));
+      Source from =
+          elementW(corner, unitOf(row), b.add(b.mul(block, bytes), column));
       cuda::copyAsync(b, b.address(weightBytes, to, column), from.address,
                       width, from.exists);
     };
@@ -171,14 +178,15 @@ SmallVector<Value> BlockGemm::step(Value step, ValueRange sums) {
   SmallVector<Value> next(sums);
   Value lane = b.lane();
   Value stage = b.mul(b.rem(step, kStages), kTileM);
-  Value g = b.div(lane, 4), t = b.rem(lane, 4);
+  Value g = cuda::kMmaSums.row(b, lane);
+  Value word = b.div(cuda::kMmaBytesW.column(b, lane), kWord);
   Value tileX = b.add(stage, firstRow(b.warp()));
   Value tileW = b.add(stage, firstColumn(b.warp()));
   for (int64_t block = 0; block < kBlocks; ++block) {
     SmallVector<SmallVector<Value>> xs, scalesX;
     for (int64_t i = 0; i < down(); ++i) {
-      Value row = b.add(b.add(tileX, i * 16), b.rem(lane, 16));
-      Value chunk = b.add(b.div(lane, 16), block * 2);
+      Value row = b.add(b.add(tileX, i * 16), cuda::kLoadX.row(b, lane));
+      Value chunk = b.add(cuda::kLoadX.column(b, lane), block * 2);
       xs.push_back(
           cuda::loadMatrices(b, b.address(codes, row, columnOf(row, chunk))));
       Value own = b.add(b.add(tileX, i * 16), g);
@@ -186,8 +194,9 @@ SmallVector<Value> BlockGemm::step(Value step, ValueRange sums) {
                          b.loadWide(scales, b.add(own, 8), b.i32(block))});
     }
     for (int64_t j = 0; j < across(); ++j) {
-      Value tile = b.add(tileW, j * 8), column = b.add(tile, b.mul(t, 2));
-      SmallVector<Value> ws = weightsOf(b.add(tile, g), t, block);
+      Value tile = b.add(tileW, j * 8);
+      Value column = b.add(tile, cuda::kMmaSums.column(b, lane));
+      SmallVector<Value> ws = weightsOf(b.add(tile, g), word, block);
       Value scalesW[] = {scaleOf(column, block),
                          scaleOf(b.add(column, 1), block)};
       for (int64_t i = 0; i < down(); ++i)
@@ -201,7 +210,7 @@ SmallVector<Value> BlockGemm::step(Value step, ValueRange sums) {
   return next;
 }
 
-void BlockGemm::multiply(const Corner &corner, Finish finish) {
+std::vector<GemmTile::Sums> BlockGemm::multiply(const Corner &corner) {
   fetch(corner, corner.first);
   SmallVector<Value> init(down() * across() * 4, b.f32(0));
   auto sums = b.loop(
@@ -214,13 +223,11 @@ void BlockGemm::multiply(const Corner &corner, Finish finish) {
         b.when(b.less(next, corner.end), [&] { fetch(corner, next); });
         return step(at, carried);
       });
-  finish(sumsOf(sums));
+  return sumsOf(sums);
 }
 
-/// cp.async copies 4 bytes at least, of scales two.
-bool simt::takesBlockGemm(int64_t terms) { return terms / kNumbers % 2 == 0; }
-
-std::unique_ptr<GemmTile> simt::makeBlockGemm(Launch &launch,
-                                              ArrayRef<Work> works) {
-  return std::make_unique<BlockGemm>(launch, works);
+GemmKernel cuda::makeBlockGemm(const GemmProblem &problem, const Twine &name) {
+  auto launch = std::make_unique<Launch>(problem.function, name, kGemmThreads);
+  auto tile = std::make_unique<BlockGemm>(*launch, problem);
+  return {std::move(launch), std::move(tile)};
 }

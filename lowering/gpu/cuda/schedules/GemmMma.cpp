@@ -11,47 +11,66 @@
 ///
 /// A row of a stage is 64 bytes, four chunks of 16; chunk c of row r lies at
 /// c ^ (r / 2 % 4), so that the eight rows of an ldmatrix hit all banks.
+#include "lowering/gpu/cuda/Layouts.h"
 #include "lowering/gpu/cuda/TensorCores.h"
 #include "lowering/gpu/cuda/Warpgroups.h"
 #include "lowering/gpu/cuda/schedules/MmaTile.h"
-#include "lowering/gpu/schedules/Gemm.h"
+#include "lowering/gpu/cuda/schedules/Schedules.h"
 
 using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
 /// Terms of a step, and elements of a chunk.
-static constexpr int64_t kTileK = kMmaTerms, kChunk = 8;
+static constexpr int64_t kTileK = 32, kChunk = 8;
 
 namespace {
 class MmaGemm : public MmaTile {
 public:
-  MmaGemm(Launch &launch, ArrayRef<Work> works, const MmaTileSize &tile,
-          const GemmRows &rows, bool clusters)
-      : MmaTile(launch, works, shapeOf(tile, clusters), rows, tile.warpsDown),
-        count(tile.stages),
-        stages(b.shared(x.rows.element, count * (m + n) * kTileK, kTileK)) {
-    // Else ptxas takes registers that one block less fits.
-    cuda::fitBlocks(b, tile.blocks);
-  }
+  MmaGemm(Launch &launch, const GemmProblem &problem, bool clusters)
+      : MmaGemm(launch, problem, problem.tuning.tiles[*problem.range],
+                clusters) {}
   /// Makes the blocks of each tile a cluster.
   void formClusters() {
     cuda::formClusters(b, {static_cast<int32_t>(tileSplits()), 1, 1});
   }
 
 private:
-  static GemmShape shapeOf(const MmaTileSize &tile, bool clusters) {
-    GemmShape shape = {tile.m, tile.n, kTileK, tile.splitBlocks};
+  MmaGemm(Launch &launch, const GemmProblem &problem, const TileSizes &tile,
+          bool clusters)
+      : MmaTile(launch, problem.works, shapeOf(problem.tuning, tile, clusters),
+                problem.rows(), tile.warpsDown),
+        clusters(clusters), count(tile.stages),
+        stages(b.shared(x.rows.element, count * (m + n) * kTileK, kTileK)) {
+    // Else ptxas takes registers that one block less fits.
+    cuda::fitBlocks(b, tile.resident);
+  }
+  static GemmShape shapeOf(const Tuning &tuning, const TileSizes &tile,
+                           bool clusters) {
+    GemmShape shape = {tile.m, tile.n, kTileK,
+                       clusters ? tile.clusterBlocks : tile.splitBlocks,
+                       tuning.splits};
     shape.clusters = clusters;
     return shape;
   }
-  void multiply(const Corner &corner, Finish finish) override;
-  void prefetch(const Corner &corner) override;
-  Rows freeMemory() const override { return stages; }
-  void clusterBarrier() override {
-    cuda::arriveAtCluster(b);
-    cuda::awaitCluster(b);
+  void multiplyTiles(Value rows) override {
+    multiplyOne(
+        rows, [&](const Corner &corner) { return multiply(corner); },
+        [&](const Corner &corner) { prefetch(corner); });
   }
+  void finishTile(const Corner &corner, std::vector<Sums> sums) override {
+    if (!clusters)
+      return MmaTile::finishTile(corner, std::move(sums));
+    auto barrier = [&] {
+      cuda::arriveAtCluster(b);
+      cuda::awaitCluster(b);
+    };
+    finishCluster(corner, sums, barrier,
+                  [&](Value number) { return placeOf(number); });
+  }
+  std::vector<Sums> multiply(const Corner &corner);
+  void prefetch(const Corner &corner);
+  Rows freeMemory() const override { return stages; }
   void fetchX(const Corner &corner, Value step);
   void fetchW(const Corner &corner, Value step);
   void fetch(const Corner &corner, Value step);
@@ -68,9 +87,10 @@ private:
   }
   /// Where chunk `chunk` of a stage's row lies.
   Value swizzled(Value row, Value chunk) {
-    return b.mul(b.exclusiveOr(chunk, b.rem(b.div(row, 2), 4)), kChunk);
+    return b.mul(cuda::swizzle(b, row, chunk, cuda::kSwizzle64), kChunk);
   }
 
+  bool clusters;
   int64_t count; // of stages
   Rows stages;   // the input's rows, then the weights', stage after stage
 };
@@ -114,7 +134,7 @@ void MmaGemm::fetchX(const Corner &corner, Value step) {
 
 void MmaGemm::fetchW(const Corner &corner, Value step) {
   fetchRows(stageOf(step), m, n, b.mul(step, kTileK),
-            [&](Value r, Value c) { return elementW(corner, r, c); });
+            [&](Value r, Value c) { return elementW(corner, unitOf(r), c); });
 }
 
 /// Begins to fill the stage of a step, if there is such a step. Every step is a
@@ -137,14 +157,12 @@ void MmaGemm::prefetch(const Corner &corner) {
 }
 
 /// Where a lane's matrices begin in the first stage, of each half of a step.
-/// Of the input: rows 0-15 of chunk 0, then of chunk 1. Of the weights: rows
-/// 0-7 of both chunks, then 8-15.
 MmaGemm::Starts MmaGemm::starts() {
   Value lane = b.lane();
-  Value rowX = b.add(firstRow(b.warp()), b.rem(lane, 16));
-  Value rowW = b.add(firstColumn(b.warp()),
-                     b.add(b.mul(b.div(lane, 16), 8), b.rem(lane, 8)));
-  Value chunkX = b.div(lane, 16), chunkW = b.rem(b.div(lane, 8), 2);
+  Value rowX = b.add(firstRow(b.warp()), cuda::kLoadX.row(b, lane));
+  Value rowW = b.add(firstColumn(b.warp()), cuda::kLoadW.row(b, lane));
+  Value chunkX = cuda::kLoadX.column(b, lane),
+        chunkW = cuda::kLoadW.column(b, lane);
   auto start = [&](Value row, int64_t firstRow, Value chunk) {
     return b.address(stages, b.add(row, firstRow), swizzled(row, chunk));
   };
@@ -177,7 +195,7 @@ SmallVector<Value> MmaGemm::step(const Starts &starts, Value step,
   return next;
 }
 
-void MmaGemm::multiply(const Corner &corner, Finish finish) {
+std::vector<GemmTile::Sums> MmaGemm::multiply(const Corner &corner) {
   // The first group has the weights of all these steps, too.
   for (int64_t i = 0; i + 1 < count; ++i) {
     Value step = b.add(corner.first, i);
@@ -196,33 +214,23 @@ void MmaGemm::multiply(const Corner &corner, Finish finish) {
                        return step(starts, at, carried);
                      });
   cuda::awaitCopies(b, 0);
-  finish(sumsOf(sums));
+  return sumsOf(sums);
 }
 
-/// cp.async copies 4 bytes at least.
-bool simt::takesMma(Type input, Type weight, int64_t k) {
-  return !input.isF32() && input == weight && k % 2 == 0;
+GemmKernel cuda::makeMmaGemm(const GemmProblem &problem, const Twine &name) {
+  auto launch = std::make_unique<Launch>(problem.function, name, kGemmThreads);
+  auto tile = std::make_unique<MmaGemm>(*launch, problem, /*clusters=*/false);
+  return {std::move(launch), std::move(tile)};
 }
 
-std::unique_ptr<GemmTile> simt::makeMmaGemm(Launch &launch,
-                                            ArrayRef<Work> works, size_t rows) {
-  return std::make_unique<MmaGemm>(launch, works, kMmaTiles[rows],
-                                   kMmaRows[rows], /*clusters=*/false);
-}
-
-std::unique_ptr<GemmTile>
-simt::makeClusterGemm(KernelFunction &function, const Twine &suffix,
-                      ArrayRef<Work> works, size_t rows,
-                      std::unique_ptr<Launch> &launch) {
-  launch = std::make_unique<Launch>(function, suffix, kGemmThreads);
-  MmaTileSize size = kMmaTiles[rows];
-  size.splitBlocks = kClusterBlocks[rows];
-  auto tile = std::make_unique<MmaGemm>(*launch, works, size, kMmaRows[rows],
-                                        /*clusters=*/true);
-  if (tile->tileSplits() == 1) {
+GemmKernel cuda::makeClusterGemm(const GemmProblem &problem,
+                                 const Twine &name) {
+  auto launch = std::make_unique<Launch>(problem.function, name, kGemmThreads);
+  auto tile = std::make_unique<MmaGemm>(*launch, problem, /*clusters=*/true);
+  if (tile->tileSplits() == 1) { // each tile has one block
     launch->erase();
-    return nullptr;
+    return {};
   }
   tile->formClusters();
-  return tile;
+  return {std::move(launch), std::move(tile)};
 }

@@ -2,60 +2,61 @@
 /// steps of 64:
 ///
 ///   warpgroup 2   one thread copies the rows of input and weights of a step to
-///                 a stage of a ring, as soon as the stage is free
-///   0 and 1       multiply 64 rows each, when the stage is full, and finish
-///                 the tile
+///                 a slot of a ring, as soon as the slot is free
+///   0 and 1       multiply 64 rows each, when the slot is full, and finish the
+///                 tile
 ///
 /// Blocks are clusters of two, whose tiles nearly always have the same weights:
-/// each block copies half of them to both, else all of its own. So a stage is
+/// each block copies half of them to both, else all of its own. So a slot is
 /// free when the warpgroups of both blocks have multiplied what it had, and a
 /// block ends when the other one, too, needs its memory and its barriers no
 /// more.
 ///
 /// The grid is persistent, one block on each multiprocessor: while warpgroups
-/// finish a tile, the first stages of the next one are on their way.
+/// finish a tile, the first steps of the next one are on their way.
 ///
 /// Copies take boxes, which tensor maps describe: zeros where the input has no
 /// row, or a row no element. Rows of weights lie in the tile so that a lane has
-/// the sums of neighbouring units. For eight units of one sum, columns 2t and
-/// 2t + 1 of the four products p, which are lane t's, are units 8t + 2p and
-/// 8t + 2p + 1. To the map a weight is a tensor
+/// the sums of neighbouring units. Lane t holds columns 2t and 2t + 1 of each
+/// product p. For eight units of one sum, weights are placed so that these
+/// columns are units 8t + 2p and 8t + 2p + 1. To the map a weight is a tensor
 ///
 ///   k   2   4 (t)   4 (p)   groups of 32 units
 ///
 /// which is copied in this order. Of two sums, all units of the first come
 /// first.
+#include "lowering/gpu/cuda/Layouts.h"
+#include "lowering/gpu/cuda/Ring.h"
 #include "lowering/gpu/cuda/TensorCores.h"
-#include "lowering/gpu/cuda/Warpgroups.h"
-#include "lowering/gpu/schedules/Gemm.h"
+#include "lowering/gpu/cuda/schedules/Schedules.h"
 
 using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
-static constexpr int64_t kTileM = kWgmmaTile.m, kTileK = kWgmmaTile.terms,
-                         kStages = kWgmmaTile.stages;
-/// Threads that multiply, and all.
+/// Rows of a tile, 64 of each warpgroup, and terms of a step: a box's row.
+static constexpr int64_t kTileM = 128, kTileK = 64;
+/// Threads that multiply, and warpgroups of a cluster that do.
 static constexpr int64_t kMultiply = 2 * cuda::kWarpgroup,
-                         kThreads = kMultiply + cuda::kWarpgroup;
+                         kReaders = 2 * kMultiply / cuda::kWarpgroup;
 
-static constexpr const GemmRows &kManyRows = *std::prev(std::end(kMmaRows));
-
-static GemmShape shapeOf(int64_t n) {
-  return {kTileM,
-          n,
-          kTileK,
-          kMultiprocessors,
-          kMultiply,
-          kManyRows.above / kTileM + 1,
+static GemmShape shapeOf(const GemmProblem &problem, int64_t n) {
+  return {/*m=*/kTileM,
+          /*n=*/n,
+          /*step=*/kTileK,
+          /*blocks=*/problem.tuning.warpgroups.blocks,
+          /*splits=*/problem.tuning.splits,
+          /*threads=*/kMultiply,
+          /*leastDown=*/problem.rows().above / kTileM + 1,
           /*persistent=*/true};
 }
 
 namespace {
 class WgmmaGemm : public GemmTile {
 public:
-  WgmmaGemm(Launch &launch, ArrayRef<Work> works, int64_t n)
-      : GemmTile(launch, works, shapeOf(n), kManyRows) {}
+  WgmmaGemm(Launch &launch, const GemmProblem &problem, int64_t n)
+      : GemmTile(launch, problem.works, shapeOf(problem, n), problem.rows()),
+        sizes(problem.tuning.warpgroups) {}
 
   /// Makes tensor maps of the operands; false where they cannot be copied so.
   bool addMaps();
@@ -69,13 +70,10 @@ private:
     SmallVector<int64_t> box;
     int64_t units;
   };
-  UnitSum unitOf(Value) override {
-    llvm_unreachable("no row of weights is addressed");
-  }
   void multiplyTiles(Value rows) override;
   Rows freeMemory() const override { return flag; }
   void barrier() override { cuda::barrierOf(b, kMultiply); }
-  int64_t launchedBytes() const override { return kStages * stageBytes(); }
+  int64_t launchedBytes() const override { return sizes.stages * stageBytes(); }
   int64_t stageRows() const { return kTileM + n; }
   int64_t stageBytes() const { return stageRows() * cuda::kBoxBytes; }
 
@@ -90,11 +88,9 @@ private:
     Value group, row; // of the map, and of the stage
   };
   std::vector<Copy> copiesOf(const Corner &corner, size_t i, Value half);
-  void copyWork(cuda::PhaseBarriers &barriers, const Corner &corner, size_t i,
-                Value before);
-  std::vector<Sums> sum(cuda::PhaseBarriers &barriers, const Corner &corner,
-                        Value before);
-  /// Of `before` steps and those of a tile: their number.
+  void copyWork(cuda::Ring &ring, const Corner &corner, size_t i, Value before);
+  std::vector<Sums> sum(cuda::Ring &ring, const Corner &corner, Value before);
+  /// The steps done after this tile, if `before` were done before it.
   Value behind(const Corner &corner, Value before) {
     return b.add(before, b.sub(corner.end, corner.first));
   }
@@ -102,11 +98,12 @@ private:
   std::vector<Sums> sumsOf(ValueRange sums);
   int64_t group() const { return 4 * together; }
 
+  const WarpgroupSizes &sizes;
   /// Neighbouring units of a lane.
   int64_t together = 8;
   Value mapX;
   std::vector<SmallVector<Boxes>> boxes; // of each sum of each work
-  Rows ring, flag;
+  Rows slots, flag;
 };
 } // namespace
 
@@ -192,7 +189,8 @@ bool WgmmaGemm::addMaps() {
 
 void WgmmaGemm::begin() {
   Type element = x.rows.element;
-  ring = b.launchedShared(element, kStages * stageRows() * kTileK, kTileK);
+  slots =
+      b.launchedShared(element, sizes.stages * stageRows() * kTileK, kTileK);
   if (splitTiles())
     flag = b.shared(b.getI32Type(), 1, 1);
   cuda::fitBlocks(b, 1);
@@ -217,10 +215,9 @@ std::vector<WgmmaGemm::Copy> WgmmaGemm::copiesOf(const Corner &corner, size_t i,
   return copies;
 }
 
-/// One thread fills stages, each when all have read what it had before.
 /// `before` steps of other tiles were before this tile's.
-void WgmmaGemm::copyWork(cuda::PhaseBarriers &barriers, const Corner &corner,
-                         size_t i, Value before) {
+void WgmmaGemm::copyWork(cuda::Ring &ring, const Corner &corner, size_t i,
+                         Value before) {
   Value me = corner.ofPair, other = b.sub(b.i32(1), me);
   auto mask = [&](Value block) {
     return b.create<arith::TruncIOp>(b.getI16Type(), block);
@@ -230,68 +227,63 @@ void WgmmaGemm::copyWork(cuda::PhaseBarriers &barriers, const Corner &corner,
   std::vector<Copy> mine = copiesOf(corner, i, me),
                     others = copiesOf(corner, i, other);
   b.loop(corner.first, corner.end, 1, [&](Value at) {
-    Value turn = b.add(before, b.sub(at, corner.first));
-    Value stage = b.rem(turn, kStages), odd = b.rem(b.div(turn, kStages), 2);
-    barriers.await(b.add(stage, kStages), b.sub(b.i32(1), odd));
-    barriers.announce(stage, stageBytes());
-    Value start = b.mul(stage, stageRows());
-    Value column = b.mul(at, kTileK), none = b.i32(0);
-    auto copyAll = [&](ArrayRef<Copy> copies, Value blocks) {
-      for (const Copy &copy : copies)
-        barriers.copyBox(copy.from.map, {column, none, none, none, copy.group},
-                         copy.from.box, stage,
-                         b.address(ring, b.add(start, copy.row), none), blocks);
-    };
-    barriers.copyBox(mapX, {column, corner.row}, {kTileK, kTileM}, stage,
-                     b.address(ring, start, none));
-    copyAll(mine, blocks);
-    b.when(
-        corner.sharesWeights, [] {}, [&] { copyAll(others, mask(self)); });
+    cuda::Ring::Slot slot = ring.slot(b.add(before, b.sub(at, corner.first)));
+    ring.fill(slot, stageBytes(), [&](auto &barriers, Value full) {
+      Value start = b.mul(slot.number, stageRows());
+      Value column = b.mul(at, kTileK), none = b.i32(0);
+      auto copyAll = [&](ArrayRef<Copy> copies, Value blocks) {
+        for (const Copy &copy : copies)
+          barriers.copyBox(
+              copy.from.map, {column, none, none, none, copy.group},
+              copy.from.box, full,
+              b.address(slots, b.add(start, copy.row), none), blocks);
+      };
+      barriers.copyBox(mapX, {column, corner.row}, {kTileK, kTileM}, full,
+                       b.address(slots, start, none));
+      copyAll(mine, blocks);
+      b.when(
+          corner.sharesWeights, [] {}, [&] { copyAll(others, mask(self)); });
+    });
   });
 }
 
-/// A stage is free again when the products that read it are done; those of the
-/// next turn have begun by then. A thread for each block of the cluster says
-/// so.
-std::vector<GemmTile::Sums> WgmmaGemm::sum(cuda::PhaseBarriers &barriers,
+/// A slot is free again when the products that read it are done and those of
+/// the next step have begun. A thread for each block of the cluster says so.
+std::vector<GemmTile::Sums> WgmmaGemm::sum(cuda::Ring &ring,
                                            const Corner &corner, Value before) {
   Value warpgroup = b.div(b.thread(), cuda::kWarpgroup);
   Value block = b.rem(b.thread(), cuda::kWarpgroup);
   // `to` is a block of the cluster in all threads: LLVM may look for its
   // barrier before it asks whether the thread tells.
   Value tells = b.less(block, b.i32(2)), to = b.rem(b.thread(), 2);
-  auto release = [&](Value turn) {
-    barriers.arrive(b.add(b.rem(turn, kStages), kStages), to);
-  };
   Value startX = cuda::describeRows(
-      b, b.address(ring, b.mul(warpgroup, kTileM / 2), b.i32(0)));
+      b, b.address(slots, b.mul(warpgroup, kTileM / 2), b.i32(0)));
   Value startW =
-      cuda::describeRows(b, b.address(ring, b.i32(kTileM), b.i32(0)));
-  auto further = [&](Value start, Value chunks) -> Value {
-    return b.create<arith::AddIOp>(
-        start, b.create<arith::ExtUIOp>(b.getI64Type(), chunks));
-  };
+      cuda::describeRows(b, b.address(slots, b.i32(kTileM), b.i32(0)));
   SmallVector<Value> sums = b.loop(
       corner.first, corner.end, 1, cuda::zeroSums(b, n),
       [&](Value at, ValueRange carried) {
         Value turn = b.add(before, b.sub(at, corner.first));
-        Value stage = b.rem(turn, kStages);
-        barriers.await(stage, b.rem(b.div(turn, kStages), 2));
+        cuda::Ring::Slot slot = ring.slot(turn);
+        ring.await(slot);
         Value next = cuda::fenceSums(b, carried[0]);
-        Value chunks = b.mul(stage, stageBytes() / 16);
+        Value chunks = b.mul(slot.number, stageBytes() / 16);
         for (int64_t i = 0; i < kTileK / 16; ++i) {
           Value own = b.add(chunks, i * 2);
-          next = cuda::multiplyTiles(b, x.rows.element, n, further(startX, own),
-                                     further(startW, own), next);
+          next = cuda::multiplyTiles(b, x.rows.element, n,
+                                     cuda::further(b, startX, own),
+                                     cuda::further(b, startW, own), next);
         }
         cuda::commitProducts(b);
         cuda::awaitProducts(b, 1);
         b.when(b.both(tells, b.less(corner.first, at)),
-               [&] { release(b.sub(turn, b.i32(1))); });
+               [&] { ring.release(ring.slot(b.sub(turn, b.i32(1))), to); });
         return SmallVector<Value>{next};
       });
   SmallVector<Value> done = cuda::awaitSums(b, sums[0]);
-  b.when(tells, [&] { release(b.sub(behind(corner, before), b.i32(1))); });
+  b.when(tells, [&] {
+    ring.release(ring.slot(b.sub(behind(corner, before), b.i32(1))), to);
+  });
   return sumsOf(done);
 }
 
@@ -300,7 +292,7 @@ std::vector<GemmTile::Sums> WgmmaGemm::sumsOf(ValueRange sums) {
   // Computed anew: registers are few while products are added up.
   Value thread = b.opaque(b.thread());
   Value lane = b.rem(thread, kWarp), warp = b.div(thread, kWarp);
-  Value row = b.add(b.mul(warp, 16), b.div(lane, 4));
+  Value row = b.add(b.mul(warp, 16), cuda::kMmaSums.row(b, lane));
   Value unit = b.mul(b.rem(lane, 4), together);
   std::vector<Sums> result;
   for (int64_t i = 0; i < 2; ++i)
@@ -324,29 +316,21 @@ std::vector<GemmTile::Sums> WgmmaGemm::sumsOf(ValueRange sums) {
 /// of k of those before; it returns the steps with its own.
 void WgmmaGemm::forTiles(Value rows,
                          llvm::function_ref<Value(Value, Value)> body) {
-  b.loop(b.block(0), turns(rows), kMultiprocessors / 2, {b.i32(0)},
+  b.loop(b.block(0), turns(rows), sizes.blocks / 2, {b.i32(0)},
          [&](Value turn, ValueRange before) {
            return SmallVector<Value>{body(turn, before[0])};
          });
 }
 
 void WgmmaGemm::multiplyTiles(Value rows) {
-  constexpr int64_t kReaders = 2 * kMultiply / cuda::kWarpgroup; // of a cluster
-  cuda::PhaseBarriers barriers(b, 2 * kStages); // full ones, then free ones
-  b.when(b.equal(b.thread(), b.i32(0)), [&] {
-    for (int64_t stage = 0; stage < kStages; ++stage) {
-      barriers.init(b.i32(stage), b.i32(1));
-      barriers.init(b.i32(kStages + stage), b.i32(kReaders));
-    }
-    barriers.publish();
-  });
+  cuda::Ring ring(b, sizes.stages);
+  ring.begin(kReaders);
   cuda::arriveAtCluster(b);
   cuda::awaitCluster(b);
   auto multiplyAll = [&] {
-    cuda::takeRegisters(b, kMultiplyRegisters);
     forTiles(rows, [&](Value turn, Value before) {
       Corner corner = cornerOf(turn, rows);
-      std::vector<Sums> sums = sum(barriers, corner, before);
+      std::vector<Sums> sums = sum(ring, corner, before);
       // Computed anew: registers are few while products are added up.
       Corner late = cornerOf(b.opaque(turn), b.opaque(rows));
       auto finish = [&] { finishTile(late, std::move(sums)); };
@@ -358,49 +342,48 @@ void WgmmaGemm::multiplyTiles(Value rows) {
     });
   };
   auto copyAll = [&] {
-    cuda::leaveRegisters(b, kCopyRegisters);
-    b.when(b.equal(b.thread(), b.i32(kMultiply)), [&] {
-      forTiles(rows, [&](Value turn, Value before) {
-        Corner corner = cornerOf(turn, rows);
-        branch(b, workTiles, corner.tile,
-               [&](size_t i, Value) { copyWork(barriers, corner, i, before); });
-        return behind(corner, before);
-      });
+    forTiles(rows, [&](Value turn, Value before) {
+      Corner corner = cornerOf(turn, rows);
+      branch(b, workTiles, corner.tile,
+             [&](size_t i, Value) { copyWork(ring, corner, i, before); });
+      return behind(corner, before);
     });
   };
-  b.when(b.less(b.thread(), b.i32(kMultiply)), multiplyAll, copyAll);
+  cuda::specialize(b, kMultiply, multiplyAll, copyAll);
   cuda::arriveAtCluster(b);
   cuda::awaitCluster(b);
 }
 
-/// Wide tiles where those of the longest prompt, or their splits, fill the
-/// multiprocessors.
-static int64_t columnsOf(KernelFunction &function, ArrayRef<Work> works) {
+/// Rows of weights of a tile: wide ones if those of the longest prompt, or
+/// their splits, fill the machine. More than `wideSplits` splits do not count:
+/// each adds its sums, and a wide tile has twice as many of them.
+static int64_t columnsOf(const GemmProblem &problem) {
+  const WarpgroupSizes &sizes = problem.tuning.warpgroups;
+  ArrayRef<Work> works = problem.works;
   int64_t rows = kTileM, tiles = 0;
   if (Size size = works[0].rows(); size.isConstant())
     rows = size.constant;
-  else if (auto chunk = function.kernel->getAttrOfType<IntegerAttr>("chunk"))
+  else if (auto chunk =
+               problem.function.kernel->getAttrOfType<IntegerAttr>("chunk"))
     rows = chunk.getInt();
   for (const Work &work : works)
     tiles += llvm::divideCeil(
-        work.units * static_cast<int64_t>(work.sums.size()), kWgmmaTile.wide);
+        work.units * static_cast<int64_t>(work.sums.size()), sizes.wide);
   tiles *= llvm::divideCeil(rows, kTileM);
   int64_t splits = std::clamp<int64_t>(
-      works[0].dots[0].terms.constant / kWgmmaTile.wideTerms, 1, kWideSplits);
-  return tiles * splits < kWholeTiles ? kWgmmaTile.narrow : kWgmmaTile.wide;
+      works[0].dots[0].terms.constant / sizes.wideTerms, 1, sizes.wideSplits);
+  return tiles * splits < problem.tuning.splits.wholeTiles ? sizes.narrow
+                                                           : sizes.wide;
 }
 
-std::unique_ptr<GemmTile> simt::makeWgmmaGemm(KernelFunction &function,
-                                              const Twine &suffix,
-                                              ArrayRef<Work> works,
-                                              std::unique_ptr<Launch> &launch) {
-  launch = std::make_unique<Launch>(function, suffix, kThreads);
-  auto gemm =
-      std::make_unique<WgmmaGemm>(*launch, works, columnsOf(function, works));
+GemmKernel cuda::makeWgmmaGemm(const GemmProblem &problem, const Twine &name) {
+  auto launch = std::make_unique<Launch>(problem.function, name,
+                                         cuda::specializedThreads(kMultiply));
+  auto gemm = std::make_unique<WgmmaGemm>(*launch, problem, columnsOf(problem));
   if (!gemm->addMaps()) {
     launch->erase();
-    return nullptr;
+    return {};
   }
   gemm->begin();
-  return gemm;
+  return {std::move(launch), std::move(gemm)};
 }

@@ -19,6 +19,7 @@
 /// not begin at words, or leave no room, are read where they lie.
 #include "lowering/gpu/cuda/TensorCores.h"
 #include "lowering/gpu/cuda/schedules/GemvRing.h"
+#include "lowering/gpu/cuda/schedules/Schedules.h"
 #include "lowering/kernel/BlockProduct.h"
 
 #include <numeric>
@@ -34,6 +35,12 @@ static constexpr int32_t kLowHalves = 0x0f0f0f0f, kMinusEights = -0x07070708;
 
 static int64_t halvesOf(int64_t bits) { return 8 / bits; }
 
+/// Bytes of a row of weights.
+static int64_t lengthOf(const Dot &dot) {
+  return dot.terms.constant / BlockProduct::kNumbers *
+         BlockProduct::blockBytes(dot.bits);
+}
+
 /// Shared memory of a block, but for what statistics need.
 static constexpr int64_t kShared = 47 << 10;
 
@@ -46,8 +53,7 @@ int64_t simt::blockGemvBytes(int64_t numbers, int64_t bits) {
 namespace {
 class BlockGemv : public RingGemv {
 public:
-  BlockGemv(Launch &launch, ArrayRef<Work> works, const Part &input,
-            const Statistics &statistics, bool bulk);
+  BlockGemv(Launch &launch, const GemvProblem &problem, const GemvSizes &sizes);
 
 private:
   /// A piece of a row of weights, as words, and the scales of its blocks.
@@ -94,22 +100,20 @@ private:
 };
 } // namespace
 
-BlockGemv::BlockGemv(Launch &launch, ArrayRef<Work> works, const Part &input,
-                     const Statistics &statistics, bool bulk)
-    : RingGemv(launch, works,
-               works[0].dots[0].terms.constant / BlockProduct::kNumbers *
-                   BlockProduct::blockBytes(works[0].dots[0].bits),
-               bulk && kBlockBulkRing.grain > 0),
-      given(input), statistics(statistics), bits(works[0].dots[0].bits),
-      halves(halvesOf(bits)), bytes(BlockProduct::blockBytes(bits)),
-      piece(std::gcd(length, kPiece)),
+/// By cp.async: bulk copies would have less in flight.
+BlockGemv::BlockGemv(Launch &launch, const GemvProblem &problem,
+                     const GemvSizes &sizes)
+    : RingGemv(launch, problem.works, sizes, lengthOf(problem.works[0].dots[0]),
+               /*bulk=*/false),
+      given(*problem.input), statistics(problem.statistics),
+      bits(works[0].dots[0].bits), halves(halvesOf(bits)),
+      bytes(BlockProduct::blockBytes(bits)), piece(std::gcd(length, kPiece)),
       codes(b.shared(b.getI8Type(), m * halves * length, length)),
       scales(b.shared(b.getF32Type(), m * length / bytes, length / bytes)) {
   // Else ptxas spills to have more blocks on a multiprocessor.
-  cuda::fitBlocks(b, kBlockGemvBlocks);
+  cuda::fitBlocks(b, sizes.resident);
   auto lead = static_cast<int64_t>(llvm::alignTo(bytes - 1, piece));
-  const GemvRingSize &size = isBulk() ? kBlockBulkRing : kBlockRing;
-  makeRing({b.getI8Type(), piece, lead, size.ahead, size.turns, size.grain},
+  makeRing({b.getI8Type(), piece, lead, sizes.ahead, sizes.turns, sizes.grain},
            kShared - blockGemvBytes(m * terms(), bits));
 }
 
@@ -269,9 +273,8 @@ SmallVector<Value> BlockGemv::step(ArrayRef<Source> sources, ValueRange columns,
   return next;
 }
 
-std::unique_ptr<Gemv> simt::makeBlockGemv(Launch &launch, ArrayRef<Work> works,
-                                          const Part &input,
-                                          const Statistics &statistics,
-                                          bool bulk) {
-  return std::make_unique<BlockGemv>(launch, works, input, statistics, bulk);
+std::unique_ptr<Gemv> cuda::makeBlockGemv(Launch &launch,
+                                          const GemvProblem &problem,
+                                          const GemvSizes &sizes) {
+  return std::make_unique<BlockGemv>(launch, problem, sizes);
 }

@@ -1,6 +1,7 @@
 /// Products of few rows, of floats.
 #include "lowering/gpu/cuda/TensorCores.h"
 #include "lowering/gpu/cuda/schedules/GemvRing.h"
+#include "lowering/gpu/cuda/schedules/Schedules.h"
 
 #include <numeric>
 
@@ -10,12 +11,15 @@ using namespace cria::simt;
 
 /// Shared memory of a block, but for what statistics need.
 static constexpr int64_t kShared = 47 << 10;
+/// What bounds the blocks on a multiprocessor: the sums of their lanes, for
+/// which ptxas has registers, and an A100's shared memory.
+static constexpr int64_t kLaneSums = 16, kMemory = 164 << 10;
 
 namespace {
 class FloatGemv : public RingGemv {
 public:
-  FloatGemv(Launch &launch, ArrayRef<Work> works, const Part *input,
-            const Statistics &statistics, bool bulk);
+  FloatGemv(Launch &launch, const GemvProblem &problem, const GemvSizes &sizes,
+            bool bulk);
 
 private:
   void prepare() override;
@@ -42,13 +46,14 @@ static Type elementOf(Value tensor) {
   return cast<RankedTensorType>(tensor.getType()).getElementType();
 }
 
-FloatGemv::FloatGemv(Launch &launch, ArrayRef<Work> works, const Part *input,
-                     const Statistics &statistics, bool bulk)
-    : RingGemv(launch, works, works[0].dots[0].terms.constant, bulk),
-      given(input), statistics(statistics) {
+FloatGemv::FloatGemv(Launch &launch, const GemvProblem &problem,
+                     const GemvSizes &sizes, bool bulk)
+    : RingGemv(launch, problem.works, sizes,
+               problem.works[0].dots[0].terms.constant, bulk),
+      given(problem.input), statistics(problem.statistics) {
   int64_t left = kShared;
-  if (input) {
-    Type element = elementOf(input->stores[0].value.tensor);
+  if (given) {
+    Type element = elementOf(given->stores[0].value.tensor);
     int64_t bits = element.getIntOrFloatBitWidth();
     shared = b.shared(element, m * length, length);
     left -= m * length * bits / 8;
@@ -60,21 +65,20 @@ FloatGemv::FloatGemv(Launch &launch, ArrayRef<Work> works, const Part *input,
     for (const Dot &dot : work.dots)
       piece = std::min(piece, Operand::of(launch, work, dot.w, length).width);
   }
-  const GemvRingSize &size = bulk ? kFloatBulkRing : kFloatRing;
   Shape ring = {elementOf(works[0].dots[0].w.tensor),
                 piece,
                 /*lead=*/0,
-                size.ahead,
-                size.turns,
-                size.grain};
+                sizes.ahead,
+                sizes.turns,
+                sizes.grain};
   left -= makeRing(ring, left);
   // Else ptxas spills to have more blocks on a multiprocessor.
   int64_t sums = 1;
   for (const Work &work : works)
     sums = std::max(sums, m * rowsOfWarp(work));
-  int64_t room = kGemvMemory / std::max<int64_t>(kShared - left, 1);
-  cuda::fitBlocks(b, std::max<int64_t>(1, std::min({kGemvLaneSums / sums, room,
-                                                    kGemvBlocks})));
+  int64_t room = kMemory / std::max<int64_t>(kShared - left, 1);
+  cuda::fitBlocks(b, std::max<int64_t>(1, std::min({kLaneSums / sums, room,
+                                                    sizes.resident})));
 }
 
 void FloatGemv::prepare() {
@@ -127,9 +131,16 @@ SmallVector<Value> FloatGemv::step(ArrayRef<Source> sources, ValueRange columns,
   return next;
 }
 
-std::unique_ptr<Gemv> simt::makeFloatGemv(Launch &launch, ArrayRef<Work> works,
-                                          const Part *input,
-                                          const Statistics &statistics,
-                                          bool bulk) {
-  return std::make_unique<FloatGemv>(launch, works, input, statistics, bulk);
+std::unique_ptr<Gemv> cuda::makeFloatGemv(Launch &launch,
+                                          const GemvProblem &problem,
+                                          const GemvSizes &sizes) {
+  return std::make_unique<FloatGemv>(launch, problem, sizes, /*bulk=*/false);
+}
+
+std::unique_ptr<Gemv> cuda::makeBulkFloatGemv(Launch &launch,
+                                              const GemvProblem &problem,
+                                              const GemvSizes &sizes) {
+  auto gemv =
+      std::make_unique<FloatGemv>(launch, problem, sizes, /*bulk=*/true);
+  return gemv->isBulk() ? std::move(gemv) : nullptr;
 }

@@ -29,10 +29,10 @@ namespace cria::simt {
 class RingGemv : public Gemv {
 public:
   /// With `bulk` weights come by cp.async.bulk, where rows allow it.
-  RingGemv(Launch &launch, llvm::ArrayRef<Work> works, int64_t length,
-           bool bulk)
-      : Gemv(launch, works, length), bulk(bulk) {}
-  bool isBulk() const override { return bulk; }
+  RingGemv(Launch &launch, llvm::ArrayRef<Work> works, const GemvSizes &sizes,
+           int64_t length, bool bulk)
+      : Gemv(launch, works, sizes, length), bulk(bulk) {}
+  bool isBulk() const { return bulk; }
 
 protected:
   /// Where a row of weights lies: in a row of memory, from `first` on.

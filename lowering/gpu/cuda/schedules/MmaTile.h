@@ -39,8 +39,9 @@ protected:
     return b.mul(b.rem(warp, warpsAcross()), across() * 8);
   }
 
-  UnitSum unitOf(mlir::Value row) override;
-  std::pair<mlir::Value, mlir::Value> placeOf(mlir::Value number) override;
+  UnitSum unitOf(mlir::Value row);
+  /// The row and the unit of the lane's Sums number `number`.
+  std::pair<mlir::Value, mlir::Value> placeOf(mlir::Value number);
   /// A lane's sums. The four sums of product (i, j) of its warp begin at (i *
   /// across() + j) * 4.
   std::vector<Sums> sumsOf(mlir::ValueRange sums);

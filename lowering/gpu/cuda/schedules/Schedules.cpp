@@ -1,0 +1,78 @@
+#include "lowering/gpu/cuda/schedules/Schedules.h"
+#include "lowering/gpu/schedules/Preconditions.h"
+
+using namespace mlir;
+using namespace cria;
+using namespace cria::simt;
+
+static bool isBlocks(ArrayRef<Work> works) { return works[0].dots[0].bits; }
+
+/// Whether tensor cores multiply the problem's floats: cp.async copies 4 bytes
+/// at least, two of 16 bits.
+static bool takesMma(const GemmProblem &problem) {
+  const Dot &dot = problem.works[0].dots[0];
+  auto elementOf = [](const Element &element) {
+    return cast<RankedTensorType>(element.tensor.getType()).getElementType();
+  };
+  Type input = elementOf(dot.x);
+  return problem.range && !isBlocks(problem.works) && !input.isF32() &&
+         input == elementOf(dot.w) && dot.terms.constant % 2 == 0 &&
+         llvm::all_of(problem.works, [&](const Work &work) {
+           return beginAtWords(problem.function.elements, work);
+         });
+}
+
+static bool isLastRange(const GemmProblem &problem) {
+  return problem.range == problem.tuning.tiles.size() - 1;
+}
+
+const Schedules &cuda::schedules() {
+  static constexpr auto isFloat = [](const GemvProblem &problem) {
+    return !isBlocks(problem.works);
+  };
+  static constexpr GemvSchedule kGemv[] = {
+      {"_bulk", true, isFloat,
+       [](const Tuning &tuning) -> const GemvSizes & {
+         return tuning.gemvFloatsBulk;
+       },
+       makeBulkFloatGemv},
+      {"", false, isFloat,
+       [](const Tuning &tuning) -> const GemvSizes & {
+         return tuning.gemvFloats;
+       },
+       makeFloatGemv},
+      {"", false,
+       [](const GemvProblem &problem) { return isBlocks(problem.works); },
+       [](const Tuning &tuning) -> const GemvSizes & {
+         return tuning.gemvBlocks;
+       },
+       makeBlockGemv}};
+  static constexpr GemmSchedule kGemm[] = {
+      {"_wgmma", true,
+       [](const GemmProblem &problem) {
+         return takesMma(problem) && isLastRange(problem);
+       },
+       makeWgmmaGemm},
+      {"_cluster", true,
+       [](const GemmProblem &problem) {
+         return takesMma(problem) && !isLastRange(problem);
+       },
+       makeClusterGemm},
+      {"", false, takesMma, makeMmaGemm},
+      {"", false,
+       [](const GemmProblem &problem) {
+         return !problem.range && isBlocks(problem.works);
+       },
+       makeBlockGemm},
+      {"", false, [](const GemmProblem &problem) { return !problem.range; },
+       makeFmaGemm}};
+  static constexpr AttentionSchedule kAttention[] = {
+      {true, takesAttentionWgmma, emitAttentionWgmma},
+      {false, takesAttentionMma, emitAttentionMma},
+      {false, takesAttentionScanMma, emitAttentionScanMma},
+      {false,
+       [](const KernelFunction &, const AttentionMemory &) { return true; },
+       emitAttentionScan}};
+  static constexpr Schedules kAll = {kGemv, kGemm, kAttention};
+  return kAll;
+}

@@ -1,0 +1,112 @@
+#include "lowering/gpu/schedules/Choose.h"
+
+using namespace mlir;
+using namespace cria;
+using namespace cria::simt;
+
+/// Calls `make` with the schedules of a table in their order, until all chips
+/// have a kernel. `make` returns null if the schedule does not take the op.
+template <typename Schedule>
+static void choose(ArrayRef<Schedule> table, const Chips &chips,
+                   llvm::function_ref<gpu::GPUFuncOp(const Schedule &)> make) {
+  gpu::GPUFuncOp wgmma, other;
+  for (const Schedule &schedule : table) {
+    if (schedule.needsWgmma && chips.wgmma && !wgmma)
+      wgmma = make(schedule);
+    else if (!schedule.needsWgmma && !other && (chips.others || !wgmma))
+      other = make(schedule);
+  }
+  if (!wgmma)
+    return;
+  for (gpu::GPUFuncOp kernel : {wgmma, other})
+    if (kernel)
+      kernel->setAttr(kWgmmaAttribute,
+                      Builder(kernel).getBoolAttr(kernel == wgmma));
+}
+
+bool Choose::hasFewRows(const Work &work) const {
+  Size rows = work.rows();
+  return rows.isConstant() && rows.constant <= tuning.gemvRows;
+}
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+void Choose::gemv(KernelFunction &function, const Twine &name,
+                  const GemvProblem &problem) const {
+  choose<GemvSchedule>(
+      schedules.gemv, function.chips,
+      [&](const GemvSchedule &schedule) -> gpu::GPUFuncOp {
+        if (!schedule.takes(problem))
+          return {};
+        const GemvSizes &sizes = schedule.sizes(tuning);
+        Launch launch(function, name + schedule.suffix, sizes.threads);
+        std::unique_ptr<Gemv> gemv = schedule.make(launch, problem, sizes);
+        if (!gemv) {
+          launch.erase();
+          return {};
+        }
+        launch.finish({function.constant(gemv->emit())});
+        return launch.b.function;
+      });
+}
+
+GemmRows GemmProblem::rows() const {
+  static constexpr StringLiteral kSuffixes[] = {"_few", "_some", ""};
+  if (!range)
+    return {"", 0, kAnyRows};
+  return {kSuffixes[*range], *range ? tuning.tiles[*range - 1].rows : 0,
+          tuning.tiles[*range].rows};
+}
+
+void Choose::gemm(KernelFunction &function, const Twine &name,
+                  ArrayRef<Work> works) const {
+  std::vector<GemmKernel> kernels;
+  auto begin = [&](const GemmProblem &problem, const Twine &name) {
+    choose<GemmSchedule>(
+        schedules.gemm, function.chips,
+        [&](const GemmSchedule &schedule) -> gpu::GPUFuncOp {
+          if (!schedule.takes(problem))
+            return {};
+          GemmKernel kernel = schedule.make(problem, name + schedule.suffix);
+          if (!kernel.tile)
+            return {};
+          return kernels.emplace_back(std::move(kernel)).launch->b.function;
+        });
+  };
+  // Kernels for each range of rows, if some schedule has them.
+  GemmProblem first = {function, works, tuning, 0};
+  Size size = works[0].rows();
+  if (auto most = invariantRows(function.kernel); most && !size.isConstant())
+    size = {*most};
+  if (llvm::none_of(schedules.gemm, [&](const GemmSchedule &schedule) {
+        return schedule.takes(first);
+      }))
+    begin({function, works, tuning, std::nullopt}, name);
+  else
+    for (size_t range = 0; range < tuning.tiles.size(); ++range) {
+      GemmProblem problem = {function, works, tuning, range};
+      GemmRows rows = problem.rows();
+      if (!size.isConstant())
+        begin(problem, name + rows.suffix);
+      else if (size.constant > rows.above && size.constant <= rows.most)
+        begin(problem, name);
+    }
+  emitGemm(function, kernels);
+}
+
+//===----------------------------------------------------------------------===//
+// Attention
+//===----------------------------------------------------------------------===//
+
+void Choose::attention(KernelFunction &function,
+                       const AttentionMemory &in) const {
+  choose<AttentionSchedule>(
+      schedules.attention, function.chips,
+      [&](const AttentionSchedule &schedule) -> gpu::GPUFuncOp {
+        if (!schedule.takes(function, in))
+          return {};
+        return schedule.emit(function, in, tuning);
+      });
+}

@@ -1,0 +1,91 @@
+/// Which schedules build the kernels of an op.
+///
+/// A target offers its schedules as tables, the fastest first. For each op the
+/// first schedule that takes it builds the kernel. Some schedules need chips
+/// that not all chips of a compilation may be (Chips::wgmma): then the first
+/// schedule for the other chips builds a second kernel, and both kernels say
+/// which chips they are for.
+///
+/// A schedule may `take` an op by what tables can say: types, rows, sizes. What
+/// schedules take for granted of linalg is in Preconditions.h.
+#pragma once
+
+#include "lowering/gpu/schedules/Attention.h"
+#include "lowering/gpu/schedules/Gemm.h"
+#include "lowering/gpu/schedules/Gemv.h"
+
+namespace cria::simt {
+
+/// Products of few rows.
+struct GemvProblem {
+  llvm::ArrayRef<Work> works;
+  /// The input if blocks compute it, else null, and the statistics it needs.
+  const Part *input;
+  const Statistics &statistics;
+};
+struct GemvSchedule {
+  llvm::StringLiteral suffix; ///< of the kernel's name
+  bool needsWgmma;
+  bool (*takes)(const GemvProblem &problem);
+  const GemvSizes &(*sizes)(const Tuning &tuning);
+  /// Null if it does not take the problem after all.
+  std::unique_ptr<Gemv> (*make)(Launch &launch, const GemvProblem &problem,
+                                const GemvSizes &sizes);
+};
+
+/// Products of many rows, for inputs of a range of rows.
+struct GemmProblem {
+  KernelFunction &function;
+  llvm::ArrayRef<Work> works;
+  const Tuning &tuning;
+  /// The number of the tile in tuning.tiles; none if one kernel is for all
+  /// rows.
+  std::optional<size_t> range;
+
+  /// The inputs of that range.
+  GemmRows rows() const;
+};
+struct GemmSchedule {
+  llvm::StringLiteral suffix;
+  bool needsWgmma;
+  bool (*takes)(const GemmProblem &problem);
+  /// Begins a kernel `name`. Null if it does not take the problem after all.
+  GemmKernel (*make)(const GemmProblem &problem, const llvm::Twine &name);
+};
+
+struct AttentionSchedule {
+  bool needsWgmma;
+  bool (*takes)(const KernelFunction &function, const AttentionMemory &in);
+  mlir::gpu::GPUFuncOp (*emit)(KernelFunction &function,
+                               const AttentionMemory &in, const Tuning &tuning);
+};
+
+/// The schedules that a target offers.
+struct Schedules {
+  llvm::ArrayRef<GemvSchedule> gemv;
+  llvm::ArrayRef<GemmSchedule> gemm;
+  llvm::ArrayRef<AttentionSchedule> attention;
+};
+
+class Choose {
+public:
+  Choose(const Schedules &schedules, const Tuning &tuning)
+      : schedules(schedules), tuning(tuning) {}
+
+  /// Whether the products have few rows, which a gemv takes: bound by the
+  /// bytes of weights. More rows are bound by operations.
+  bool hasFewRows(const Work &work) const;
+  /// Build the kernels and their launches. Works are in one grid; those of
+  /// `gemm` have sums of the same products.
+  void gemv(KernelFunction &function, const llvm::Twine &name,
+            const GemvProblem &problem) const;
+  void gemm(KernelFunction &function, const llvm::Twine &name,
+            llvm::ArrayRef<Work> works) const;
+  void attention(KernelFunction &function, const AttentionMemory &in) const;
+
+private:
+  const Schedules &schedules;
+  const Tuning &tuning;
+};
+
+} // namespace cria::simt
