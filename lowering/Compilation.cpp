@@ -90,6 +90,7 @@ llvm::Error Compilation::select(const CompileOptions &options) {
   pipeline.cpu = cpus->front();
   pipeline.emulateAmx = options.emulateAmx;
   pipeline.plain = options.plain;
+  pipeline.schedules = options.schedules;
   pipeline.beforeTile = options.beforeTile;
   pipeline.chips = options.chips.empty() ? options.defaultChips : options.chips;
   others.assign(cpus->begin() + 1, cpus->end());
@@ -131,6 +132,8 @@ void Compilation::describeProgram(const CompileOptions &options,
     manifest.setFlag("quantize", options.quantize);
   if (!options.kv.empty())
     manifest.setFlag("kv", options.kv);
+  if (!options.schedules.empty())
+    manifest.setFlag("schedules", options.schedules);
   if (options.shards > 1)
     manifest.setFlag("shards", options.shards);
   if (pipeline.batch)

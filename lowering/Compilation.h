@@ -38,6 +38,9 @@ struct CompileOptions {
   std::string machine;
   /// NVIDIA chips to generate PTX for, the oldest first.
   std::vector<std::string> chips;
+  /// Sizes of the GPU's schedules that differ from the defaults
+  /// (simt::Tuning::changes); or empty.
+  std::string schedules;
   /// NVIDIA chips for which the PTX is also assembled.
   std::vector<std::string> cubins;
   /// See PipelineOptions.

@@ -142,6 +142,7 @@ static std::unique_ptr<Pass> createOpCanonicalizer() {
 static void buildCudaTile(OpPassManager &pm, const PipelineOptions &options) {
   ConvertLinalgToGpuOptions schedules;
   schedules.chips.assign(options.chips.begin(), options.chips.end());
+  schedules.schedules = options.schedules;
   pm.addPass(createCutAtAllReduces());
   pm.addPass(createConvertLinalgToGpu(schedules));
   pm.addPass(createDecomposeSoftmax());

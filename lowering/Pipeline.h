@@ -18,6 +18,9 @@ struct PipelineOptions {
   /// NVIDIA architectures that PTX is generated for, the oldest first. Later
   /// architectures also run the PTX.
   std::vector<std::string> chips = {"sm_80"};
+  /// Sizes of the GPU's schedules that differ from the defaults
+  /// (simt::Tuning::changes).
+  std::string schedules;
   /// The most tokens of one call of the prefill entry.
   int64_t chunk = 512;
   /// The most sequences that the batch entry runs together, over paged caches;

@@ -102,6 +102,16 @@ llvm::Error cria::resume(CompileOptions &options, Phase phase,
       return error;
     format->clear();
   }
+  StringRef sizes =
+      root.getObject("flags")->getString("schedules").value_or("");
+  if (!options.schedules.empty() && options.schedules != sizes)
+    return llvm::createStringError(
+        llvm::formatv("--schedules: expected {0}, which {1} is made for, got a "
+                      "file with {2}",
+                      sizes.empty() ? "none" : sizes, options.input,
+                      options.schedules)
+            .str());
+  options.schedules = sizes.str();
   if (llvm::Error error = checkModel(options, manifest))
     return error;
   int64_t batch = root.getObject("flags")->getInteger("batch").value_or(0);

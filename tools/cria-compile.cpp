@@ -1,6 +1,7 @@
 /// cria-compile: compiles a config.json, the metadata of a GGUF file, or a
 /// program in the llama dialect to an artifact.
 #include "lowering/Compilation.h"
+#include "lowering/gpu/schedules/Tuning.h"
 #include "lowering/import/LedgerReport.h"
 #include "lowering/import/Shrink.h"
 #include "lowering/support/WriteFile.h"
@@ -60,6 +61,13 @@ static cl::list<std::string> chip(
              "the device can run (default: sm_80,sm_90,sm_90a; with --emit=ptx "
              "sm_80)"),
     cl::cat(category));
+static cl::opt<std::string> schedules(
+    "schedules", cl::value_desc("file"),
+    cl::desc(
+        "Sizes of the schedules for GPUs: tiles, stages, splits, as JSON. "
+        "--report=schedules prints such a file (default: sizes for an H100 "
+        "and an H200)"),
+    cl::cat(category));
 static cl::list<std::string>
     cubin("cubin", cl::CommaSeparated, cl::value_desc("chips"),
           cl::desc("Add machine code for NVIDIA chips, such as sm_90 (needs "
@@ -116,14 +124,15 @@ static cl::opt<std::string>
                cl::desc("Write the program at every phase into a folder"),
                cl::cat(category));
 static cl::opt<std::string> reportKind(
-    "report", cl::value_desc("plan|html|config|keys|gguf-keys"),
+    "report", cl::value_desc("plan|html|config|keys|gguf-keys|schedules"),
     cl::desc(
         "Print a report. plan: the costs of each op and kernel, the "
         "instructions that the CPU multiplies with, and figures of the "
         "machine code for GPUs; html: a page with the plan and each kernel "
         "at every phase; config: the fate of each key of the config; keys "
         "and gguf-keys: every known key of configs and of GGUF files, as "
-        "Markdown"),
+        "Markdown; schedules: the sizes of the schedules for GPUs, as a file "
+        "for --schedules"),
     cl::cat(category));
 static cl::opt<std::string>
     measured("measured", cl::value_desc("file"),
@@ -273,6 +282,20 @@ static llvm::Error readChips(CompileOptions &options) {
   return llvm::Error::success();
 }
 
+/// Sets the sizes of schedules.
+static llvm::Error readSchedules(CompileOptions &options) {
+  if (schedules.empty())
+    return llvm::Error::success();
+  if (target == "cpu" && reportKind != "schedules")
+    return llvm::createStringError("--schedules: expected --target=cuda or "
+                                   "cpu,cuda with it");
+  llvm::Expected<simt::Tuning> tuning = simt::Tuning::readFile(schedules);
+  if (!tuning)
+    return tuning.takeError();
+  options.schedules = tuning->changes();
+  return llvm::Error::success();
+}
+
 static bool hasBoth() { return target == "cpu,cuda"; }
 
 static llvm::Expected<CompileOptions> readOptions() {
@@ -313,6 +336,8 @@ static llvm::Expected<CompileOptions> readOptions() {
                                    "cpu,cuda with it");
   options.cubins.assign(cubin.begin(), cubin.end());
   if (llvm::Error error = readChips(options))
+    return error;
+  if (llvm::Error error = readSchedules(options))
     return error;
   options.quantize = quantize;
   options.kv = kv;
@@ -490,7 +515,8 @@ static llvm::Error printPage(const Compilation &compilation, const Plan &plan,
 }
 
 /// Writes the report that is asked for.
-static llvm::Error writeReport(Compilation &compilation) {
+static llvm::Error writeReport(Compilation &compilation,
+                               const CompileOptions &options) {
   std::string text, path = output;
   llvm::raw_string_ostream stream(text);
   int64_t before = 0;
@@ -500,6 +526,11 @@ static llvm::Error writeReport(Compilation &compilation) {
     printKeys(stream);
   } else if (reportKind == "gguf-keys") {
     printGgufKeys(stream);
+  } else if (reportKind == "schedules") {
+    auto tuning = simt::Tuning::readChanges(options.schedules);
+    if (!tuning)
+      return tuning.takeError();
+    stream << tuning->json();
   } else if (reportKind == "config") {
     printLedger(compilation.ledger(), stream);
     printTotals(compilation.costs(), before, stream);
@@ -557,7 +588,8 @@ static llvm::Error checkPhases(const Compilation &compilation,
   if (!last || !llvm::is_contained(ahead, *last))
     return llvm::createStringError("--emit=" + emit + ": expected " +
                                    phaseNames(ahead));
-  bool isTable = reportKind == "keys" || reportKind == "gguf-keys";
+  bool isTable = reportKind == "keys" || reportKind == "gguf-keys" ||
+                 reportKind == "schedules";
   if (!reportKind.empty() && !isTable && compilation.phase() != Phase::Import)
     return llvm::createStringError("--report=" + reportKind +
                                    ": expected a config or a program at "
@@ -567,8 +599,8 @@ static llvm::Error checkPhases(const Compilation &compilation,
 
 /// Checks the options of reports.
 static llvm::Error checkReport() {
-  static constexpr llvm::StringLiteral kinds[] = {"plan", "html", "config",
-                                                  "keys", "gguf-keys"};
+  static constexpr llvm::StringLiteral kinds[] = {
+      "plan", "html", "config", "keys", "gguf-keys", "schedules"};
   if (asJson && reportKind != "plan")
     return llvm::createStringError("--json: expected --report=plan with it");
   if (!measured.empty() && reportKind != "html")
@@ -579,7 +611,7 @@ static llvm::Error checkReport() {
   if (!llvm::is_contained(kinds, reportKind.getValue()))
     return llvm::createStringError(
         "--report=" + reportKind +
-        ": expected plan, html, config, keys or gguf-keys");
+        ": expected plan, html, config, keys, gguf-keys or schedules");
   if (!emit.empty() || !dumpPhases.empty())
     return llvm::createStringError("--report: expected no --emit or "
                                    "--dump-phases with it");
@@ -621,7 +653,7 @@ static int compile(const CompileOptions &options, std::optional<Phase> last) {
   for (const std::string &line : compilation->warnings())
     llvm::errs() << "cria-compile: warning: " << line << "\n";
   if (!reportKind.empty()) {
-    if (llvm::Error error = writeReport(*compilation))
+    if (llvm::Error error = writeReport(*compilation, options))
       return fail(std::move(error));
     return 0;
   }

@@ -40,6 +40,21 @@ LENGTHS, SOME = [2, 16, 17, 32, 33, 64, 65, 128, 129, 200], [17, 65, 129]
 # Rows that sm_90a has special tiles for: two or three tiles, whose blocks are pairs. Of
 # fewer rows, the blocks of a tile are a cluster.
 HOPPER, WIDE = ["--chip=sm_90a"], [129, 256, 300]
+# Other sizes of schedules: tiles, splits, stages.
+SIZES = {
+    "gemv_floats": {"threads": 64, "warp_rows": 2, "ahead": 3, "turns": 2, "resident": 4},
+    "gemv_floats_bulk": {"threads": 64, "warps": 64, "grain": 1},
+    "gemm": {"most_splits": 3, "least_terms": 128},
+    "gemm_few": {"rows": 16, "m": 64, "stages": 3, "warps_down": 2},
+    "gemm_some": {"rows": 80, "m": 32, "stages": 2, "warps_down": 1, "cluster_blocks": 40},
+    "gemm_many": {"m": 64, "n": 64, "warps_down": 4},
+    "gemm_warpgroups": {"stages": 2, "wide": 128, "blocks": 8},
+    "attention_decode": {"keys_per_split": 32},
+    "attention_scan": {"blocks": 64},
+    "attention_scan_tile": {"blocks": 64, "heads": 1},
+    "attention_prompt": {"rows": 32},
+    "attention_warpgroups": {"keys": 64, "stages": 3},
+}
 # Formats, and the NMSE that the CPU's logits may differ by. In bf16 both devices are 4e-5
 # from f32.
 FORMATS = {
@@ -49,6 +64,8 @@ FORMATS = {
     "bf16-wgmma": (["--dtype=bf16", *HOPPER], [17, 65, 128, *WIDE], 5e-5),
     "f16-wgmma": (["--dtype=f16", *HOPPER], WIDE, 1e-6),
     "bf16-wgmma-more": (["--dtype=bf16", *HOPPER], [300], 5e-5),
+    "bf16-sizes": (["--dtype=bf16"], [16, 17, 130], 5e-5),
+    "bf16-wgmma-sizes": (["--dtype=bf16", *HOPPER], [17, 200], 5e-5),
     "q8_0": (["--quantize=q8_0"], SOME, 1e-4),
     "q4_0": (["--quantize=q4_0"], SOME, 1e-4),
 }
@@ -84,6 +101,10 @@ def main():
         config.write_text(json.dumps(model))
         flags, lengths, limit = FORMATS[name]
         flags = ["--target=cpu,cuda", "--max-seq=384", *flags]
+        if name.endswith("sizes"):
+            sizes = tools.scratch / "sizes.json"
+            sizes.write_text(json.dumps(SIZES))
+            flags.append(f"--schedules={sizes}")
         artifact = tools.compile(config, *flags, out=f"{name}.cria")
         check_lengths(tools, artifact, name, lengths, limit)
 
