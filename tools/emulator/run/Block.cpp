@@ -9,11 +9,11 @@
 namespace cria::emulator {
 namespace {
 
-/// Stack of a thread, without its local variables. Translated code needs a few
-/// KiB, reports some more.
-constexpr size_t kStackBytes = 64 << 10;
-/// More of it if functions may call themselves. Pages that are not touched cost
-/// nothing.
+/// Stack of a thread, without its local variables. Optimized code needs a few
+/// KiB, but at optimization 0 each register of the largest kernels has a place
+/// there: some 100 KiB. Pages that are not touched cost nothing.
+constexpr size_t kStackBytes = 1 << 20;
+/// More of it if functions may call themselves.
 constexpr size_t kRecursionBytes = 1 << 20;
 constexpr size_t kMaxPolled = 1 << 16; // addresses that are remembered
 
