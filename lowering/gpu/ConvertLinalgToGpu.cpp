@@ -48,17 +48,17 @@ static void convert(func::FuncOp kernel, Block &kernels,
 /// Checks that a kernel's arrays fit shared memory, which numbers of
 /// `schedules` may be too large for.
 static LogicalResult checkMemory(mlir::gpu::GPUFuncOp kernel) {
-  constexpr int64_t kMost = 48 << 10;
   int64_t bytes = 0;
   for (BlockArgument array : kernel.getWorkgroupAttributions()) {
     auto type = cast<MemRefType>(array.getType());
     bytes += type.getNumElements() * type.getElementTypeBitWidth() / 8;
   }
-  if (bytes <= kMost)
+  if (bytes <= simt::kDeclaredMemory)
     return success();
   return emitError(kernel.getLoc(), "expected at most ")
-         << kMost << " bytes of shared memory, got " << bytes << " in "
-         << kernel.getName() << ": its schedule's sizes are too large";
+         << simt::kDeclaredMemory << " bytes of shared memory, got " << bytes
+         << " in " << kernel.getName()
+         << ": its schedule's sizes are too large";
 }
 
 /// Whether a function only calls others, which become launches.

@@ -93,7 +93,7 @@ TEST(Layout, LoadsOfMatricesGiveOperands) {
           return {first.row + further.row, first.column + further.column};
         };
         EXPECT_EQ(loaded(kLoadX), held(kMmaX, j * 2 + e));
-        // Two right operands: those of eight rows, and of the next eight.
+        // Two right operands: of rows 0 to 7, then of rows 8 to 15.
         Place w = held(kMmaW, j % 2 * 2 + e);
         w.row += j / 2 * 8;
         EXPECT_EQ(loaded(kLoadW), w);

@@ -24,7 +24,8 @@ inline constexpr simt::Place kW16[] = {{0, 1}, {0, 8}};
 // mma.m16n8k32 of bytes: elements of a lane, four in a register.
 inline constexpr simt::Place kX8[] = {{0, 1}, {0, 2}, {8, 0}, {0, 16}};
 inline constexpr simt::Place kW8[] = {{0, 1}, {0, 2}, {0, 16}};
-// Sums of both, one in a register; those of wgmma go on for 256 columns.
+// Sums of both mma, one in a register: the first two moves. wgmma has the same
+// for each 8 columns, up to 256.
 inline constexpr simt::Place kSums[] = {{0, 1},  {8, 0},  {0, 8},  {0, 16},
                                         {0, 32}, {0, 64}, {0, 128}};
 
@@ -34,14 +35,14 @@ inline const simt::Layout kMmaBytesX = {kByteLanes, kX8};
 inline const simt::Layout kMmaBytesW = {kByteLanes, kW8};
 inline const simt::Layout kMmaSums = {kPairLanes,
                                       llvm::ArrayRef(kSums).take_front(2)};
-/// The sums of a warpgroup's product with up to 256 columns. Each warp has the
-/// 16 rows below those of the warp before. mma's products side by side have the
-/// same.
+/// The sums of a warp of a warpgroup, of up to 256 columns: warp i has rows 16
+/// i to 16 i + 15. Products of mma that lie side by side have this layout, too.
 inline const simt::Layout kWgmmaSums = {kPairLanes, kSums};
 
-/// The row whose address a lane gives to ldmatrix.x4, and the chunk of
-/// eight elements: matrices for x are two rows of matrices, then the next chunk
-/// of both; for w they are two chunks, then those of the next eight rows.
+/// The row, and the chunk of eight elements in it, whose address a lane gives
+/// to ldmatrix.x4. Its four matrices have 8 rows of a chunk each. For x they
+/// are rows 0-7 and 8-15 of chunk 0, then of chunk 1; for w chunks 0 and 1 of
+/// rows 0-7, then of rows 8-15.
 inline constexpr simt::Place kMatricesOfX[] = {
     {1, 0}, {2, 0}, {4, 0}, {8, 0}, {0, 1}};
 inline constexpr simt::Place kMatricesOfW[] = {

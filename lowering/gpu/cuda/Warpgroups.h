@@ -72,12 +72,12 @@ void awaitCluster(simt::KernelBuilder &b);
 void barrierOf(simt::KernelBuilder &b, int64_t threads);
 
 /// The descriptor that products take for a matrix whose rows of 128 bytes were
-/// copied by copyBox. The
-/// columns of a transposed matrix continue in rows `apart` bytes further on.
+/// copied by copyBox. The columns of a transposed matrix continue in rows
+/// `apart` bytes further on.
 mlir::Value describeRows(simt::KernelBuilder &b, simt::Address first,
                          int64_t apart = 0);
 
-/// The descriptor `chunks` times 16 bytes after another, an i32 or constant.
+/// The descriptor of what lies `chunks` (an i32) times 16 bytes further on.
 mlir::Value further(simt::KernelBuilder &b, mlir::Value descriptor,
                     mlir::Value chunks);
 mlir::Value further(simt::KernelBuilder &b, mlir::Value descriptor,

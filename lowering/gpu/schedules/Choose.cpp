@@ -40,7 +40,7 @@ void Choose::gemv(KernelFunction &function, const Twine &name,
       [&](const GemvSchedule &schedule) -> gpu::GPUFuncOp {
         if (!schedule.takes(problem))
           return {};
-        const GemvSizes &sizes = schedule.sizes(tuning);
+        const GemvSizes &sizes = tuning.*schedule.sizes;
         Launch launch(function, name + schedule.suffix, sizes.threads);
         std::unique_ptr<Gemv> gemv = schedule.make(launch, problem, sizes);
         if (!gemv) {

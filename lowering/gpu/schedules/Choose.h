@@ -27,7 +27,7 @@ struct GemvSchedule {
   llvm::StringLiteral suffix; ///< of the kernel's name
   bool needsWgmma;
   bool (*takes)(const GemvProblem &problem);
-  const GemvSizes &(*sizes)(const Tuning &tuning);
+  GemvSizes Tuning::*sizes;
   /// Null if it does not take the problem after all.
   std::unique_ptr<Gemv> (*make)(Launch &launch, const GemvProblem &problem,
                                 const GemvSizes &sizes);
@@ -75,8 +75,8 @@ public:
   /// Whether the products have few rows, which a gemv takes: bound by the
   /// bytes of weights. More rows are bound by operations.
   bool hasFewRows(const Work &work) const;
-  /// Build the kernels and their launches. Works are in one grid; those of
-  /// `gemm` have sums of the same products.
+  /// These build the kernels and their launches. The works of a call share a
+  /// grid; works of `gemm` have sums of the same products.
   void gemv(KernelFunction &function, const llvm::Twine &name,
             const GemvProblem &problem) const;
   void gemm(KernelFunction &function, const llvm::Twine &name,

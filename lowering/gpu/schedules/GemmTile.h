@@ -19,8 +19,8 @@ namespace cria::simt {
 /// Threads of a block, unless its shape says otherwise.
 inline constexpr int64_t kGemmThreads = 128;
 
-/// The inputs that a kernel is for: those of more than `above` rows, and `most`
-/// at most. Their number may be known at run time only.
+/// A kernel is for inputs of more than `above` rows and at most `most`. How
+/// many rows there are may be known at run time only.
 struct GemmRows {
   llvm::StringLiteral suffix; // of the kernel's name
   int64_t above, most;

@@ -12,10 +12,9 @@ using namespace cria;
 using namespace cria::simt;
 using llvm::StringRef;
 
-/// Shared memory of a block that a kernel declares, and that a launch gives, at
-/// most; threads of a multiprocessor.
-static constexpr int64_t kStatic = 48 << 10, kLaunched = 227 << 10,
-                         kThreads = 2048;
+/// Shared memory of a block that a launch gives, at most; threads of a
+/// multiprocessor.
+static constexpr int64_t kLaunched = 227 << 10, kThreads = 2048;
 
 /// A number of the table: its row and name, and the values that it may have.
 struct Tuning::Column {
@@ -133,8 +132,9 @@ static llvm::Error checkTile(StringRef row, const TileSizes &tile) {
                      "got " +
                      llvm::Twine(tile.m * tile.n));
   int64_t bytes = tile.stages * (tile.m + tile.n) * 64;
-  if (bytes > kStatic)
-    return textError(row + ": expected at most " + llvm::Twine(kStatic) +
+  if (bytes > kDeclaredMemory)
+    return textError(row + ": expected at most " +
+                     llvm::Twine(kDeclaredMemory) +
                      " bytes of shared memory, got stages * (m + n) * 64 = " +
                      llvm::Twine(bytes));
   if (tile.resident * 128 > kThreads)

@@ -264,8 +264,8 @@ AttentionSplits::State AttentionScan::scanTurns(Value firstKey, Value endKey) {
              SmallVector<Value>(heads, b.f32(0)),
              SmallVector<Value>(heads, b.splat(b.f32(0), width))};
   SmallVector<Value> carried = init.values();
-  carried.append(
-      {b.i32(0), b.i32(turnsAhead)}); // the turn's slot, the one before
+  // The slot of the turn, and of the turn before.
+  carried.append({b.i32(0), b.i32(turnsAhead)});
   auto turn = [&](Value first, ValueRange carried) {
     Value slot = carried[carried.size() - 2], free = carried.back();
     Turn loaded;

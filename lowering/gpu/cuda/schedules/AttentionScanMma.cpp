@@ -39,7 +39,7 @@ static constexpr int64_t kTile = 16, kGroup = 8;
 static constexpr int64_t kPad = 8, kSavedPad = 4;
 
 /// Static shared memory of a block at most, but for a flag.
-static constexpr int64_t kShared = (48 << 10) - 16;
+static constexpr int64_t kShared = kDeclaredMemory - 16;
 
 /// Query heads of a block: what warps save of them fits beside the tiles, and
 /// all parts of a group have about as many.

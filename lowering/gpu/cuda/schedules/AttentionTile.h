@@ -10,9 +10,9 @@
 ///
 /// The last tokens, which may see the most keys, come first.
 ///
-/// A warp has 16 rows, and its lanes hold sums as kWgmmaSums says, those of
-/// rows g and g + 8. A lane's elements of s are the ones that it must supply
-/// for p v as left operand, so no shuffle is needed.
+/// A warp has 16 rows. Its lanes hold s and o in the layout kWgmmaSums, so each
+/// has elements of rows g and g + 8. A lane's elements of s are the ones that
+/// it must supply for p v as left operand, so no shuffle is needed.
 #pragma once
 
 #include "lowering/gpu/schedules/Attention.h"

@@ -247,8 +247,9 @@ void WgmmaGemm::copyWork(cuda::Ring &ring, const Corner &corner, size_t i,
   });
 }
 
-/// A slot is free again when the products that read it are done and those of
-/// the next step have begun. A thread for each block of the cluster says so.
+/// A step's slot is released once the next step's products have begun and this
+/// step's are done, so that some products are always under way. One thread of a
+/// warpgroup tells each block of the cluster.
 std::vector<GemmTile::Sums> WgmmaGemm::sum(cuda::Ring &ring,
                                            const Corner &corner, Value before) {
   Value warpgroup = b.div(b.thread(), cuda::kWarpgroup);
@@ -354,9 +355,10 @@ void WgmmaGemm::multiplyTiles(Value rows) {
   cuda::awaitCluster(b);
 }
 
-/// Rows of weights of a tile: wide ones if those of the longest prompt, or
-/// their splits, fill the machine. More than `wideSplits` splits do not count:
-/// each adds its sums, and a wide tile has twice as many of them.
+/// Rows of weights of a tile. Tiles are wide if the longest prompt has enough
+/// wide tiles, or splits of them, to fill the machine. At most `wideSplits`
+/// splits of a tile count: each has sums to add, and a wide tile has twice as
+/// many.
 static int64_t columnsOf(const GemmProblem &problem) {
   const WarpgroupSizes &sizes = problem.tuning.warpgroups;
   ArrayRef<Work> works = problem.works;

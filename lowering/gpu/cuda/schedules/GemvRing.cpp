@@ -111,8 +111,8 @@ void RingGemv::fetch(ArrayRef<WeightRow> rows, Value first, int64_t turn) {
   cuda::commitCopies(b);
 }
 
-/// Waits until a stage has arrived: with cp.async, for all copies but those of
-/// stages that were begun later.
+/// Waits until a stage has arrived. With cp.async, the copies of later stages
+/// may still be on their way.
 void RingGemv::await(int64_t rows, Value first, int64_t turn) {
   if (bulk) {
     int64_t each = stagesOf(rows);

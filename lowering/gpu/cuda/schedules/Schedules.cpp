@@ -31,22 +31,11 @@ const Schedules &cuda::schedules() {
     return !isBlocks(problem.works);
   };
   static constexpr GemvSchedule kGemv[] = {
-      {"_bulk", true, isFloat,
-       [](const Tuning &tuning) -> const GemvSizes & {
-         return tuning.gemvFloatsBulk;
-       },
-       makeBulkFloatGemv},
-      {"", false, isFloat,
-       [](const Tuning &tuning) -> const GemvSizes & {
-         return tuning.gemvFloats;
-       },
-       makeFloatGemv},
+      {"_bulk", true, isFloat, &Tuning::gemvFloatsBulk, makeBulkFloatGemv},
+      {"", false, isFloat, &Tuning::gemvFloats, makeFloatGemv},
       {"", false,
        [](const GemvProblem &problem) { return isBlocks(problem.works); },
-       [](const Tuning &tuning) -> const GemvSizes & {
-         return tuning.gemvBlocks;
-       },
-       makeBlockGemv}};
+       &Tuning::gemvBlocks, makeBlockGemv}};
   static constexpr GemmSchedule kGemm[] = {
       {"_wgmma", true,
        [](const GemmProblem &problem) {
