@@ -245,87 +245,73 @@ GemmTile::Source GemmTile::elementW(const Corner &corner, const UnitSum &mine,
   return {b.address(weight, weightRow, b.add(column, first)), exists};
 }
 
-/// Calls `body` for vectors of a work's units: the row and the first unit, of
-/// all rows and units, their products, and how many units they are.
-void GemmTile::forEachVector(const Work &work, const Corner &corner,
-                             ArrayRef<Sums> sums, VectorBody body) {
-  auto count = static_cast<int64_t>(sums[0].values[0].size());
-  int64_t width = work.width(launch, std::gcd(count, work.units));
-  for (const Sums &own : sums)
-    for (int64_t i = 0; i < count; i += width) {
-      SmallVector<Value> products;
-      for (ArrayRef<Value> values : own.values)
-        products.push_back(b.pack(values.slice(i, width)));
-      body(b.add(corner.row, own.row), b.add(b.add(corner.unit, own.unit), i),
-           products, width);
-    }
+void GemmTile::when(Value exists, llvm::function_ref<void()> body) {
+  if (exists)
+    b.when(exists, body);
+  else
+    body();
 }
 
-/// Whether all of the tile's rows and units exist; null where all tiles are so.
-Value GemmTile::isWhole(const Work &work, const Corner &corner) {
-  Value whole;
-  Size rows = work.rows();
-  if (!rows.isConstant() || rows.constant % m)
-    restrict(whole, b.add(corner.row, m - 1), corner.rows);
-  if (work.units % unitsOfTile())
-    restrict(whole, b.add(corner.unit, unitsOfTile() - 1), b.i32(work.units));
-  return whole;
-}
-
-/// Of a whole tile: reads all before it stores, so that no read waits for
-/// another.
-void GemmTile::finishWhole(const Work &work, const Corner &corner,
-                           ArrayRef<Sums> sums) {
-  SmallVector<llvm::unique_function<void()>> stores;
-  forEachVector(work, corner, sums,
-                [&](Value row, Value unit, ValueRange products, int64_t width) {
-                  auto values =
-                      work.compute(launch, row, unit, products, width);
-                  stores.push_back([=, this, &work] {
-                    work.store(launch, row, unit, values, width);
-                  });
-                });
-  for (auto &store : stores)
-    store();
-}
-
-/// Computes and stores what exists.
+/// Reads all before it stores, so that no read waits for another. Sums whose
+/// row or unit does not exist are computed at the place of the first of `sums`,
+/// which this thread alone stores, and are not stored.
 void GemmTile::finish(const Work &work, const Corner &corner,
                       ArrayRef<Sums> sums) {
-  forEachVector(work, corner, sums,
-                [&](Value row, Value unit, ValueRange products, int64_t width) {
-                  Value exists = b.less(row, corner.rows);
-                  if (work.units % unitsOfTile())
-                    restrict(exists, unit, b.i32(work.units));
-                  b.when(exists, [&] {
-                    work.store(launch, row, unit,
-                               work.compute(launch, row, unit, products, width),
-                               width);
-                  });
-                });
-}
-
-void GemmTile::finishAny(const Work &work, const Corner &corner,
-                         ArrayRef<Sums> sums) {
-  Value whole = isWhole(work, corner);
-  if (!whole)
-    return finishWhole(work, corner, sums);
-  // All that q, k and v read at once does not fit registers.
-  size_t half =
-      works.size() > 1 ? llvm::divideCeil(sums.size(), 2) : sums.size();
-  b.when(
-      whole,
-      [&] {
-        finishWhole(work, corner, sums.take_front(half));
-        if (half < sums.size())
-          finishWhole(work, corner, sums.drop_front(half));
-      },
-      [&] { finish(work, corner, sums); });
+  Size rows = work.rows();
+  bool hasAllRows = rows.isConstant() && rows.constant % m == 0,
+       hasAllUnits = work.units % unitsOfTile() == 0;
+  auto count = static_cast<int64_t>(sums[0].values[0].size());
+  int64_t width = work.width(launch, std::gcd(count, work.units));
+  Value units = b.i32(work.units);
+  Value firstRow = b.add(corner.row, sums[0].row),
+        firstUnit = b.add(corner.unit, sums[0].unit);
+  struct Store {
+    Value exists;
+    llvm::unique_function<void()> store;
+  };
+  std::vector<Store> stores;
+  auto computeVector = [&](const Sums &own, int64_t i) {
+    Value row = b.add(corner.row, own.row),
+          unit = b.add(b.add(corner.unit, own.unit), i), exists;
+    if (!hasAllRows) {
+      restrict(exists, row, corner.rows);
+      row = b.select(exists, row, firstRow);
+    }
+    if (!hasAllUnits) {
+      restrict(exists, unit, units);
+      unit = b.select(b.less(unit, units), unit, firstUnit);
+    }
+    SmallVector<Value> products;
+    for (ArrayRef<Value> values : own.values)
+      products.push_back(b.pack(values.slice(i, width)));
+    auto values = work.compute(launch, row, unit, products, width);
+    stores.push_back({exists, [=, this, &work] {
+                        work.store(launch, row, unit, values, width);
+                      }});
+  };
+  Value exists;
+  if (!hasAllRows)
+    restrict(exists, firstRow, corner.rows);
+  if (!hasAllUnits)
+    restrict(exists, firstUnit, units);
+  when(exists, [&] {
+    for (const Sums &own : sums)
+      for (int64_t i = 0; i < count; i += width)
+        computeVector(own, i);
+    for (Store &one : stores)
+      when(one.exists, one.store);
+  });
 }
 
 void GemmTile::finishWorks(const Corner &corner, ArrayRef<Sums> sums) {
-  branch(b, workTiles, corner.tile,
-         [&](size_t i, Value) { finishAny(works[i], corner, sums); });
+  // All that q, k and v read at once does not fit registers.
+  size_t half =
+      works.size() > 1 ? llvm::divideCeil(sums.size(), 2) : sums.size();
+  branch(b, workTiles, corner.tile, [&](size_t i, Value) {
+    for (ArrayRef<Sums> part : {sums.take_front(half), sums.drop_front(half)})
+      if (!part.empty())
+        finish(works[i], corner, part);
+  });
 }
 
 /// Where a thread's sums of a split begin: its vectors are `threads` rows
@@ -474,10 +460,7 @@ void GemmTile::multiplyOne(
                            : cornerOf(b.opaque(x), b.opaque(y), b.opaque(rows)),
                std::move(sums));
   };
-  if (corner.exists)
-    b.when(corner.exists, multiplyTile);
-  else
-    multiplyTile();
+  when(corner.exists, multiplyTile);
 }
 
 /// The grid. It is empty if another kernel handles this number of rows. A

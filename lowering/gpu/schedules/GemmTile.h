@@ -144,6 +144,9 @@ protected:
     return static_cast<int64_t>(works[0].sums.size());
   }
 
+  /// Builds `body`, which runs if `exists`: always if that is null.
+  void when(mlir::Value exists, llvm::function_ref<void()> body);
+
   Launch &launch;
   KernelBuilder &b;
   llvm::ArrayRef<Work> works;
@@ -176,18 +179,8 @@ private:
   void finishSplits(const Corner &corner, std::vector<Sums> sums);
   void finishWorks(const Corner &corner, llvm::ArrayRef<Sums> sums);
   bool hasWholeTiles() const;
-  mlir::Value isWhole(const Work &work, const Corner &corner);
   void finish(const Work &work, const Corner &corner,
               llvm::ArrayRef<Sums> sums);
-  void finishWhole(const Work &work, const Corner &corner,
-                   llvm::ArrayRef<Sums> sums);
-  void finishAny(const Work &work, const Corner &corner,
-                 llvm::ArrayRef<Sums> sums);
-  using VectorBody =
-      llvm::function_ref<void(mlir::Value row, mlir::Value unit,
-                              mlir::ValueRange products, int64_t width)>;
-  void forEachVector(const Work &work, const Corner &corner,
-                     llvm::ArrayRef<Sums> sums, VectorBody body);
 
   /// In an invariant function, the number of rows that splits are chosen for,
   /// whatever the rows of a call.

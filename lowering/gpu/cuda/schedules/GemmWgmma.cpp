@@ -277,7 +277,8 @@ std::vector<GemmTile::Sums> WgmmaGemm::sum(cuda::Ring &ring,
         }
         cuda::commitProducts(b);
         cuda::awaitProducts(b, 1);
-        b.when(b.both(tells, b.less(corner.first, at)),
+        // Opaque: LLVM would write the loop's body twice, for the first step.
+        b.when(b.both(tells, b.less(corner.first, b.opaque(at))),
                [&] { ring.release(ring.slot(b.sub(turn, b.i32(1))), to); });
         return SmallVector<Value>{next};
       });
@@ -334,11 +335,7 @@ void WgmmaGemm::multiplyTiles(Value rows) {
       std::vector<Sums> sums = sum(ring, corner, before);
       // Computed anew: registers are few while products are added up.
       Corner late = cornerOf(b.opaque(turn), b.opaque(rows));
-      auto finish = [&] { finishTile(late, std::move(sums)); };
-      if (late.exists)
-        b.when(late.exists, finish);
-      else
-        finish();
+      when(late.exists, [&] { finishTile(late, std::move(sums)); });
       return behind(corner, before);
     });
   };
