@@ -8,6 +8,7 @@
 #include "lowering/gpu/cuda/Toolkit.h"
 #include "lowering/import/Adapters.h"
 #include "lowering/import/Program.h"
+#include "lowering/support/Json.h"
 #include "passes/Passes.h"
 
 #include "mlir/IR/AsmState.h"
@@ -38,6 +39,7 @@ llvm::Expected<Compilation> Compilation::start(const CompileOptions &options,
   Compilation result;
   result.cubins = options.cubins;
   result.context = &context;
+  result.manifest = Manifest(&context);
   bool isText = StringRef(options.input).ends_with(".mlir");
   // Errors of the input are printed in one line, without the op.
   bool showsOps = context.shouldPrintOpOnDiagnostic();
@@ -121,9 +123,9 @@ LogicalResult Compilation::readProgram(const CompileOptions &options) {
 
 /// Gives a program at Import slots and a manifest.
 void Compilation::describeProgram(const CompileOptions &options,
-                                  llvm::json::Value config) {
+                                  Attribute config) {
   assignSlots(*module);
-  manifest.fromProgram(*module, std::move(config), pipeline.chunk);
+  manifest.fromProgram(*module, config, pipeline.chunk);
   if (options.import.maxSeq)
     manifest.setFlag("max_seq", options.import.maxSeq);
   if (options.import.loraRank)
@@ -157,7 +159,8 @@ llvm::Error Compilation::readModel(const CompileOptions &options,
   if (!module || failed(readProgram(asked)))
     return reported();
   manifest.setLedger(model->ledger);
-  describeProgram(asked, llvm::cantFail(llvm::json::parse(model->json)));
+  describeProgram(
+      asked, fromJson(&context, llvm::cantFail(parseJsonObject(model->json))));
   return llvm::Error::success();
 }
 
@@ -182,8 +185,9 @@ llvm::Error Compilation::readText(const CompileOptions &options,
   if (current == Phase::Import) {
     if (failed(readProgram(asked)))
       return reported();
-    const llvm::json::Value *config = manifest.object().get("config");
-    describeProgram(asked, config ? *config : nullptr);
+    auto config = manifest.get<DictionaryAttr>("config");
+    describeProgram(asked,
+                    config ? Attribute(config) : UnitAttr::get(&context));
     return checkModel(options, manifest);
   }
   if (failed(verifyResumed(*module, current, manifest)))
@@ -271,8 +275,11 @@ llvm::Error Compilation::translate() {
     manifest.addCpu(version);
   if (image)
     manifest.addCuda(*image);
-  std::vector<Text> texts = {
-      {"cria_manifest", ".cria.manifest", manifest.text()}};
+  llvm::Expected<std::string> text = manifest.text();
+  if (!text)
+    return text.takeError();
+  Manifest::removeFrom(*module);
+  std::vector<Text> texts = {{"cria_manifest", ".cria.manifest", *text}};
   if (image) {
     const CudaBinary &ptx = image->binaries.front();
     texts.push_back({ptx.symbol(), ".cria.ptx", image->text,

@@ -88,14 +88,12 @@ public:
   const CudaImage &cudaImage() const { return *image; }
 
   /// The weights, as described in the manifest.
-  const llvm::json::Array &weights() const {
-    return *manifest.object().getArray("weights");
+  mlir::ArrayAttr weights() const {
+    return manifest.get<mlir::ArrayAttr>("weights");
   }
 
   /// The description of the model in the manifest: sizes, types.
-  const llvm::json::Object &model() const {
-    return *manifest.object().getObject("model");
-  }
+  mlir::DictionaryAttr model() const { return manifest.model(); }
 
   /// Adds kernels and plan to this program's artifact. The phase must be before
   /// LlvmIr.
@@ -134,7 +132,7 @@ private:
                        mlir::MLIRContext &context);
   llvm::Error select(const CompileOptions &options);
   mlir::LogicalResult readProgram(const CompileOptions &options);
-  void describeProgram(const CompileOptions &options, llvm::json::Value config);
+  void describeProgram(const CompileOptions &options, mlir::Attribute config);
   void describeTile();
   llvm::Error next(Phase phase);
   llvm::Error runPasses(Phase phase);
@@ -150,7 +148,7 @@ private:
   std::string suffix;
   std::vector<std::string> cubins;
   mlir::OwningOpRef<mlir::ModuleOp> module;
-  /// Up to Tile the manifest is also an attribute of the module.
+  /// Up to Tile the manifest is also in the module.
   Manifest manifest;
   std::vector<std::string> notes;
   Phase current = Phase::Import;

@@ -15,8 +15,8 @@ def AssignSlots : Pass<"assign-slots", "::mlir::ModuleOp"> {
 def AttachTarget : Pass<"attach-target", "::mlir::ModuleOp"> {
   let summary = "write the target into the manifest";
   let description = [{
-    The passes after this one are for the target. A module without the attribute
-    `cria.manifest` (lowering/artifact/Manifest.h) is left alone.
+    The passes before this one, from linalg on, are for the target. A module
+    without a manifest (lowering/artifact/Manifest.h) is left alone.
   }];
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"", "cpu or cuda">,
@@ -31,8 +31,8 @@ def DescribeKernels : Pass<"describe-kernels", "::mlir::ModuleOp"> {
   let description = [{
     Before: entry functions (see the llama dialect) whose computing ops are in
     `llama.kernel` regions. After: the manifest's `plan` has the module path,
-    layers, bytes and operations of each kernel. A module without the attribute
-    `cria.manifest` (lowering/artifact/Manifest.h) is left alone.
+    layers, bytes and operations of each kernel. A module without a manifest
+    (lowering/artifact/Manifest.h) is left alone.
   }];
 }
 

@@ -227,11 +227,11 @@ void cria::buildPhase(OpPassManager &pm, Phase phase,
   // Up to here the module is the same for all targets.
   if (phase == Phase::Tile && options.beforeTile)
     options.beforeTile(pm);
+  pipelineTo(options.device, phase).build(pm, options);
   if (phase == Phase::Tile)
     pm.addPass(
         createAttachTarget({options.device == Device::Cuda ? "cuda" : "cpu",
                             options.cpu.flag, options.plain}));
-  pipelineTo(options.device, phase).build(pm, options);
 }
 
 namespace {

@@ -10,7 +10,6 @@
 
 using namespace mlir;
 using namespace cria;
-namespace json = llvm::json;
 
 //===----------------------------------------------------------------------===//
 // Flags
@@ -41,24 +40,21 @@ static std::optional<StringRef> nameOf(std::optional<DType> type) {
 
 llvm::Error cria::checkModel(const CompileOptions &options,
                              const Manifest &manifest) {
-  const json::Object &model = *manifest.object().getObject("model");
-  auto dtype = model.getString("dtype");
+  auto dtype = getText(manifest.model(), "dtype");
   if (!dtype) // no caches
     return llvm::Error::success();
   if (llvm::Error error = expectFlag(options.input, "dtype",
                                      nameOf(options.import.dtype), *dtype))
     return error;
   return expectFlag(options.input, "max-seq", unlessZero(options.import.maxSeq),
-                    *model.getInteger("max_seq"));
+                    *getInteger(manifest.model(), "max_seq"));
 }
 
 /// Sets the target and the CPU to those of a text at Tile.
 static llvm::Error resumeTarget(CompileOptions &options,
                                 const Manifest &manifest) {
-  const json::Object &root = manifest.object();
-  const json::Object *target = root.getObject("target");
-  auto kind = target ? target->getString("kind") : std::nullopt;
-  auto cpu = root.getObject("flags")->getString("cpu");
+  auto kind = getText(manifest.get<DictionaryAttr>("target"), "kind");
+  auto cpu = getText(manifest.flags(), "cpu");
   if (!kind || !cpu)
     return llvm::createStringError(options.input +
                                    ": expected 'target' and the flag 'cpu' in "
@@ -79,16 +75,16 @@ static llvm::Error resumeTarget(CompileOptions &options,
 
 llvm::Error cria::resume(CompileOptions &options, Phase phase,
                          const Manifest &manifest) {
-  const json::Object &root = manifest.object();
-  int64_t chunk = *root.getObject("model")->getInteger("chunk");
-  int64_t rank = root.getObject("flags")->getInteger("lora_rank").value_or(0);
+  DictionaryAttr model = manifest.model(), flags = manifest.flags();
+  int64_t chunk = *getInteger(model, "chunk");
+  int64_t rank = getInteger(flags, "lora_rank").value_or(0);
   if (llvm::Error error =
           expectFlag(options.input, "chunk", options.chunk, chunk))
     return error;
   if (llvm::Error error = expectFlag(options.input, "lora-rank",
                                      unlessZero(options.import.loraRank), rank))
     return error;
-  int64_t shards = root.getObject("model")->getInteger("shards").value_or(1);
+  int64_t shards = getInteger(model, "shards").value_or(1);
   if (llvm::Error error = expectFlag(options.input, "shards",
                                      unlessZero(options.shards), shards))
     return error;
@@ -96,14 +92,13 @@ llvm::Error cria::resume(CompileOptions &options, Phase phase,
        {std::pair("quantize", &options.quantize), {"kv", &options.kv}}) {
     if (format->empty())
       continue;
-    if (llvm::Error error = expectFlag<StringRef>(
-            options.input, flag, StringRef(*format),
-            root.getObject("flags")->getString(flag).value_or("none")))
+    if (llvm::Error error =
+            expectFlag<StringRef>(options.input, flag, StringRef(*format),
+                                  getText(flags, flag).value_or("none")))
       return error;
     format->clear();
   }
-  StringRef sizes =
-      root.getObject("flags")->getString("schedules").value_or("");
+  StringRef sizes = getText(flags, "schedules").value_or("");
   if (!options.schedules.empty() && options.schedules != sizes)
     return llvm::createStringError(
         llvm::formatv("--schedules: expected {0}, which {1} is made for, got a "
@@ -114,7 +109,7 @@ llvm::Error cria::resume(CompileOptions &options, Phase phase,
   options.schedules = sizes.str();
   if (llvm::Error error = checkModel(options, manifest))
     return error;
-  int64_t batch = root.getObject("flags")->getInteger("batch").value_or(0);
+  int64_t batch = getInteger(flags, "batch").value_or(0);
   if (llvm::Error error =
           expectFlag(options.input, "batch", options.batch, batch))
     return error;
@@ -131,9 +126,7 @@ llvm::Error cria::checkTarget(const PipelineOptions &options, StringRef input,
   Manifest now = manifest;
   now.setTarget(options.device, options.cpu, options.plain);
   auto same = [&](const char *key) {
-    const llvm::json::Value *a = now.object().get(key);
-    const llvm::json::Value *b = manifest.object().get(key);
-    return a && b ? *a == *b : !a && !b;
+    return now.object().get(key) == manifest.object().get(key);
   };
   if (same("target") && same("cpu"))
     return llvm::Error::success();
@@ -151,8 +144,8 @@ namespace {
 struct Bound {
   int64_t slot;
   bool layered;
-  json::Array shape;
-  std::string dtype;
+  SmallVector<int64_t> shape;
+  StringRef dtype;
 };
 
 /// Verifies a module of phase Linalg or Tile against its manifest.
@@ -160,7 +153,7 @@ class Resumed {
 public:
   Resumed(ModuleOp module, Phase phase, const Manifest &manifest)
       : module(module), phase(phase), root(manifest.object()),
-        model(*root.getObject("model")) {}
+        model(manifest.model()), batch(root.getAs<DictionaryAttr>("batch")) {}
   LogicalResult verify();
 
 private:
@@ -169,11 +162,6 @@ private:
   LogicalResult verifyEntry(func::FuncOp entry);
   LogicalResult verifyBatched(func::FuncOp entry,
                               const EntryArguments &arguments);
-  /// A number of the manifest's `batch`; 0 if there is no `batch`.
-  int64_t batch(StringRef key) const {
-    const json::Object *object = root.getObject("batch");
-    return object ? object->getInteger(key).value_or(0) : 0;
-  }
   LogicalResult verifyCaches(func::FuncOp entry,
                              const EntryArguments &arguments);
   LogicalResult verifyTypes(func::FuncOp function);
@@ -185,16 +173,23 @@ private:
 
   ModuleOp module;
   Phase phase;
-  const json::Object &root, &model;
+  DictionaryAttr root, model;
+  DictionaryAttr batch; // null without --batch
   llvm::StringMap<Bound> symbols;
 };
 } // namespace
 
-static json::Array shapeOf(ShapedType type) {
-  json::Array shape;
-  for (int64_t size : type.getShape())
-    shape.push_back(size);
-  return shape;
+/// The numbers of an array, or nothing if it is none of numbers.
+static std::optional<SmallVector<int64_t>> shapeIn(DictionaryAttr object,
+                                                   StringRef name) {
+  auto sizes = object ? object.getAs<ArrayAttr>(name) : ArrayAttr();
+  if (!sizes || !llvm::all_of(sizes, [](Attribute size) {
+        auto number = dyn_cast<IntegerAttr>(size);
+        return number && number.getType().isSignlessInteger(64);
+      }))
+    return std::nullopt;
+  return llvm::map_to_vector(sizes.getAsRange<IntegerAttr>(),
+                             [](IntegerAttr size) { return size.getInt(); });
 }
 
 static std::string nameOf(Type type) {
@@ -205,42 +200,46 @@ static std::string nameOf(Type type) {
 
 /// Whether a tensor or memref has the shape and type that the manifest names.
 /// Blocks are stored as storageType says.
-static bool isStored(ShapedType type, json::Array shape, StringRef dtype) {
+static bool isStored(ShapedType type, SmallVector<int64_t> shape,
+                     StringRef dtype) {
   std::string element = dtype.str();
   if (auto format = llama::symbolizeBlockFormat(dtype);
       format && !shape.empty()) {
     auto blocks = llama::BlocksType::get(type.getContext(), *format);
-    if (auto last = shape.back().getAsInteger())
-      shape.back() = *last / blocks.kNumbers;
+    shape.back() /= blocks.kNumbers;
     shape.push_back(blocks.getBytes());
     element = "i8";
   }
-  return shapeOf(type) == shape && nameOf(type.getElementType()) == element;
+  return type.getShape() == ArrayRef(shape) &&
+         nameOf(type.getElementType()) == element;
 }
 
-static std::string show(const json::Value &value) {
-  return llvm::formatv("{0}", value).str();
+static std::string show(ArrayRef<int64_t> shape) {
+  return llvm::formatv("[{0:$[,]}]",
+                       llvm::make_range(shape.begin(), shape.end()))
+      .str();
 }
 
 void Resumed::readSymbols() {
-  for (const json::Value &value : *root.getArray("weights"))
-    if (const json::Object *weight = value.getAsObject())
-      if (const json::Array *shape = weight->getArray("shape"))
-        symbols[weight->getString("symbol").value_or("")] = {
-            weight->getInteger("slot").value_or(-1),
-            weight->getInteger("count").value_or(0) != 0, *shape,
-            weight->getString("dtype").value_or("").str()};
-  for (const json::Value &value : *root.getArray("rope")) {
-    const json::Object *table = value.getAsObject();
-    const json::Array *pairs = table ? table->getArray("inv_freq") : nullptr;
+  for (Attribute value : root.getAs<ArrayAttr>("weights")) {
+    auto weight = dyn_cast<DictionaryAttr>(value);
+    if (auto shape = shapeIn(weight, "shape"))
+      symbols[getText(weight, "symbol").value_or("")] = {
+          getInteger(weight, "slot").value_or(-1),
+          getInteger(weight, "count").value_or(0) != 0, std::move(*shape),
+          getText(weight, "dtype").value_or("")};
+  }
+  for (Attribute value : root.getAs<ArrayAttr>("rope")) {
+    auto table = dyn_cast<DictionaryAttr>(value);
+    auto pairs = table ? table.getAs<ArrayAttr>("inv_freq") : ArrayAttr();
     if (!pairs)
       continue;
-    json::Array shape{table->getInteger("rows").value_or(0),
-                      static_cast<int64_t>(pairs->size())};
+    SmallVector<int64_t> shape = {getInteger(table, "rows").value_or(0),
+                                  static_cast<int64_t>(pairs.size())};
     for (int64_t i : {0, 1}) {
-      StringRef symbol = table->getString("symbol").value_or("");
+      StringRef symbol = getText(table, "symbol").value_or("");
       symbols[(symbol + (i == 0 ? ".cos" : ".sin")).str()] = {
-          table->getInteger("slot").value_or(-1) + i, false, shape, "f32"};
+          getInteger(table, "slot").value_or(-1) + i, false, shape, "f32"};
     }
   }
 }
@@ -292,14 +291,13 @@ LogicalResult Resumed::verifySymbol(func::FuncOp function) {
       !isStored(type, bound.shape, bound.dtype))
     return function.emitError("expected ")
            << (bound.layered ? "(index)" : "()") << " to " << bound.dtype
-           << " of shape " << show(json::Array(bound.shape)) << ", got "
-           << signature;
+           << " of shape " << show(bound.shape) << ", got " << signature;
   return success();
 }
 
 LogicalResult Resumed::verifyCaches(func::FuncOp entry,
                                     const EntryArguments &arguments) {
-  const json::Array &caches = *root.getArray("caches");
+  auto caches = root.getAs<ArrayAttr>("caches");
   bool isBatched = arguments.has(EntryArgument::Pages);
   SmallVector<unsigned> places = arguments.caches();
   if (places.size() != caches.size())
@@ -307,16 +305,15 @@ LogicalResult Resumed::verifyCaches(func::FuncOp entry,
            << caches.size() << " caches, got " << places.size();
   for (auto [place, value] : llvm::zip_equal(places, caches)) {
     auto type = cast<ShapedType>(entry.getArgumentTypes()[place]);
-    const json::Object *cache = value.getAsObject();
-    const json::Array *shape = cache ? cache->getArray("shape") : nullptr;
+    auto cache = dyn_cast<DictionaryAttr>(value);
+    auto shape = shapeIn(cache, "shape");
     if (isBatched) // the number of pages may be any
       type = type.clone(type.getShape().drop_front());
-    StringRef dtype =
-        cache ? cache->getString("dtype").value_or("") : StringRef();
+    StringRef dtype = getText(cache, "dtype").value_or("");
     if (!shape || !isStored(type, *shape, dtype))
       return entry.emitError("expected argument ")
              << place << " to be a cache of " << dtype << " and shape "
-             << (shape ? show(json::Array(*shape)) : "") << ", got " << type;
+             << (shape ? show(*shape) : "") << ", got " << type;
   }
   return success();
 }
@@ -327,16 +324,16 @@ LogicalResult Resumed::verifyHidden(func::FuncOp entry,
                                     const EntryArguments &arguments) {
   std::optional<int64_t> size;
   if (entry.getName() == "prefill")
-    size = model.getInteger("hidden");
+    size = getInteger(model, "hidden");
   int64_t found = 0;
   if (arguments.has(EntryArgument::Hidden)) {
     unsigned place = arguments.at(EntryArgument::Hidden);
     auto type = cast<ShapedType>(entry.getArgumentTypes()[place]);
     found = type.getDimSize(1);
-    if (size && type.getDimSize(0) != *model.getInteger("chunk"))
+    int64_t chunk = *getInteger(model, "chunk");
+    if (size && type.getDimSize(0) != chunk)
       return entry.emitError("expected hidden states of ")
-             << *model.getInteger("chunk") << " tokens, got "
-             << type.getDimSize(0);
+             << chunk << " tokens, got " << type.getDimSize(0);
   }
   if (found == size.value_or(0))
     return success();
@@ -365,7 +362,7 @@ LogicalResult Resumed::verifyBatched(func::FuncOp entry,
                                      const EntryArguments &arguments) {
   bool isPaged = arguments.has(EntryArgument::Pages),
        isBatch = entry.getName() == "batch";
-  if (isPaged != bool(root.getObject("batch")) ||
+  if (isPaged != bool(batch) ||
       isBatch != arguments.has(EntryArgument::Positions))
     return entry.emitError("expected pages, and of @batch positions, if and "
                            "only if 'cria.manifest' has 'batch'");
@@ -373,10 +370,10 @@ LogicalResult Resumed::verifyBatched(func::FuncOp entry,
     return success();
   auto pages = cast<ShapedType>(
       entry.getArgumentTypes()[arguments.at(EntryArgument::Pages)]);
-  if (pages.getRank() != (isBatch ? 2 : 1) ||
-      pages.getShape().back() != batch("width"))
+  int64_t width = getInteger(batch, "width").value_or(0);
+  if (pages.getRank() != (isBatch ? 2 : 1) || pages.getShape().back() != width)
     return entry.emitError("expected pages of ")
-           << batch("width") << " numbers, got " << pages;
+           << width << " numbers, got " << pages;
   return success();
 }
 
@@ -395,11 +392,11 @@ LogicalResult Resumed::verifyEntry(func::FuncOp entry) {
   if (failed(verifyBatched(entry, *arguments)))
     return failure();
   int64_t chunk = name == "decode"  ? 1
-                  : name == "batch" ? batch("rows")
-                                    : *model.getInteger("chunk");
-  int64_t vocab = *model.getInteger("vocab_size");
+                  : name == "batch" ? getInteger(batch, "rows").value_or(0)
+                                    : *getInteger(model, "chunk");
+  int64_t vocab = *getInteger(model, "vocab_size");
   int64_t columns =
-      name == "encode" ? 1 : model.getInteger("logits").value_or(vocab);
+      name == "encode" ? 1 : getInteger(model, "logits").value_or(vocab);
   int64_t said = entry->getAttrOfType<IntegerAttr>("chunk").getInt();
   auto shape = [&](EntryArgument what) {
     return cast<ShapedType>(entry.getArgumentTypes()[arguments->at(what)])
@@ -438,9 +435,8 @@ LogicalResult Resumed::verifyKernels() {
 }
 
 LogicalResult Resumed::verify() {
-  const json::Object *target = root.getObject("target");
-  if (phase == Phase::Tile && target && target->getString("kind") == "cuda" &&
-      failed(verifyKernels()))
+  auto kind = getText(root.getAs<DictionaryAttr>("target"), "kind");
+  if (phase == Phase::Tile && kind == "cuda" && failed(verifyKernels()))
     return failure();
   readSymbols();
   for (auto function : module.getOps<func::FuncOp>()) {
@@ -456,16 +452,27 @@ LogicalResult Resumed::verify() {
              << function.getBody().getBlocks().size();
   }
   for (StringRef name : kEntries) {
-    bool isBatched = root.getObject("batch");
-    bool needed = name == "encode" ? model.getBoolean("encoder").value_or(false)
-                  : name == "batch"  ? isBatched
-                  : name == "decode" ? !isBatched
+    auto encoder = model.getAs<BoolAttr>("encoder");
+    bool needed = name == "encode"   ? encoder && encoder.getValue()
+                  : name == "batch"  ? bool(batch)
+                  : name == "decode" ? !batch
                                      : true;
     auto entry = module.lookupSymbol<func::FuncOp>(name);
     if (needed && (!entry || !isEntry(entry)))
       return module.emitError("expected an entry function @") << name;
   }
   return success();
+}
+
+/// Whether the description of a symbol or cache is the one derived from the
+/// program. A derived cache may have ropes that the manifest's has not: where
+/// passes have since erased a use of rotated heads that nothing reads.
+static bool isSame(std::tuple<Attribute, Attribute> descriptions) {
+  auto [derived, own] = descriptions;
+  Fields fields(derived.getContext(), cast<DictionaryAttr>(derived));
+  if (auto cache = dyn_cast<DictionaryAttr>(own); !cache.contains("rope"))
+    fields.erase("rope");
+  return fields.object() == own;
 }
 
 LogicalResult cria::verifyResumed(ModuleOp module, Phase phase,
@@ -476,22 +483,17 @@ LogicalResult cria::verifyResumed(ModuleOp module, Phase phase,
     return failure();
   // The manifest's symbols and caches can be derived from the program: the
   // manifest must be equal to the derived one.
-  Manifest now;
+  Manifest now(module.getContext());
   now.describeInterface(module, module.lookupSymbol<func::FuncOp>("prefill"));
-  if (bool(module.lookupSymbol("batch")) !=
-      bool(manifest.object().get("batch")))
+  if (bool(module.lookupSymbol("batch")) != manifest.object().contains("batch"))
     return module.emitError("expected @batch if, and only if, 'cria.manifest' "
                             "has 'batch'");
-  // Caches may have got ropes since: where passes erased a use of rotated heads
-  // that nothing reads.
-  json::Object derived = now.object();
-  for (auto [cache, own] : llvm::zip(*manifest.object().getArray("caches"),
-                                     *derived.getArray("caches")))
-    if (!cache.getAsObject() || !cache.getAsObject()->get("rope"))
-      own.getAsObject()->erase("rope");
-  for (const char *key : {"weights", "rope", "caches"})
-    if (*derived.get(key) != *manifest.object().get(key))
+  for (const char *key : {"weights", "rope", "caches"}) {
+    auto derived = now.get<ArrayAttr>(key), own = manifest.get<ArrayAttr>(key);
+    if (derived.size() != own.size() ||
+        !llvm::all_of(llvm::zip(derived, own), isSame))
       return module.emitError("expected ")
              << key << " as 'cria.manifest' has them";
+  }
   return success();
 }

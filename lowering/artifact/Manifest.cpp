@@ -13,7 +13,6 @@
 using namespace mlir;
 using namespace cria;
 using namespace cria::llama;
-namespace json = llvm::json;
 
 static std::string dtypeName(Type type) {
   if (auto blocks = dyn_cast<BlocksType>(type))
@@ -21,96 +20,87 @@ static std::string dtypeName(Type type) {
   return type.isBF16() ? "bf16" : type.isF16() ? "f16" : "f32";
 }
 
-static json::Array shapeOf(RankedTensorType type) {
-  json::Array shape;
-  for (int64_t size : type.getShape())
-    shape.push_back(size);
-  return shape;
-}
-
 /// The first slot of a symbol. Symbols have slots from import on.
 template <typename Op> static int64_t slotOf(Op op) {
   return op.getSlotAttr().getInt();
 }
 
-static json::Object describe(WeightOp weight) {
-  json::Object object{
-      {"symbol", weight.getSymName()},
-      {"name", weight.getSource()},
-      {"count", static_cast<int64_t>(weight.getCount().value_or(0))},
-      {"first", static_cast<int64_t>(weight.getFirst())},
-      {"shape", shapeOf(weight.getTensorType())},
-      {"dtype", dtypeName(weight.getTensorType().getElementType())},
-      {"slot", slotOf(weight)}};
+static DictionaryAttr describe(WeightOp weight) {
+  MLIRContext *context = weight.getContext();
+  Fields object(context);
+  object.set("symbol", weight.getSymName())
+      .set("name", weight.getSource())
+      .set("count", weight.getCount().value_or(0))
+      .set("first", weight.getFirst())
+      .set("shape", weight.getTensorType().getShape())
+      .set("dtype", dtypeName(weight.getTensorType().getElementType()))
+      .set("slot", slotOf(weight));
   if (weight.getFirstRow())
-    object["rows"] =
-        json::Object{{"first", static_cast<int64_t>(*weight.getFirstRow())},
-                     {"of", static_cast<int64_t>(*weight.getSourceRows())}};
+    object.set("rows", Fields(context)
+                           .set("first", *weight.getFirstRow())
+                           .set("of", *weight.getSourceRows()));
   if (auto split = weight.getSplit())
-    object["split"] = stringifySplit(*split);
+    object.set("split", stringifySplit(*split));
   if (weight.getAdapter())
-    object["adapter"] = true;
+    object.set("adapter", true);
   if (weight.getTied())
-    object["tied"] = weight.getTied()->str();
+    object.set("tied", *weight.getTied());
   return object;
 }
 
-static json::Array numbers(ArrayRef<float> values) {
-  json::Array array;
-  for (float value : values)
-    array.push_back(value);
-  return array;
-}
-
-static json::Object describe(RopeTableOp table) {
-  json::Object object{{"symbol", table.getSymName()},
-                      {"rows", static_cast<int64_t>(table.getPositions())},
-                      {"inv_freq", numbers(table.getInvFreq())},
-                      {"scale", table.getScale().convertToDouble()},
-                      {"slot", slotOf(table)}};
+static DictionaryAttr describe(RopeTableOp table) {
+  Fields object(table.getContext());
+  object.set("symbol", table.getSymName())
+      .set("rows", table.getPositions())
+      .set("inv_freq", table.getInvFreq())
+      .set("scale", table.getScale().convertToDouble())
+      .set("slot", slotOf(table));
   if (table.getOriginal())
-    object["original"] = static_cast<int64_t>(*table.getOriginal());
+    object.set("original", *table.getOriginal());
   if (table.getLongInvFreq())
-    object["long_inv_freq"] = numbers(*table.getLongInvFreq());
+    object.set("long_inv_freq", *table.getLongInvFreq());
   if (table.getRecompute())
-    object["recompute"] = true;
-  if (table.getGrowth()) {
-    object["growth"] = table.getGrowth()->convertToDouble();
-    object["theta"] = table.getTheta()->convertToDouble();
-  }
+    object.set("recompute", true);
+  if (table.getGrowth())
+    object.set("growth", table.getGrowth()->convertToDouble())
+        .set("theta", table.getTheta()->convertToDouble());
   return object;
 }
 
 /// Operations and bytes of one token, without the head and of the head.
-static json::Object describe(const Costs &costs) {
+static Fields describe(MLIRContext *context, const Costs &costs) {
   int64_t flops = costs.flops(false), bytes = costs.weightBytes(false);
   int64_t headFlops = costs.flops(true), headBytes = costs.weightBytes(true);
-  return json::Object{
-      {"decode",
-       json::Object{{"flops", flops + headFlops},
-                    {"weight_bytes", bytes + headBytes},
-                    {"kv_bytes_per_position", costs.cacheBytesPerPosition}}},
-      {"prefill", json::Object{{"flops_per_token", flops}}},
-      {"head",
-       json::Object{{"flops", headFlops}, {"weight_bytes", headBytes}}}};
+  return Fields(context)
+      .set("decode",
+           Fields(context)
+               .set("flops", flops + headFlops)
+               .set("weight_bytes", bytes + headBytes)
+               .set("kv_bytes_per_position", costs.cacheBytesPerPosition))
+      .set("prefill", Fields(context).set("flops_per_token", flops))
+      .set("head", Fields(context)
+                       .set("flops", headFlops)
+                       .set("weight_bytes", headBytes));
 }
 
-static json::Object describe(const KernelCost &cost) {
-  json::Array attention;
+static DictionaryAttr describe(MLIRContext *context, const KernelCost &cost) {
+  SmallVector<Attribute> attention;
   for (const AttentionRow &row : cost.attention)
-    attention.push_back(json::Object{{"flops_per_key", row.flopsPerKey},
-                                     {"bytes_per_key", row.bytesPerKey},
-                                     {"window", row.window}});
-  return json::Object{{"kernel", cost.function()},
-                      {"path", cost.path},
-                      {"layer", cost.firstLayer},
-                      {"layer_step", cost.layerStep},
-                      {"bytes", cost.weightBytes},
-                      {"bytes_per_token", cost.tokenBytes},
-                      {"flops_per_token", cost.tokenFlops},
-                      {"flops_per_logits", cost.logitFlops},
-                      {"attention", std::move(attention)},
-                      {"f32", cost.f32}};
+    attention.push_back(Fields(context)
+                            .set("flops_per_key", row.flopsPerKey)
+                            .set("bytes_per_key", row.bytesPerKey)
+                            .set("window", row.window));
+  return Fields(context)
+      .set("kernel", cost.function())
+      .set("path", cost.path)
+      .set("layer", cost.firstLayer)
+      .set("layer_step", cost.layerStep)
+      .set("bytes", cost.weightBytes)
+      .set("bytes_per_token", cost.tokenBytes)
+      .set("flops_per_token", cost.tokenFlops)
+      .set("flops_per_logits", cost.logitFlops)
+      .set("attention", attention)
+      .set("f32", cost.f32);
 }
 
 /// Whether ranks share the rows of the head that makes the logits.
@@ -124,33 +114,33 @@ static bool sharesVocabulary(func::FuncOp forward) {
                     .getSplit();
 }
 
-static json::Object modelOf(func::FuncOp forward, const json::Object *config,
-                            int64_t chunk) {
-  json::Object model{
-      {"chunk", chunk},
-      {"max_seq", positionsOf(forward->getParentOfType<ModuleOp>())}};
+static Fields modelOf(func::FuncOp forward, DictionaryAttr config,
+                      int64_t chunk) {
+  Fields model(forward.getContext());
+  model.set("chunk", chunk)
+      .set("max_seq", positionsOf(forward->getParentOfType<ModuleOp>()));
   auto logits = cast<RankedTensorType>(forward.getResultTypes()[0]);
   int64_t shards = LlamaDialect::shardsOf(forward);
-  model["vocab_size"] = logits.getDimSize(1);
+  model.set("vocab_size", logits.getDimSize(1));
   if (shards > 1)
-    model["shards"] = shards;
-  if (sharesVocabulary(forward)) {
-    model["logits"] = logits.getDimSize(1);
-    model["vocab_size"] = logits.getDimSize(1) * shards;
-  }
+    model.set("shards", shards);
+  if (sharesVocabulary(forward))
+    model.set("logits", logits.getDimSize(1))
+        .set("vocab_size", logits.getDimSize(1) * shards);
   if (returnsHidden(forward.getFunctionType()))
-    model["hidden"] =
-        cast<RankedTensorType>(forward.getResultTypes()[1]).getDimSize(1);
+    model.set(
+        "hidden",
+        cast<RankedTensorType>(forward.getResultTypes()[1]).getDimSize(1));
   if (ArrayRef<Type> caches = cacheTypes(forward.getFunctionType());
       !caches.empty()) {
     auto cache = cast<RankedTensorType>(caches.front());
-    model["layers"] = cache.getDimSize(0);
+    model.set("layers", cache.getDimSize(0));
     Type element = cache.getElementType();
     // The type of activations. Quantized caches have another element type.
     forward.walk([&](KVAppendOp op) {
       element = op.getRows().getType().getElementType();
     });
-    model["dtype"] = dtypeName(element);
+    model.set("dtype", dtypeName(element));
   }
   // Tokens also see later tokens, so a text must be one call.
   WalkResult causal = forward.walk([](GQAOp op) {
@@ -158,59 +148,57 @@ static json::Object modelOf(func::FuncOp forward, const json::Object *config,
                                           : WalkResult::interrupt();
   });
   if (causal.wasInterrupted())
-    model["bidirectional"] = true;
+    model.set("bidirectional", true);
   WalkResult learned = forward.walk([](AddRowsOp op) {
     return op.getPosition() ? WalkResult::interrupt() : WalkResult::advance();
   });
   if (learned.wasInterrupted())
-    model["learned_positions"] = true;
-  if (config)
-    for (const char *key : {"hidden_size", "max_position_embeddings"})
-      if (auto value = config->getInteger(key))
-        model[key] = *value;
+    model.set("learned_positions", true);
+  for (const char *key : {"hidden_size", "max_position_embeddings"})
+    if (auto value = getInteger(config, key))
+      model.set(key, *value);
   return model;
 }
 
-static json::Object cpuOf(const CpuTarget &cpu, const json::Object &root) {
-  json::Array features;
-  for (const std::string &feature : cpu.features)
-    features.push_back(feature);
-  json::Object entries{{"prefill", "cria_prefill"}};
-  if (root.get("batch"))
-    entries["batch"] = "cria_batch";
+static Fields cpuOf(const CpuTarget &cpu, DictionaryAttr root) {
+  MLIRContext *context = root.getContext();
+  Fields entries(context);
+  entries.set("prefill", "cria_prefill");
+  if (root.contains("batch"))
+    entries.set("batch", "cria_batch");
   else
-    entries["decode"] = "cria_decode";
-  if (root.getObject("model")->get("encoder"))
-    entries["encode"] = "cria_encode";
-  return json::Object{{"name", cpu.name},
-                      {"features", std::move(features)},
-                      {"entries", std::move(entries)}};
+    entries.set("decode", "cria_decode");
+  if (root.getAs<DictionaryAttr>("model").contains("encoder"))
+    entries.set("encode", "cria_encode");
+  return Fields(context)
+      .set("name", cpu.name)
+      .set("features", cpu.features)
+      .set("entries", entries);
 }
 
-void Manifest::fromProgram(ModuleOp program, json::Value config,
-                           int64_t chunk) {
-  root["format"] = static_cast<int64_t>(CRIA_FORMAT_VERSION);
-  root["compiler"] = "cria " CRIA_VERSION;
+void Manifest::fromProgram(ModuleOp program, Attribute config, int64_t chunk) {
   auto forward = program.lookupSymbol<func::FuncOp>("forward");
-  json::Object model = modelOf(forward, config.getAsObject(), chunk);
-  root["config"] = std::move(config);
   Costs costs = costsOf(program);
-  root["plan"] = describe(costs);
+  Fields model = modelOf(forward, dyn_cast<DictionaryAttr>(config), chunk);
+  model.set("parameters", costs.parameters);
   if (program.lookupSymbol("encode"))
-    model["encoder"] = true;
+    model.set("encoder", true);
+  root.set("format", CRIA_FORMAT_VERSION)
+      .set("compiler", "cria " CRIA_VERSION)
+      .set("config", config)
+      .set("plan", describe(program.getContext(), costs))
+      .set("model", model);
   describeInterface(program, forward);
   describeEmbedding(forward);
-  model["parameters"] = costs.parameters;
-  root["model"] = std::move(model);
   setFlag("chunk", chunk);
 }
 
 void Manifest::fromFuse(ModuleOp program) {
-  json::Array kernels;
+  SmallVector<Attribute> kernels;
   for (const KernelCost &cost : kernelCostsOf(program))
-    kernels.push_back(describe(cost));
-  if (json::Object *plan = root.getObject("plan"))
-    (*plan)["kernels"] = std::move(kernels);
+    kernels.push_back(describe(program.getContext(), cost));
+  if (get<DictionaryAttr>("plan"))
+    root.set("plan", root.fieldsOf("plan").set("kernels", kernels));
   if (auto batch = program.lookupSymbol<func::FuncOp>("batch"))
     describeBatch(batch);
 }
@@ -218,58 +206,67 @@ void Manifest::fromFuse(ModuleOp program) {
 /// Describes the batch entry: the rows of a call, the positions of a page, and
 /// the most pages of a text. A cache is described by one of its pages.
 void Manifest::describeBatch(func::FuncOp batch) {
-  root.getObject("model")->erase("hidden"); // these entries return none
+  Fields model = root.fieldsOf("model");
+  model.erase("hidden"); // these entries return none
+  root.set("model", model);
   describeCaches(batch);
   FunctionType type = batch.getFunctionType();
   ArrayRef<Type> caches = cacheTypes(type);
   auto pages =
       cast<RankedTensorType>(type.getInputs().drop_back(caches.size()).back());
   auto page = pageOf(cast<RankedTensorType>(caches.front()));
-  root["batch"] = json::Object{
-      {"rows", batch->getAttrOfType<IntegerAttr>("chunk").getInt()},
-      {"page", page.getDimSize(2)},
-      {"width", pages.getDimSize(1)}};
+  root.set("batch",
+           Fields(batch.getContext())
+               .set("rows", batch->getAttrOfType<IntegerAttr>("chunk").getInt())
+               .set("page", page.getDimSize(2))
+               .set("width", pages.getDimSize(1)));
 }
 
 void Manifest::setTarget(Device device, const CpuTarget &cpu, bool plain) {
   bool isCpu = device == Device::Cpu;
-  root["target"] = json::Object{
-      {"kind", isCpu ? "cpu" : "cuda"}, {"arch", "x86_64"}, {"os", "linux"}};
+  root.set("target", Fields(root.getContext())
+                         .set("kind", isCpu ? "cpu" : "cuda")
+                         .set("arch", "x86_64")
+                         .set("os", "linux"));
   setFlag("cpu", cpu.flag);
   if (plain)
     setFlag("plain", true);
   if (isCpu)
-    root["cpu"] = json::Array{cpuOf(cpu, root)};
+    root.set("cpu", ArrayRef<Fields>(cpuOf(cpu, object())));
 }
 
-/// The description of the code for the compilation's own CPU.
-static json::Object &firstCpu(json::Object &root) {
-  return *(*root["cpu"].getAsArray())[0].getAsObject();
+Fields Manifest::ownCpu() const {
+  return Fields(root.getContext(),
+                cast<DictionaryAttr>(get<ArrayAttr>("cpu")[0]));
 }
 
 void Manifest::renameEntries(StringRef suffix) {
-  json::Object &entries = *firstCpu(root)["entries"].getAsObject();
-  for (auto &[name, symbol] : entries)
-    symbol = (*symbol.getAsString() + suffix).str();
+  Fields cpu = ownCpu(), entries(root.getContext());
+  for (NamedAttribute entry : cpu.getAs<DictionaryAttr>("entries"))
+    entries.set(entry.getName(),
+                (cast<StringAttr>(entry.getValue()).strref() + suffix).str());
+  root.set("cpu", ArrayRef<Fields>(cpu.set("entries", entries)));
 }
 
 void Manifest::addCpu(const Manifest &other) {
-  json::Object &flags = *root["flags"].getAsObject();
-  StringRef flag = *other.root.getObject("flags")->getString("cpu");
-  flags["cpu"] = (*flags.getString("cpu") + "," + flag).str();
-  for (const json::Value &code : *other.root.getArray("cpu"))
-    root["cpu"].getAsArray()->push_back(code);
+  StringRef own = *getText(flags(), "cpu"),
+            added = *getText(other.flags(), "cpu");
+  setFlag("cpu", (own + "," + added).str());
+  SmallVector<Attribute> cpus(get<ArrayAttr>("cpu").getValue());
+  llvm::append_range(cpus, other.get<ArrayAttr>("cpu"));
+  root.set("cpu", cpus);
 }
 
 void Manifest::setLedger(ArrayRef<LedgerRow> rows) {
-  json::Array ledger;
+  SmallVector<Attribute> ledger;
   for (const LedgerRow &row : rows)
-    ledger.push_back(json::Object{{"key", row.key},
-                                  {"value", row.value},
-                                  {"fate", row.fate},
-                                  {"note", row.note}});
+    ledger.push_back(Fields(root.getContext())
+                         .set("key", row.key)
+                         .set("value", row.value)
+                         .set("fate", row.fate)
+                         .set("note", row.note));
   if (!rows.empty())
-    root["ledger"] = std::move(ledger);
+    root.set("ledger", ledger);
 }
 
 void Manifest::describeInterface(ModuleOp program, func::FuncOp function) {
@@ -278,7 +275,7 @@ void Manifest::describeInterface(ModuleOp program, func::FuncOp function) {
 }
 
 void Manifest::describeSymbols(ModuleOp program) {
-  json::Array weights, tables;
+  SmallVector<Attribute> weights, tables;
   int64_t slots = 0;
   for (auto weight : program.getOps<WeightOp>()) {
     slots += weight.getSlotCount();
@@ -288,9 +285,7 @@ void Manifest::describeSymbols(ModuleOp program) {
     slots += table.getSlotCount();
     tables.push_back(describe(table));
   }
-  root["weights"] = std::move(weights);
-  root["rope"] = std::move(tables);
-  root["slots"] = slots;
+  root.set("weights", weights).set("rope", tables).set("slots", slots);
 }
 
 /// The embedding table, if one op looks up the ids in it, and nothing else
@@ -322,88 +317,79 @@ static WeightOp embeddingOf(func::FuncOp forward) {
 void Manifest::describeEmbedding(func::FuncOp forward) {
   root.erase("embedding");
   if (WeightOp table = embeddingOf(forward))
-    root["embedding"] = slotOf(table);
+    root.set("embedding", slotOf(table));
 }
 
 void Manifest::describeCaches(func::FuncOp forward) {
   std::optional<std::vector<LayerRopes>> ropes = cacheRopes(forward);
-  json::Array caches;
+  SmallVector<Attribute> caches;
   for (auto [i, type] :
        llvm::enumerate(cacheTypes(forward.getFunctionType()))) {
     auto cache = pageOf(cast<RankedTensorType>(type));
-    caches.push_back(
-        json::Object{{"symbol", "cache" + std::to_string(i)},
-                     {"bytes", storageBytes(cache)},
-                     {"shape", shapeOf(cache)},
-                     {"dtype", dtypeName(cache.getElementType())}});
+    Fields object(forward.getContext());
+    object.set("symbol", "cache" + std::to_string(i))
+        .set("bytes", storageBytes(cache))
+        .set("shape", cache.getShape())
+        .set("dtype", dtypeName(cache.getElementType()));
     if (ropes)
-      (*caches.back().getAsObject())["rope"] = json::Array((*ropes)[i]);
+      object.set("rope", (*ropes)[i]);
+    caches.push_back(object);
   }
-  root["caches"] = std::move(caches);
+  root.set("caches", caches);
 }
 
 void Manifest::fromTile(ModuleOp module) {
   int64_t arena = 0;
-  json::Array kernels;
+  SmallVector<StringRef> kernels;
   for (auto function : module.getOps<func::FuncOp>())
     if (auto bytes = function->getAttrOfType<IntegerAttr>("arena_bytes"))
       arena = std::max(arena, bytes.getInt());
   for (func::FuncOp kernel : kernelFunctions(module))
     kernels.push_back(kernel.getName());
-  firstCpu(root)["arena"] = arena;
-  root["kernels"] = std::move(kernels);
+  root.set("cpu", ArrayRef<Fields>(ownCpu().set("arena", arena)))
+      .set("kernels", kernels);
 }
 
 void Manifest::addCuda(const CudaImage &image) {
-  json::Object cuda(image.plan);
-  json::Array images;
+  SmallVector<Attribute> images;
   for (const CudaBinary &binary : image.binaries) {
-    json::Object entry{{"chip", binary.chip},
-                       {"format", binary.format},
-                       {"symbol", binary.symbol()}};
+    Fields object(root.getContext());
+    object.set("chip", binary.chip)
+        .set("format", binary.format)
+        .set("symbol", binary.symbol());
     if (binary.dependent)
-      entry["dependent"] = true;
+      object.set("dependent", true);
     if (binary.wgmma)
-      entry["wgmma"] = true;
+      object.set("wgmma", true);
     bool isWhole = binary.bytes.size() == image.text.size();
     if (!binary.spans.empty() && !isWhole) {
-      json::Array spans;
-      for (auto [offset, size] : binary.spans) {
-        spans.push_back(static_cast<int64_t>(offset));
-        spans.push_back(static_cast<int64_t>(offset + size));
-      }
-      entry["spans"] = std::move(spans);
+      SmallVector<size_t> spans;
+      for (auto [offset, size] : binary.spans)
+        spans.append({offset, offset + size});
+      object.set("spans", spans);
     }
-    images.push_back(std::move(entry));
+    images.push_back(object);
   }
-  cuda["images"] = std::move(images);
-  root["cuda"] = std::move(cuda);
-  json::Object &target = *root["target"].getAsObject();
-  bool both = root.get("cpu");
-  target["kind"] = both ? "cpu,cuda" : "cuda";
-  if (both)
-    return;
-  json::Array kernels;
-  for (const std::string &name : image.kernels)
-    kernels.push_back(name);
-  root["kernels"] = std::move(kernels);
+  root.set("cuda", Fields(root.getContext(), image.plan).set("images", images));
+  bool both = get<ArrayAttr>("cpu") != nullptr;
+  root.set("target",
+           root.fieldsOf("target").set("kind", both ? "cpu,cuda" : "cuda"));
+  if (!both)
+    root.set("kernels", image.kernels);
 }
 
-void Manifest::addTaps(json::Array caches, json::Object taps) {
-  for (json::Value &cache : caches)
-    root["caches"].getAsArray()->push_back(std::move(cache));
-  root["taps"] = std::move(taps);
+void Manifest::addTaps(ArrayRef<Attribute> caches, DictionaryAttr taps) {
+  SmallVector<Attribute> all(get<ArrayAttr>("caches").getValue());
+  llvm::append_range(all, caches);
+  root.set("caches", all).set("taps", taps);
 }
 
-void Manifest::setFlag(StringRef name, json::Value value) {
-  json::Value &flags = root["flags"];
-  if (!flags.getAsObject())
-    flags = json::Object();
-  (*flags.getAsObject())[name] = std::move(value);
-}
-
-std::string Manifest::text() const {
-  return llvm::formatv("{0}", json::Value(json::Object(root))).str();
+llvm::Expected<std::string> Manifest::text() const {
+  auto json = toJson(object());
+  if (!json)
+    return llvm::createStringError("the manifest: " +
+                                   llvm::toString(json.takeError()));
+  return llvm::formatv("{0}", *json).str();
 }
 
 //===----------------------------------------------------------------------===//
@@ -412,89 +398,80 @@ std::string Manifest::text() const {
 
 static constexpr const char *kAttribute = "cria.manifest";
 
-/// Whether objects and arrays nest at most `most` deep. LLVM's parser recurses,
-/// so deep text would overflow the stack.
-static bool isShallow(StringRef text) {
-  constexpr int most = 80;
-  int depth = 0;
-  bool inString = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (inString && text[i] == '\\')
-      ++i;
-    else if (text[i] == '"')
-      inString = !inString;
-    else if (!inString && (text[i] == '[' || text[i] == '{'))
-      ++depth;
-    else if (!inString && (text[i] == ']' || text[i] == '}'))
-      --depth;
-    if (depth > most)
-      return false;
-  }
-  return true;
+/// The module that has the manifest of `module`, or null.
+static ModuleOp holderOf(ModuleOp module) {
+  for (auto nested : module.getOps<ModuleOp>())
+    if (nested->hasAttr(kAttribute))
+      return nested;
+  return {};
 }
 
-bool Manifest::isIn(ModuleOp module) { return module->hasAttr(kAttribute); }
+bool Manifest::isIn(ModuleOp module) { return bool(holderOf(module)); }
 
 void Manifest::store(ModuleOp module) const {
-  module->setAttr(kAttribute, StringAttr::get(module.getContext(), text()));
+  removeFrom(module);
+  ModuleOp holder = ModuleOp::create(module.getLoc());
+  holder->setAttr(kAttribute, object());
+  module.push_back(holder);
+}
+
+void Manifest::removeFrom(ModuleOp module) {
+  if (ModuleOp holder = holderOf(module))
+    holder.erase();
 }
 
 /// The key that compilation reads and that is missing or out of range, or
 /// nullptr.
-static const char *missing(const json::Object &root) {
-  const json::Object *model = root.getObject("model");
+static const char *missing(DictionaryAttr root) {
+  auto model = root.getAs<DictionaryAttr>("model");
   if (!model)
     return "model";
   for (const char *key : {"chunk", "max_seq", "vocab_size"})
-    if (!model->getInteger(key))
+    if (!getInteger(model, key))
       return key;
-  if (int64_t chunk = *model->getInteger("chunk"); chunk < 1 || chunk > 4096)
+  if (int64_t chunk = *getInteger(model, "chunk"); chunk < 1 || chunk > 4096)
     return "chunk";
   for (const char *key : {"weights", "rope", "caches"})
-    if (!root.getArray(key))
+    if (!root.getAs<ArrayAttr>(key))
       return key;
-  if (const json::Value *cpu = root.get("cpu"))
-    if (!cpu->getAsArray() || cpu->getAsArray()->size() != 1 ||
-        !(*cpu->getAsArray())[0].getAsObject())
+  if (Attribute cpu = root.get("cpu")) {
+    auto cpus = dyn_cast<ArrayAttr>(cpu);
+    if (!cpus || cpus.size() != 1 || !isa<DictionaryAttr>(cpus[0]))
       return "cpu";
-  return root.getObject("flags") ? nullptr : "flags";
+  }
+  return root.getAs<DictionaryAttr>("flags") ? nullptr : "flags";
 }
 
 FailureOr<Manifest> Manifest::of(ModuleOp module) {
-  auto text = module->getAttrOfType<StringAttr>(kAttribute);
-  if (!text)
-    return module.emitError("expected the attribute '")
+  ModuleOp holder = holderOf(module);
+  if (!holder)
+    return module.emitError("expected at the end a module with the attribute '")
            << kAttribute << "' that cria-compile --emit prints";
   auto error = [&] {
-    return module.emitError("expected '") << kAttribute << "' ";
+    return holder.emitError("expected '") << kAttribute << "' ";
   };
-  if (!isShallow(text))
-    return error() << "to be shallow JSON";
-  llvm::Expected<json::Value> parsed = json::parse(text.getValue());
-  if (!parsed) {
-    std::string why = llvm::toString(parsed.takeError());
-    return error() << "to be JSON: " << why;
-  }
-  json::Object *root = parsed->getAsObject();
+  auto root = holder->getAttrOfType<DictionaryAttr>(kAttribute);
   if (!root)
-    return error() << "to be an object";
-  StringRef compiler = root->getString("compiler").value_or("another compiler");
+    return error() << "to be a dictionary, got " << holder->getAttr(kAttribute);
+  if (auto json = toJson(root); !json)
+    return holder.emitError("'")
+           << kAttribute << "': " << llvm::toString(json.takeError());
+  StringRef compiler = getText(root, "compiler").value_or("another compiler");
   if (compiler != "cria " CRIA_VERSION)
     return error() << "of cria " CRIA_VERSION ", got that of " << compiler;
-  if (const char *key = missing(*root))
+  if (const char *key = missing(root))
     return error() << "with '" << key << "'";
   Manifest manifest;
-  manifest.root = std::move(*root);
+  manifest.root = Fields(module.getContext(), root);
   return manifest;
 }
 
 std::vector<LedgerRow> Manifest::ledger() const {
   std::vector<LedgerRow> rows;
-  if (const json::Array *ledger = root.getArray("ledger"))
-    for (const json::Value &value : *ledger) {
+  if (auto ledger = get<ArrayAttr>("ledger"))
+    for (Attribute value : ledger) {
       auto text = [&](StringRef key) {
-        const json::Object *row = value.getAsObject();
-        return (row ? row->getString(key) : std::nullopt).value_or("").str();
+        return getText(dyn_cast<DictionaryAttr>(value), key).value_or("").str();
       };
       rows.push_back({text("key"), text("value"), text("fate"), text("note")});
     }

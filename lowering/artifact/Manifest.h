@@ -1,32 +1,47 @@
-/// The manifest: what the runtime must know of an artifact, as JSON.
+/// The manifest: what the runtime must know of an artifact.
 #pragma once
 
+#include "lowering/artifact/Values.h"
 #include "lowering/cpu/Target.h"
 #include "lowering/entry/Phase.h"
 #include "lowering/gpu/cuda/Image.h"
 #include "lowering/import/Config.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "llvm/Support/JSON.h"
 
 namespace cria {
 
 /// The manifest is collected while a program is lowered. `fromProgram` reads
 /// the program in the llama dialect, `fromFuse` the costs of kernels,
-/// `fromTile` kernels and arenas. Between the phases the manifest is a string,
-/// the attribute `cria.manifest` of the module, so the text of --emit has all
-/// that an artifact needs.
+/// `fromTile` kernels and arenas. In the text of --emit, the manifest is the
+/// attribute `cria.manifest` of an empty module behind the program:
+///
+///   module {
+///     func.func @prefill ...
+///     module attributes {cria.manifest = {caches = [], ...}} {
+///     }
+///   }
+///
+/// So the text begins with the program, and has all that an artifact needs.
+/// Passes of MLIR leave the empty module alone.
 class Manifest {
 public:
+  /// No manifest yet. Without a context, nothing can be set.
+  explicit Manifest(mlir::MLIRContext *context = nullptr) : root(context) {}
+
   static bool isIn(mlir::ModuleOp module);
-  /// The manifest in a module. Fails, after an error at the module, if there is
-  /// none that this compiler wrote.
+  /// The manifest in a module. Fails, after an error, if there is none that
+  /// this compiler wrote, or a field cannot be right.
   static mlir::FailureOr<Manifest> of(mlir::ModuleOp module);
+  /// Puts this manifest at the end of a module, in place of any other.
   void store(mlir::ModuleOp module) const;
+  /// Removes the manifest from a module, for tools that know no such module.
+  static void removeFrom(mlir::ModuleOp module);
 
   /// Sets all that does not depend on the target, from a program that has
-  /// slots. `config` is the config.json, or null for a program given as IR.
-  void fromProgram(mlir::ModuleOp program, llvm::json::Value config,
+  /// slots. `config` is the config.json, or null in JSON's sense for a program
+  /// given as IR.
+  void fromProgram(mlir::ModuleOp program, mlir::Attribute config,
                    int64_t chunk);
   /// Sets the target, and whether each op becomes plain loops. `fromProgram`
   /// must be called first.
@@ -44,13 +59,30 @@ public:
   void addCuda(const CudaImage &image);
   /// Adds the memory of taps after the caches, and the description of this
   /// memory.
-  void addTaps(llvm::json::Array caches, llvm::json::Object taps);
+  void addTaps(llvm::ArrayRef<mlir::Attribute> caches,
+               mlir::DictionaryAttr taps);
   /// Sets a command-line flag that changed the compilation.
-  void setFlag(llvm::StringRef name, llvm::json::Value value);
-  /// The JSON text, keys sorted.
-  std::string text() const;
+  template <typename T> void setFlag(llvm::StringRef name, const T &value) {
+    root.set("flags", root.fieldsOf("flags").set(name, value));
+  }
 
-  const llvm::json::Object &object() const { return root; }
+  /// The manifest of an artifact: JSON, keys sorted. An error if a text of the
+  /// program is not UTF-8.
+  llvm::Expected<std::string> text() const;
+
+  mlir::DictionaryAttr object() const { return root.object(); }
+  /// A field, or null if it is not of this type.
+  template <typename T> T get(llvm::StringRef name) const {
+    return root.getAs<T>(name);
+  }
+  /// The description of the model: sizes, types.
+  mlir::DictionaryAttr model() const {
+    return get<mlir::DictionaryAttr>("model");
+  }
+  /// The command-line flags that changed the compilation.
+  mlir::DictionaryAttr flags() const {
+    return get<mlir::DictionaryAttr>("flags");
+  }
   /// The ledger that `setLedger` set.
   std::vector<LedgerRow> ledger() const;
 
@@ -63,8 +95,10 @@ private:
   void describeEmbedding(mlir::func::FuncOp forward);
   void describeCaches(mlir::func::FuncOp forward);
   void describeBatch(mlir::func::FuncOp batch);
+  /// The description of the code for the compilation's own CPU.
+  Fields ownCpu() const;
 
-  llvm::json::Object root;
+  Fields root;
 };
 
 } // namespace cria

@@ -52,12 +52,18 @@ struct Functions {
 };
 } // namespace
 
+/// Whether an op is the empty module that has the manifest.
+static bool isManifest(Operation &op) {
+  auto module = dyn_cast<ModuleOp>(op);
+  return module && !module.getSymName() && module.getBody()->empty();
+}
+
 /// Finds the functions, or fails after a diagnostic.
 static FailureOr<Functions> findFunctions(ModuleOp module, bool isFused) {
   Functions found;
   StringRef main = isFused ? "prefill" : "forward";
   for (Operation &op : module.getOps()) {
-    if (isa<WeightOp, RopeTableOp>(op))
+    if (isa<WeightOp, RopeTableOp>(op) || isManifest(op))
       continue;
     auto function = dyn_cast<func::FuncOp>(op);
     StringRef name = function ? function.getName() : "";

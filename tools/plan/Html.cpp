@@ -188,17 +188,17 @@ static const char *deviceName(Device device) {
 }
 
 static std::string facts(const Page &page) {
-  const json::Object &model = page.compilation.model();
+  mlir::DictionaryAttr model = page.compilation.model();
   auto number = [&](const char *key) {
-    return llvm::Twine(model.getInteger(key).value_or(0)).str();
+    return llvm::Twine(getInteger(model, key).value_or(0)).str();
   };
   std::string text =
       fact("parameters", quantity(double(page.plan.costs.parameters), ""));
   // For a program without a config, the number of layers is only known from the
   // caches, so it is not shown.
-  if (model.getInteger("layers") && !page.compilation.ledger().empty())
+  if (getInteger(model, "layers") && !page.compilation.ledger().empty())
     text += fact("layers", number("layers"));
-  if (auto type = model.getString("dtype"))
+  if (auto type = getText(model, "dtype"))
     text += fact("type", *type);
   text += fact("vocabulary", number("vocab_size"));
   text += fact("context", number("max_seq") + " tokens");

@@ -1,5 +1,6 @@
 #include "tools/plan/MachineCode.h"
 
+#include "lowering/artifact/Values.h"
 #include "lowering/gpu/build/Chips.h"
 #include "lowering/gpu/cuda/Toolkit.h"
 #include "tools/plan/Grids.h"
@@ -87,14 +88,13 @@ static int64_t product(const json::Array &sizes) {
 
 /// The slots of the weights that are matrices. Only matrices and caches are
 /// streamed: vectors stay in the GPU's caches.
-static std::set<int64_t> matricesOf(const json::Array &weights) {
+static std::set<int64_t> matricesOf(mlir::ArrayAttr weights) {
   std::set<int64_t> slots;
-  for (const json::Value &value : weights) {
-    const json::Object &weight = *value.getAsObject();
-    int64_t slot = *weight.getInteger("slot");
-    int64_t count = std::max<int64_t>(1, *weight.getInteger("count"));
+  for (auto weight : weights.getAsRange<mlir::DictionaryAttr>()) {
+    int64_t slot = *getInteger(weight, "slot");
+    int64_t count = std::max<int64_t>(1, *getInteger(weight, "count"));
     for (int64_t i = 0; i < count; ++i)
-      if (weight.getArray("shape")->size() > 1)
+      if (weight.getAs<mlir::ArrayAttr>("shape").size() > 1)
         slots.insert(slot + i);
   }
   return slots;
@@ -232,7 +232,7 @@ static llvm::Expected<ChipCode> readChip(const Program &program,
 }
 
 llvm::Expected<std::vector<ChipCode>>
-cria::readMachineCode(const CudaImage &image, const json::Array &weights,
+cria::readMachineCode(const CudaImage &image, mlir::ArrayAttr weights,
                       int64_t chunk) {
   std::vector<ChipCode> chips;
   if (!hasTool("ptxas") || !hasTool("nvdisasm")) {
@@ -243,7 +243,10 @@ cria::readMachineCode(const CudaImage &image, const json::Array &weights,
   bool hasCubins = llvm::any_of(image.binaries, [](const CudaBinary &binary) {
     return binary.format == "cubin";
   });
-  Program program = {image.plan, matricesOf(weights), chunk};
+  llvm::Expected<json::Value> plan = toJson(image.plan);
+  if (!plan)
+    return plan.takeError();
+  Program program = {*plan->getAsObject(), matricesOf(weights), chunk};
   for (const CudaBinary &binary : image.binaries) {
     int number = simt::numberOf(binary.chip);
     auto chip = llvm::find_if(kGenerations, [&](const Generation &each) {

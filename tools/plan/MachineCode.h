@@ -4,6 +4,7 @@
 
 #include "lowering/gpu/cuda/Image.h"
 
+#include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <optional>
@@ -40,8 +41,7 @@ struct ChipCode {
 /// manifest's list. If the toolkit is not installed, the result is one ChipCode
 /// without a name whose `problem` says so. Errors: ptxas or nvdisasm fails.
 llvm::Expected<std::vector<ChipCode>>
-readMachineCode(const CudaImage &image, const llvm::json::Array &weights,
-                int64_t chunk);
+readMachineCode(const CudaImage &image, mlir::ArrayAttr weights, int64_t chunk);
 
 /// A table for people.
 void printMachineCode(const ChipCode &code, llvm::raw_ostream &os);

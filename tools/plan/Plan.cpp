@@ -50,10 +50,13 @@ llvm::Expected<Plan> cria::planOf(Compilation &compilation, bool cpu, bool cuda,
   if (llvm::Error error = copy.advance(Phase::Ptx))
     return error;
   llvm::append_range(plan.machines, kGpus);
+  llvm::Expected<json::Value> launches = toJson(copy.cudaImage().plan);
+  if (!launches)
+    return launches.takeError();
   for (PlanKernel &kernel : plan.kernels)
-    kernel.blocks =
-        blocksOfKernel(copy.cudaImage().plan, kernel.entry, kernel.function(),
-                       kernel.entry == "decode" ? 1 : plan.chunk);
+    kernel.blocks = blocksOfKernel(*launches->getAsObject(), kernel.entry,
+                                   kernel.function(),
+                                   kernel.entry == "decode" ? 1 : plan.chunk);
   auto code =
       readMachineCode(copy.cudaImage(), copy.weights(), compilation.chunk());
   if (!code)

@@ -31,7 +31,6 @@ namespace cria {
 
 using namespace mlir;
 using namespace cria;
-namespace json = llvm::json;
 
 namespace {
 /// A result of a kernel that is not stored in an argument of the entry, and the
@@ -49,18 +48,18 @@ public:
   TapAdder(ModuleOp module, const Manifest &manifest,
            ArrayRef<std::string> kept)
       : module(module), symbols(module), kept(kept), names(manifest) {
-    firstTap = manifest.object().getArray("caches")->size();
+    firstTap = manifest.get<ArrayAttr>("caches").size();
   }
 
   LogicalResult run();
   /// Descriptions for the manifest: of the memory, and of the kernels.
-  json::Array caches() const;
-  json::Object takeDescription() { return std::move(description); }
+  SmallVector<Attribute> caches() const;
+  DictionaryAttr description() const { return described; }
 
 private:
   LogicalResult collect(func::FuncOp entry);
-  FailureOr<json::Object> describe(func::CallOp call, func::FuncOp entry);
-  LogicalResult addTap(OpResult result, json::Object &object);
+  FailureOr<DictionaryAttr> describe(func::CallOp call, func::FuncOp entry);
+  LogicalResult addTap(OpResult result, Fields &object);
   void addTo(func::FuncOp entry);
   Value insertTap(const Tap &tap, Value made);
   func::FuncOp tapFunction(const Tap &tap);
@@ -77,8 +76,8 @@ private:
   int64_t blocks = 0;    // the number of entry and loop bodies so far
   SmallVector<Tap> taps; // in the order of their memory
   SmallVector<func::CallOp> leftOut;
-  json::Array kernels;
-  json::Object description;
+  SmallVector<Attribute> kernels;
+  DictionaryAttr described;
 };
 } // namespace
 
@@ -100,7 +99,7 @@ static std::optional<int64_t> turnsAround(func::CallOp call) {
 //===----------------------------------------------------------------------===//
 
 /// Adds a tap with memory for the result, and describes the memory in `object`.
-LogicalResult TapAdder::addTap(OpResult result, json::Object &object) {
+LogicalResult TapAdder::addTap(OpResult result, Fields &object) {
   auto call = cast<func::CallOp>(result.getOwner());
   auto own = cast<RankedTensorType>(result.getType());
   auto chunk = symbols.lookup<func::FuncOp>(call.getCallee())
@@ -121,58 +120,61 @@ LogicalResult TapAdder::addTap(OpResult result, json::Object &object) {
        RankedTensorType::get(shape, own.getElementType()), made, made + 1,
        (call.getCallee() + "." + std::to_string(result.getResultNumber()))
            .str()});
-  object["made"] = made;
-  object["given"] = made + 1;
-  object["force"] = static_cast<int64_t>(taps.size() - 1);
-  object["row"] = json::Array(row);
+  object.set("made", made)
+      .set("given", made + 1)
+      .set("force", taps.size() - 1)
+      .set("row", row);
   return success();
 }
 
-FailureOr<json::Object> TapAdder::describe(func::CallOp call,
-                                           func::FuncOp entry) {
+FailureOr<DictionaryAttr> TapAdder::describe(func::CallOp call,
+                                             func::FuncOp entry) {
   EntryArguments arguments = *EntryArguments::of(entry);
-  json::Array modules = names.modulesOf(call), results;
+  MLIRContext *context = call.getContext();
+  ModuleNames::Names modules = names.modulesOf(call);
+  SmallVector<Fields> results;
   std::optional<int64_t> turns = turnsAround(call);
   if (!turns)
     return call.emitOpError(
         "expected to be called once, or in a loop with constant bounds");
   bool caches = false;
   for (OpResult result : call.getResults()) {
-    json::Object object;
+    Fields object(context);
     auto type = dyn_cast<RankedTensorType>(result.getType());
     BlockArgument argument = updatedArgument(result);
     if (argument &&
         arguments.all()[argument.getArgNumber()] == EntryArgument::Cache) {
-      object["cache"] =
-          llvm::count(arguments.all().take_front(argument.getArgNumber()),
-                      EntryArgument::Cache);
-      object["names"] =
-          ModuleNames::ofAttention(modules, caches ? "value" : "key");
+      object.set("cache", llvm::count(arguments.all().take_front(
+                                          argument.getArgNumber()),
+                                      EntryArgument::Cache));
+      object.set("names",
+                 ModuleNames::ofAttention(modules, caches ? "value" : "key"));
       caches = true;
     } else if (argument) {
       // Hidden states get no description: the head reads the same values.
       if (arguments.all()[argument.getArgNumber()] == EntryArgument::Logits)
-        object["logits"] = true;
+        object.set("logits", true);
     } else if (type && isa<FloatType>(type.getElementType())) {
-      object["names"] = names.of(result, modules);
+      object.set("names", names.of(result, modules));
       if (failed(addTap(result, object)))
         return failure();
     }
     results.push_back(std::move(object));
   }
-  for (json::Value &value : results)
-    if (json::Object &object = *value.getAsObject();
-        caches && object.get("made") && object.getArray("names")->empty())
-      object["names"] = ModuleNames::ofAttention(modules, "query");
-  json::Object kernel{{"kernel", call.getCallee()},
-                      {"entry", entry.getName()},
-                      {"block", blocks},
-                      {"turns", *turns},
-                      {"modules", std::move(modules)},
-                      {"results", std::move(results)}};
+  for (Fields &object : results)
+    if (caches && object.get("made") &&
+        object.getAs<ArrayAttr>("names").empty())
+      object.set("names", ModuleNames::ofAttention(modules, "query"));
+  Fields kernel(context);
+  kernel.set("kernel", call.getCallee())
+      .set("entry", entry.getName())
+      .set("block", blocks)
+      .set("turns", *turns)
+      .set("modules", modules)
+      .set("results", results);
   if (!isKernelKept(call))
-    kernel["left_out"] = true;
-  return kernel;
+    kernel.set("left_out", true);
+  return kernel.object();
 }
 
 /// Finds the taps of an entry, in the order of its kernels.
@@ -188,10 +190,10 @@ LogicalResult TapAdder::collect(func::FuncOp entry) {
   Block *before = nullptr;
   for (func::CallOp call : calls) {
     blocks += call->getBlock() != std::exchange(before, call->getBlock());
-    FailureOr<json::Object> kernel = describe(call, entry);
+    FailureOr<DictionaryAttr> kernel = describe(call, entry);
     if (failed(kernel))
       return failure();
-    kernels.push_back(std::move(*kernel));
+    kernels.push_back(*kernel);
     if (!isKernelKept(call))
       leftOut.push_back(call);
   }
@@ -199,18 +201,18 @@ LogicalResult TapAdder::collect(func::FuncOp entry) {
 }
 
 /// The memory of all taps, and `force`.
-json::Array TapAdder::caches() const {
-  json::Array all;
+SmallVector<Attribute> TapAdder::caches() const {
+  SmallVector<Attribute> all;
   auto add = [&](const Twine &symbol, RankedTensorType type) {
     Type element = type.getElementType();
-    all.push_back(
-        json::Object{{"symbol", symbol.str()},
-                     {"bytes", type.getNumElements() *
-                                   (element.getIntOrFloatBitWidth() / 8)},
-                     {"shape", json::Array(type.getShape())},
-                     {"dtype", element.isBF16()  ? "bf16"
-                               : element.isF16() ? "f16"
-                                                 : "f32"}});
+    all.push_back(Fields(type.getContext())
+                      .set("symbol", symbol.str())
+                      .set("bytes", type.getNumElements() *
+                                        (element.getIntOrFloatBitWidth() / 8))
+                      .set("shape", type.getShape())
+                      .set("dtype", element.isBF16()  ? "bf16"
+                                    : element.isF16() ? "f16"
+                                                      : "f32"));
   };
   for (const Tap &tap : taps) {
     add(tap.symbol + ".made", tap.memory);
@@ -383,10 +385,10 @@ LogicalResult TapAdder::run() {
       return failure();
   force = RankedTensorType::get({1, 1, 1, static_cast<int64_t>(taps.size())},
                                 Float32Type::get(module.getContext()));
-  description =
-      json::Object{{"force", static_cast<int64_t>(firstTap + 2 * taps.size())},
-                   {"kernels", std::move(kernels)},
-                   {"linalg", std::move(text)}};
+  described = Fields(module.getContext())
+                  .set("force", firstTap + 2 * taps.size())
+                  .set("kernels", kernels)
+                  .set("linalg", text);
   for (func::FuncOp entry : entries)
     addTo(entry);
   leaveOut(leftOut, symbols);
@@ -405,7 +407,7 @@ struct AddTaps : cria::impl::AddTapsBase<AddTaps> {
     TapAdder adder(getOperation(), *manifest, names);
     if (failed(adder.run()))
       return signalPassFailure();
-    manifest->addTaps(adder.caches(), adder.takeDescription());
+    manifest->addTaps(adder.caches(), adder.description());
     manifest->store(getOperation());
   }
 };

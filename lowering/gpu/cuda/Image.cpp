@@ -13,7 +13,6 @@
 
 using namespace mlir;
 using namespace cria;
-namespace json = llvm::json;
 
 /// The oldest chip. Kernels that several chips run are compiled for this one.
 static constexpr StringLiteral kBaseChip = "sm_80";
@@ -22,26 +21,6 @@ static constexpr int kOverlapChip = 90;
 static constexpr StringLiteral kWait = "griddepcontrol.wait;",
                                kLaunchDependents =
                                    "griddepcontrol.launch_dependents;";
-
-static json::Value toJson(Attribute attr) {
-  if (auto number = dyn_cast<IntegerAttr>(attr)) {
-    if (number.getType().isInteger(1))
-      return number.getValue().getBoolValue();
-    return number.getInt();
-  }
-  if (auto text = dyn_cast<StringAttr>(attr))
-    return text.getValue();
-  if (auto array = dyn_cast<ArrayAttr>(attr)) {
-    json::Array values;
-    for (Attribute value : array)
-      values.push_back(toJson(value));
-    return values;
-  }
-  json::Object object;
-  for (NamedAttribute entry : cast<DictionaryAttr>(attr))
-    object[entry.getName().strref()] = toJson(entry.getValue());
-  return object;
-}
 
 std::vector<std::string> cria::chipsOf(ModuleOp module) {
   std::vector<std::string> chips;
@@ -255,7 +234,7 @@ static void joinPtx(CudaImage &image, const Ptx &base, const Ptx &wgmma,
 llvm::Expected<CudaImage> cria::makeCudaImage(ModuleOp module) {
   CudaImage image;
   auto kernels = *module.getOps<gpu::GPUModuleOp>().begin();
-  image.plan = *toJson(kernels->getAttr("cria.plan")).getAsObject();
+  image.plan = kernels->getAttrOfType<DictionaryAttr>("cria.plan");
   bool hasWgmma = false;
   llvm::StringMap<bool> own;
   for (auto kernel : kernels.getOps<LLVM::LLVMFuncOp>()) {

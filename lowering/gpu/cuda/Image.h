@@ -3,7 +3,6 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/Error.h"
-#include "llvm/Support/JSON.h"
 
 namespace cria {
 
@@ -42,7 +41,7 @@ struct CudaImage {
   /// PTX, the oldest chip's first, then the cubins assembled from it.
   std::vector<CudaBinary> binaries;
   /// The manifest's key "cuda" without the images: docs/artifact.md.
-  llvm::json::Object plan;
+  mlir::DictionaryAttr plan;
   std::vector<std::string> kernels;
 
   const std::string &ptx() const { return binaries.front().bytes; }

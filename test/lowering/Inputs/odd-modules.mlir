@@ -126,9 +126,11 @@ func.func @prefill(%ids: memref<4xi32>, %k: memref<1x1x4x4xf32>) attributes {arg
 }
 func.func @sample(%ids: i64) attributes {arguments = ["sampled"]} { return }
 // -----
-module attributes {cria.manifest = "{"} { func.func @f() { return } }
+module { func.func @f() { return } module attributes {cria.manifest = 3} {} }
 // -----
-module attributes {cria.manifest = 3, llama.shards = 2 : i64, cria.plan = {entries = 3}} {
+module { func.func @f() { return } module attributes {cria.manifest = {model = {chunk = dense<1> : tensor<i8>}, weights = ["\FF"]}} { func.func @g() { return } } }
+// -----
+module attributes {cria.manifest = {}, llama.shards = 2 : i64, cria.plan = {entries = 3}} {
   llama.weight @w : tensor<32x64xf32> from "w" split rows
   func.func @forward(%x: tensor<?x64xf32>) -> tensor<?x32xf32> {
     %w = llama.get_weight @w : tensor<32x64xf32>

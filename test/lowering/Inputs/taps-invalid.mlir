@@ -1,4 +1,4 @@
-module attributes {cria.manifest = "{\"caches\":[],\"compiler\":\"cria VERSION\",\"flags\":{},\"model\":{\"chunk\":4,\"max_seq\":4,\"vocab_size\":8},\"rope\":[],\"weights\":[]}"} {
+module {
   func.func private @sum(%x: tensor<8xf32>) -> tensor<8xf32> attributes {chunk = 1 : index} {
     %y = tensor.empty() : tensor<8xf32>
     %0 = linalg.exp ins(%x : tensor<8xf32>) outs(%y : tensor<8xf32>) -> tensor<8xf32>
@@ -10,11 +10,13 @@ module attributes {cria.manifest = "{\"caches\":[],\"compiler\":\"cria VERSION\"
     %0 = call @sum(%x) : (tensor<8xf32>) -> tensor<8xf32>
     return %logits : tensor<1x8xf32>
   }
+  module attributes {cria.manifest = {caches = [], compiler = "cria VERSION", flags = {}, model = {chunk = 4, max_seq = 4, vocab_size = 8}, rope = [], weights = []}} {
+  }
 }
 
 // -----
 
-module attributes {cria.manifest = "{\"caches\":[],\"compiler\":\"cria VERSION\",\"flags\":{},\"model\":{\"chunk\":4,\"max_seq\":4,\"vocab_size\":8},\"rope\":[],\"weights\":[]}"} {
+module {
   func.func private @sum(%x: tensor<1x8xf32>) -> tensor<1x8xf32> attributes {chunk = 1 : index} {
     %y = tensor.empty() : tensor<1x8xf32>
     %0 = linalg.exp ins(%x : tensor<1x8xf32>) outs(%y : tensor<1x8xf32>) -> tensor<1x8xf32>
@@ -30,5 +32,7 @@ module attributes {cria.manifest = "{\"caches\":[],\"compiler\":\"cria VERSION\"
       scf.yield %0 : tensor<1x8xf32>
     }
     return %logits : tensor<1x8xf32>
+  }
+  module attributes {cria.manifest = {caches = [], compiler = "cria VERSION", flags = {}, model = {chunk = 4, max_seq = 4, vocab_size = 8}, rope = [], weights = []}} {
   }
 }
