@@ -77,22 +77,15 @@ static llvm::Expected<QuantizeWeightsOptions> readQuantize(StringRef text) {
 
 /// Sets the pipeline's options.
 llvm::Error Compilation::select(const CompileOptions &options) {
-  if (!options.quantize.empty())
-    if (auto formats = readQuantize(options.quantize); !formats)
-      return formats.takeError();
-  if (options.kv != "" && options.kv != "none" && options.kv != "q8_0")
-    return llvm::createStringError("--kv=" + options.kv +
-                                   ": expected q8_0 or none");
   pipeline.device = options.device.value_or(Device::Cpu);
-  pipeline.chunk = options.chunk.value_or(pipeline.chunk);
-  pipeline.batch = options.batch.value_or(0);
+  pipeline.program = options.program;
+  pipeline.program.chunk = options.program.chunkSize(); // manifests say it
   auto cpus = selectCpus(options.cpu.value_or("native"), options.machine);
   if (!cpus)
     return cpus.takeError();
   pipeline.cpu = cpus->front();
   pipeline.emulateAmx = options.emulateAmx;
   pipeline.plain = options.plain;
-  pipeline.schedules = options.schedules;
   pipeline.beforeTile = options.beforeTile;
   pipeline.chips = options.chips.empty() ? options.defaultChips : options.chips;
   others.assign(cpus->begin() + 1, cpus->end());
@@ -103,44 +96,42 @@ llvm::Error Compilation::select(const CompileOptions &options) {
 
 /// Checks a program at Import, makes room for adapters, splits it over ranks,
 /// and quantizes weights and caches.
-LogicalResult Compilation::readProgram(const CompileOptions &options) {
+llvm::Error Compilation::readProgram() {
+  const ProgramOptions &options = pipeline.program;
   if (failed(verifyProgram(*module)))
-    return failure();
-  if (int64_t rank = options.import.loraRank;
+    return reported();
+  if (int64_t rank = options.loraRank.value_or(0);
       rank && failed(addAdapters(*module, rank)))
-    return failure();
+    return reported();
   PassManager pm(context);
   // Sharding comes first, because the columns of a rank's share must be whole
   // blocks.
-  pm.addPass(createShardWeights({std::max<int64_t>(options.shards, 1)}));
-  if (!options.quantize.empty())
-    pm.addPass(
-        createQuantizeWeights(llvm::cantFail(readQuantize(options.quantize))));
-  if (!options.kv.empty())
-    pm.addPass(createQuantizeCache({options.kv}));
-  return pm.run(*module);
+  pm.addPass(createShardWeights({options.shards.value_or(1)}));
+  if (options.quantize) {
+    auto formats = readQuantize(*options.quantize);
+    if (!formats)
+      return formats.takeError();
+    pm.addPass(createQuantizeWeights(*formats));
+  }
+  if (options.kv)
+    pm.addPass(createQuantizeCache({*options.kv}));
+  return failed(pm.run(*module)) ? reported() : llvm::Error::success();
 }
 
 /// Gives a program at Import slots and a manifest.
-void Compilation::describeProgram(const CompileOptions &options,
-                                  Attribute config) {
+void Compilation::describeProgram(Attribute config) {
   assignSlots(*module);
-  manifest.fromProgram(*module, config, pipeline.chunk);
-  if (options.import.maxSeq)
-    manifest.setFlag("max_seq", options.import.maxSeq);
-  if (options.import.loraRank)
-    manifest.setFlag("lora_rank", options.import.loraRank);
-  if (!options.quantize.empty())
-    manifest.setFlag("quantize", options.quantize);
-  if (!options.kv.empty())
-    manifest.setFlag("kv", options.kv);
-  if (!options.schedules.empty())
-    manifest.setFlag("schedules", options.schedules);
-  if (options.shards > 1)
-    manifest.setFlag("shards", options.shards);
-  if (pipeline.batch)
-    manifest.setFlag("batch", pipeline.batch);
+  manifest.fromProgram(*module, config, chunk());
+  setFlags(manifest, pipeline.program);
   manifest.store(*module);
+}
+
+static std::optional<DType> dtypeOf(const std::optional<std::string> &name) {
+  if (!name)
+    return std::nullopt;
+  return *name == "f32"   ? DType::F32
+         : *name == "f16" ? DType::F16
+                          : DType::BF16;
 }
 
 llvm::Error Compilation::readModel(const CompileOptions &options,
@@ -152,15 +143,18 @@ llvm::Error Compilation::readModel(const CompileOptions &options,
   if (!model)
     return model.takeError();
   notes = model->warnings;
-  CompileOptions asked = options;
-  if (asked.quantize.empty())
-    asked.quantize = model->quantize;
-  module = importModel(*model, asked.import, &context);
-  if (!module || failed(readProgram(asked)))
+  ProgramOptions &program = pipeline.program;
+  if (!program.quantize && !model->quantize.empty())
+    program.quantize = model->quantize;
+  module =
+      importModel(*model, {program.maxSeq, dtypeOf(program.dtype)}, &context);
+  if (!module)
     return reported();
+  if (llvm::Error error = readProgram())
+    return error;
   manifest.setLedger(model->ledger);
-  describeProgram(
-      asked, fromJson(&context, llvm::cantFail(parseJsonObject(model->json))));
+  auto config = llvm::cantFail(parseJsonObject(model->json));
+  describeProgram(fromJson(&context, config));
   return llvm::Error::success();
 }
 
@@ -183,12 +177,11 @@ llvm::Error Compilation::readText(const CompileOptions &options,
   if (llvm::Error error = select(asked))
     return error;
   if (current == Phase::Import) {
-    if (failed(readProgram(asked)))
-      return reported();
+    if (llvm::Error error = readProgram())
+      return error;
     auto config = manifest.get<DictionaryAttr>("config");
-    describeProgram(asked,
-                    config ? Attribute(config) : UnitAttr::get(&context));
-    return checkModel(options, manifest);
+    describeProgram(config ? Attribute(config) : UnitAttr::get(&context));
+    return checkModel(options.program, options.input, manifest);
   }
   if (failed(verifyResumed(*module, current, manifest)))
     return reported();
@@ -242,7 +235,7 @@ void Compilation::describeTile() {
 
 /// Refuses options that paged caches do not support.
 static llvm::Error checkBatch(const PipelineOptions &pipeline) {
-  if (pipeline.batch && pipeline.beforeTile)
+  if (pipeline.program.batch && pipeline.beforeTile)
     return llvm::createStringError("--batch: expected no --taps with it");
   return llvm::Error::success();
 }

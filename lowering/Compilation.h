@@ -19,28 +19,16 @@ struct CompileOptions {
   std::string input;
   /// Unknown keys of the config that are ignored instead of refused.
   std::vector<std::string> allowUnknown;
-  ImportOptions import;
-  /// Formats of blocks, as the user wrote them: "q4_0,head=q8_0"; or empty.
-  std::string quantize;
-  /// The format of caches, "q8_0" or "none"; or empty.
-  std::string kv;
-  /// How many ranks share the model. 0: the user did not say, which means one.
-  int64_t shards = 0;
   // Values that the user asked for. Without them, a text's own values are used,
   // or else the defaults.
+  ProgramOptions program;
   std::optional<Device> device;
-  std::optional<int64_t> chunk;
-  /// See PipelineOptions.
-  std::optional<int64_t> batch;
   /// LLVM's names of CPUs, or "native", separated by commas.
   std::optional<std::string> cpu;
   /// A file of the CPU's measured rates, or none.
   std::string machine;
   /// NVIDIA chips to generate PTX for, the oldest first.
   std::vector<std::string> chips;
-  /// Sizes of the GPU's schedules that differ from the defaults
-  /// (simt::Tuning::changes); or empty.
-  std::string schedules;
   /// NVIDIA chips for which the PTX is also assembled.
   std::vector<std::string> cubins;
   /// See PipelineOptions.
@@ -119,7 +107,7 @@ public:
   /// The costs of each kernel of each entry. The phase must be Fuse.
   std::vector<KernelCost> kernelCosts() { return kernelCostsOf(*module); }
   /// The most tokens of a call of `prefill`.
-  int64_t chunk() const { return pipeline.chunk; }
+  int64_t chunk() const { return pipeline.program.chunkSize(); }
   /// Warnings about the config, one line each.
   llvm::ArrayRef<std::string> warnings() const { return notes; }
   /// What happened to each key of the config; empty if there was no config.
@@ -131,8 +119,8 @@ private:
   llvm::Error readText(const CompileOptions &options,
                        mlir::MLIRContext &context);
   llvm::Error select(const CompileOptions &options);
-  mlir::LogicalResult readProgram(const CompileOptions &options);
-  void describeProgram(const CompileOptions &options, mlir::Attribute config);
+  llvm::Error readProgram();
+  void describeProgram(mlir::Attribute config);
   void describeTile();
   llvm::Error next(Phase phase);
   llvm::Error runPasses(Phase phase);

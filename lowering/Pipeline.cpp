@@ -33,7 +33,7 @@ using namespace mlir;
 using namespace cria;
 
 static void buildLinalg(OpPassManager &pm, const PipelineOptions &options) {
-  pm.addPass(createConvertLlamaToLinalg({options.chunk}));
+  pm.addPass(createConvertLlamaToLinalg({options.program.chunkSize()}));
   // Folds sizes and extensions that the lowering leaves. There is no CSE,
   // because merging two tensor.empty would make one buffer of two, and a copy.
   pm.addPass(createCanonicalizerPass());
@@ -142,7 +142,7 @@ static std::unique_ptr<Pass> createOpCanonicalizer() {
 static void buildCudaTile(OpPassManager &pm, const PipelineOptions &options) {
   ConvertLinalgToGpuOptions schedules;
   schedules.chips.assign(options.chips.begin(), options.chips.end());
-  schedules.schedules = options.schedules;
+  schedules.schedules = options.program.schedules.value_or("");
   pm.addPass(createCutAtAllReduces());
   pm.addPass(createConvertLinalgToGpu(schedules));
   pm.addPass(createDecomposeSoftmax());
@@ -189,7 +189,7 @@ static void buildCudaLlvm(OpPassManager &pm) {
 
 static void buildFuse(OpPassManager &pm, const PipelineOptions &options) {
   pm.addPass(createAssignSlots());
-  buildFusePipeline(pm, options.batch);
+  buildFusePipeline(pm, options.program.batch.value_or(0));
   pm.addPass(createDescribeKernels());
 }
 
@@ -276,7 +276,9 @@ static LogicalResult addPhase(OpPassManager &pm, Phase phase, StringRef text,
   pipeline.cpu = *cpu;
   if (!options.chips.empty())
     pipeline.chips.assign(options.chips.begin(), options.chips.end());
-  pipeline.chunk = options.chunk;
+  pipeline.program.chunk = options.chunk;
+  if (options.batch)
+    pipeline.program.batch = options.batch;
   pipeline.emulateAmx = options.emulateAmx;
   buildPhase(pm, phase, pipeline);
   return success();

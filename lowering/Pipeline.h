@@ -1,6 +1,7 @@
 /// The whole compilation: the passes between the phases.
 #pragma once
 
+#include "lowering/Options.h"
 #include "lowering/cpu/Target.h"
 #include "lowering/entry/Phase.h"
 
@@ -18,14 +19,7 @@ struct PipelineOptions {
   /// NVIDIA architectures that PTX is generated for, the oldest first. Later
   /// architectures also run the PTX.
   std::vector<std::string> chips = {"sm_80"};
-  /// Sizes of the GPU's schedules that differ from the defaults
-  /// (simt::Tuning::changes).
-  std::string schedules;
-  /// The most tokens of one call of the prefill entry.
-  int64_t chunk = 512;
-  /// The most sequences that the batch entry runs together, over paged caches;
-  /// 0: there is a decode entry instead.
-  int64_t batch = 0;
+  ProgramOptions program;
   /// Whether each op becomes plain loops on CPUs, without our schedules.
   bool plain = false;
   /// Adds passes over the program that all targets share, before the first pass

@@ -12,43 +12,8 @@ using namespace mlir;
 using namespace cria;
 
 //===----------------------------------------------------------------------===//
-// Flags
+// Options
 //===----------------------------------------------------------------------===//
-
-/// Fails if the user passed the flag with another value than the one that the
-/// text was compiled with. `asked` is empty if the user did not pass the flag.
-template <typename T>
-static llvm::Error expectFlag(StringRef input, const char *flag,
-                              std::optional<T> asked, T made) {
-  if (!asked || *asked == made)
-    return llvm::Error::success();
-  return llvm::createStringError(
-      llvm::formatv("--{0}={1}: expected {2}, which {3} is made for", flag,
-                    *asked, made, input)
-          .str());
-}
-
-static std::optional<int64_t> unlessZero(int64_t number) {
-  return number ? std::optional(number) : std::nullopt;
-}
-
-static std::optional<StringRef> nameOf(std::optional<DType> type) {
-  if (!type)
-    return std::nullopt;
-  return *type == DType::F32 ? "f32" : *type == DType::F16 ? "f16" : "bf16";
-}
-
-llvm::Error cria::checkModel(const CompileOptions &options,
-                             const Manifest &manifest) {
-  auto dtype = getText(manifest.model(), "dtype");
-  if (!dtype) // no caches
-    return llvm::Error::success();
-  if (llvm::Error error = expectFlag(options.input, "dtype",
-                                     nameOf(options.import.dtype), *dtype))
-    return error;
-  return expectFlag(options.input, "max-seq", unlessZero(options.import.maxSeq),
-                    *getInteger(manifest.model(), "max_seq"));
-}
 
 /// Sets the target and the CPU to those of a text at Tile.
 static llvm::Error resumeTarget(CompileOptions &options,
@@ -64,9 +29,9 @@ static llvm::Error resumeTarget(CompileOptions &options,
     device = *options.device == Device::Cuda ? "cuda" : "cpu";
   if (options.cpu)
     asked = *options.cpu;
-  if (llvm::Error error = expectFlag(options.input, "target", device, *kind))
+  if (llvm::Error error = expectMade("target", device, *kind, options.input))
     return error;
-  if (llvm::Error error = expectFlag(options.input, "cpu", asked, *cpu))
+  if (llvm::Error error = expectMade("cpu", asked, *cpu, options.input))
     return error;
   options.device = *kind == "cuda" ? Device::Cuda : Device::Cpu;
   options.cpu = cpu->str();
@@ -75,48 +40,9 @@ static llvm::Error resumeTarget(CompileOptions &options,
 
 llvm::Error cria::resume(CompileOptions &options, Phase phase,
                          const Manifest &manifest) {
-  DictionaryAttr model = manifest.model(), flags = manifest.flags();
-  int64_t chunk = *getInteger(model, "chunk");
-  int64_t rank = getInteger(flags, "lora_rank").value_or(0);
   if (llvm::Error error =
-          expectFlag(options.input, "chunk", options.chunk, chunk))
+          resumeOptions(options.program, options.input, manifest))
     return error;
-  if (llvm::Error error = expectFlag(options.input, "lora-rank",
-                                     unlessZero(options.import.loraRank), rank))
-    return error;
-  int64_t shards = getInteger(model, "shards").value_or(1);
-  if (llvm::Error error = expectFlag(options.input, "shards",
-                                     unlessZero(options.shards), shards))
-    return error;
-  for (auto [flag, format] :
-       {std::pair("quantize", &options.quantize), {"kv", &options.kv}}) {
-    if (format->empty())
-      continue;
-    if (llvm::Error error =
-            expectFlag<StringRef>(options.input, flag, StringRef(*format),
-                                  getText(flags, flag).value_or("none")))
-      return error;
-    format->clear();
-  }
-  StringRef sizes = getText(flags, "schedules").value_or("");
-  if (!options.schedules.empty() && options.schedules != sizes)
-    return llvm::createStringError(
-        llvm::formatv("--schedules: expected {0}, which {1} is made for, got a "
-                      "file with {2}",
-                      sizes.empty() ? "none" : sizes, options.input,
-                      options.schedules)
-            .str());
-  options.schedules = sizes.str();
-  if (llvm::Error error = checkModel(options, manifest))
-    return error;
-  int64_t batch = getInteger(flags, "batch").value_or(0);
-  if (llvm::Error error =
-          expectFlag(options.input, "batch", options.batch, batch))
-    return error;
-  options.chunk = chunk;
-  options.shards = 0; // the program is split already
-  options.batch = batch;
-  options.import = {};
   return phase == Phase::Tile ? resumeTarget(options, manifest)
                               : llvm::Error::success();
 }
@@ -183,13 +109,10 @@ private:
 static std::optional<SmallVector<int64_t>> shapeIn(DictionaryAttr object,
                                                    StringRef name) {
   auto sizes = object ? object.getAs<ArrayAttr>(name) : ArrayAttr();
-  if (!sizes || !llvm::all_of(sizes, [](Attribute size) {
-        auto number = dyn_cast<IntegerAttr>(size);
-        return number && number.getType().isSignlessInteger(64);
-      }))
+  if (!sizes || !llvm::all_of(sizes, asInteger))
     return std::nullopt;
-  return llvm::map_to_vector(sizes.getAsRange<IntegerAttr>(),
-                             [](IntegerAttr size) { return size.getInt(); });
+  return llvm::map_to_vector(sizes,
+                             [](Attribute size) { return *asInteger(size); });
 }
 
 static std::string nameOf(Type type) {

@@ -10,10 +10,6 @@ namespace cria {
 llvm::Error resume(CompileOptions &options, Phase phase,
                    const Manifest &manifest);
 
-/// Checks that a program's caches have the type and the positions that the
-/// user asked for, if any.
-llvm::Error checkModel(const CompileOptions &options, const Manifest &manifest);
-
 /// Checks that the manifest of the file `input` at Tile has the target of this
 /// compilation.
 llvm::Error checkTarget(const PipelineOptions &options, llvm::StringRef input,

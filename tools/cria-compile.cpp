@@ -61,58 +61,11 @@ static cl::list<std::string> chip(
              "the device can run (default: sm_80,sm_90,sm_90a; with --emit=ptx "
              "sm_80)"),
     cl::cat(category));
-static cl::opt<std::string> schedules(
-    "schedules", cl::value_desc("file"),
-    cl::desc(
-        "Sizes of the schedules for GPUs: tiles, stages, splits, as JSON. "
-        "--report=schedules prints such a file (default: sizes for an H100 "
-        "and an H200)"),
-    cl::cat(category));
 static cl::list<std::string>
     cubin("cubin", cl::CommaSeparated, cl::value_desc("chips"),
           cl::desc("Add machine code for NVIDIA chips, such as sm_90 (needs "
                    "ptxas)"),
           cl::cat(category));
-static cl::opt<std::string>
-    dtype("dtype", cl::init("auto"), cl::value_desc("auto|f32|f16|bf16"),
-          cl::desc("Type of weights and activations: auto (the config's), f32, "
-                   "f16, bf16"),
-          cl::cat(category));
-static cl::opt<std::string>
-    quantize("quantize", cl::value_desc("formats"),
-             cl::desc("Store matrices in blocks of 32 numbers: q8_0, q4_0 or "
-                      "none; after a comma, embedding=FORMAT and head=FORMAT "
-                      "if these differ"),
-             cl::cat(category));
-static cl::opt<std::string>
-    kv("kv", cl::value_desc("q8_0|none"),
-       cl::desc("Store the KV cache in blocks of 32 numbers: q8_0, or none "
-                "(default: the type of activations)"),
-       cl::cat(category));
-static cl::opt<std::string>
-    maxSeq("max-seq", cl::value_desc("n"),
-           cl::desc("Positions of the KV cache (default: "
-                    "max_position_embeddings, at most 4096)"),
-           cl::cat(category));
-static cl::opt<std::string>
-    chunk("chunk", cl::value_desc("n"),
-          cl::desc("Most tokens of one prefill call (default: 512)"),
-          cl::cat(category));
-static cl::opt<std::string>
-    batch("batch", cl::value_desc("n"),
-          cl::desc("Run up to n sequences together, over a KV cache of pages "
-                   "(default: one sequence)"),
-          cl::cat(category));
-static cl::opt<std::string>
-    loraRank("lora-rank", cl::value_desc("n"),
-             cl::desc("Leave room for unmerged LoRA adapters, whose ranks add "
-                      "up to n at most (default: none)"),
-             cl::cat(category));
-static cl::opt<std::string>
-    shards("shards", cl::value_desc("n"),
-           cl::desc("Split the model over so many ranks, processes of MPI: "
-                    "heads, MLP and vocabulary (default: 1)"),
-           cl::cat(category));
 static cl::opt<std::string> emit(
     "emit", cl::value_desc("phase"),
     cl::desc("Print the program at a phase instead: import, fuse, linalg, "
@@ -181,6 +134,17 @@ static cl::opt<bool>
                    "schedules: slow, a reference for cria-bisect (cpu only)"),
           cl::cat(category));
 
+/// Adds the options that change the program.
+static std::vector<std::unique_ptr<cl::opt<std::string>>> addProgramOptions() {
+  std::vector<std::unique_ptr<cl::opt<std::string>>> options;
+  for (const ProgramOption &option : programOptions())
+    options.push_back(std::make_unique<cl::opt<std::string>>(
+        llvm::StringRef(option.name), cl::value_desc(option.argument),
+        cl::desc(option.help), cl::cat(category)));
+  return options;
+}
+static const auto programFlags = addProgramOptions();
+
 // For tests: the schedule for AMX in plain loops, on any CPU.
 static cl::opt<bool> emulateAmx("emulate-amx", cl::Hidden, cl::cat(category));
 
@@ -229,33 +193,16 @@ static mlir::LogicalResult report(mlir::Diagnostic &diagnostic) {
   return mlir::success();
 }
 
-static llvm::Error readDType(ImportOptions &options) {
-  if (dtype == "f32")
-    options.dtype = DType::F32;
-  else if (dtype == "f16")
-    options.dtype = DType::F16;
-  else if (dtype == "bf16")
-    options.dtype = DType::BF16;
-  else if (dtype != "auto")
-    return llvm::createStringError("--dtype=" + dtype +
-                                   ": expected auto, f32, f16 or bf16");
-  return llvm::Error::success();
-}
-
-/// Sets `number` if the option is given: a whole number from `least` to `most`
-/// in plain decimal. LLVM's parser of numbers would read 0x10 as 16 and 010 as
-/// 8.
+/// Sets `number` if the option is given.
 static llvm::Error readNumber(const cl::opt<std::string> &option, int64_t least,
                               int64_t most, int64_t &number) {
   if (!option.getNumOccurrences())
     return llvm::Error::success();
-  const std::string &text = option.getValue();
-  if (!llvm::StringRef(text).getAsInteger(10, number) &&
-      std::to_string(number) == text && number >= least && number <= most)
-    return llvm::Error::success();
-  return llvm::createStringError("--" + option.ArgStr + ": expected " +
-                                 llvm::Twine(least) + " to " +
-                                 llvm::Twine(most) + ", got " + text);
+  auto read = cria::readNumber(option.ArgStr, option.getValue(), least, most);
+  if (!read)
+    return read.takeError();
+  number = *read;
+  return llvm::Error::success();
 }
 
 /// Sets the chips, from the oldest one on.
@@ -282,17 +229,15 @@ static llvm::Error readChips(CompileOptions &options) {
   return llvm::Error::success();
 }
 
-/// Sets the sizes of schedules.
-static llvm::Error readSchedules(CompileOptions &options) {
-  if (schedules.empty())
-    return llvm::Error::success();
-  if (target == "cpu" && reportKind != "schedules")
+/// Sets the options that change the program.
+static llvm::Error readProgramOptions(ProgramOptions &options) {
+  for (auto [option, flag] : llvm::zip_equal(programOptions(), programFlags))
+    if (flag->getNumOccurrences())
+      if (llvm::Error error = readOption(option, *flag, options))
+        return error;
+  if (options.schedules && target == "cpu" && reportKind != "schedules")
     return llvm::createStringError("--schedules: expected --target=cuda or "
                                    "cpu,cuda with it");
-  llvm::Expected<simt::Tuning> tuning = simt::Tuning::readFile(schedules);
-  if (!tuning)
-    return tuning.takeError();
-  options.schedules = tuning->changes();
   return llvm::Error::success();
 }
 
@@ -306,22 +251,7 @@ static llvm::Expected<CompileOptions> readOptions() {
   if (target != "cpu" && target != "cuda" && target != "cpu,cuda")
     return llvm::createStringError("--target=" + target +
                                    ": expected cpu, cuda or cpu,cuda");
-  if (llvm::Error error = readNumber(maxSeq, 1, 1 << 24, options.import.maxSeq))
-    return error;
-  int64_t tokens = 0;
-  if (llvm::Error error = readNumber(chunk, 1, 4096, tokens))
-    return error;
-  if (tokens)
-    options.chunk = tokens;
-  int64_t rows = 0;
-  if (llvm::Error error = readNumber(batch, 1, 256, rows))
-    return error;
-  if (rows)
-    options.batch = rows;
-  if (llvm::Error error =
-          readNumber(loraRank, 0, 1 << 16, options.import.loraRank))
-    return error;
-  if (llvm::Error error = readNumber(shards, 1, 1024, options.shards))
+  if (llvm::Error error = readProgramOptions(options.program))
     return error;
   int64_t before = 0;
   if (llvm::Error error = readNumber(depth, 0, 1 << 24, before))
@@ -329,18 +259,12 @@ static llvm::Expected<CompileOptions> readOptions() {
   int64_t count = 0;
   if (llvm::Error error = readNumber(jobs, 1, 1024, count))
     return error;
-  if (llvm::Error error = readDType(options.import))
-    return error;
   if (!cubin.empty() && target == "cpu")
     return llvm::createStringError("--cubin: expected --target=cuda or "
                                    "cpu,cuda with it");
   options.cubins.assign(cubin.begin(), cubin.end());
   if (llvm::Error error = readChips(options))
     return error;
-  if (llvm::Error error = readSchedules(options))
-    return error;
-  options.quantize = quantize;
-  options.kv = kv;
   options.allowUnknown.assign(allowUnknown.begin(), allowUnknown.end());
   if (cpu.getNumOccurrences())
     options.cpu = cpu;
@@ -527,7 +451,8 @@ static llvm::Error writeReport(Compilation &compilation,
   } else if (reportKind == "gguf-keys") {
     printGgufKeys(stream);
   } else if (reportKind == "schedules") {
-    auto tuning = simt::Tuning::readChanges(options.schedules);
+    auto tuning =
+        simt::Tuning::readChanges(options.program.schedules.value_or(""));
     if (!tuning)
       return tuning.takeError();
     stream << tuning->json();

@@ -190,7 +190,6 @@ void Manifest::fromProgram(ModuleOp program, Attribute config, int64_t chunk) {
       .set("model", model);
   describeInterface(program, forward);
   describeEmbedding(forward);
-  setFlag("chunk", chunk);
 }
 
 void Manifest::fromFuse(ModuleOp program) {

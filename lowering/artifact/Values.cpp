@@ -6,11 +6,18 @@ using namespace mlir;
 using namespace cria;
 namespace json = llvm::json;
 
+std::optional<int64_t> cria::asInteger(Attribute value) {
+  if (auto number = dyn_cast_or_null<IntegerAttr>(value))
+    if (number.getType().isSignlessInteger(64))
+      return number.getInt();
+  if (auto number = dyn_cast_or_null<FloatAttr>(value))
+    if (number.getType().isF64())
+      return json::Value(number.getValueAsDouble()).getAsInteger();
+  return std::nullopt;
+}
+
 std::optional<int64_t> cria::getInteger(DictionaryAttr object, StringRef name) {
-  auto number = object ? object.getAs<IntegerAttr>(name) : IntegerAttr();
-  if (!number || !number.getType().isSignlessInteger(64))
-    return std::nullopt;
-  return number.getInt();
+  return asInteger(object ? object.get(name) : Attribute());
 }
 
 std::optional<StringRef> cria::getText(DictionaryAttr object, StringRef name) {

@@ -75,6 +75,10 @@ private:
   mlir::NamedAttrList fields;
 };
 
+/// A whole number, or nothing; the attribute may be null. As in JSON, 32.0 is
+/// one.
+std::optional<int64_t> asInteger(mlir::Attribute value);
+
 /// A field of an object that may be null; nothing if it is not there or not of
 /// this type.
 std::optional<int64_t> getInteger(mlir::DictionaryAttr object,

@@ -392,7 +392,7 @@ static std::optional<int64_t>
 cachePositions(const ModelConfig &c, const ImportOptions &options, Type type) {
   Location loc = UnknownLoc::get(type.getContext());
   int64_t maxSeq =
-      options.maxSeq ? options.maxSeq : std::min(c.maxPositions, defaultMaxSeq);
+      options.maxSeq.value_or(std::min(c.maxPositions, defaultMaxSeq));
   int64_t perPosition =
       2 * c.layers * c.kvHeads * c.headDim * (type.getIntOrFloatBitWidth() / 8);
   if (maxSeq < 1 || maxSeq > maxCacheBytes / perPosition) {

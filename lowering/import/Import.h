@@ -11,13 +11,10 @@
 namespace cria {
 
 struct ImportOptions {
-  /// Positions of the caches; 0 means the model's positions, but at most 4096.
-  int64_t maxSeq = 0;
+  /// Positions of the caches; else the model's positions, but at most 4096.
+  std::optional<int64_t> maxSeq;
   /// The type of weights, activations and caches, instead of the config's.
   std::optional<DType> dtype;
-  /// The most LoRA adapters that the program has room for, as the sum of their
-  /// ranks.
-  int64_t loraRank = 0;
 };
 
 /// Builds `@forward` (see the llama dialect) and its symbols. The layers are

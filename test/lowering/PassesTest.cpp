@@ -76,7 +76,7 @@ static void addPhases(std::vector<OwningOpRef<ModuleOp>> &modules,
                       MLIRContext &context, CompileOptions options,
                       Phase last) {
   options.input = CRIA_SOURCE_FOLDER "/examples/tiny/config.json";
-  options.chunk = 16;
+  options.program.chunk = 16;
   options.cpu = "x86-64-v3";
   auto compilation = Compilation::start(options, context);
   ASSERT_TRUE(bool(compilation));
@@ -103,8 +103,8 @@ TEST(Passes, NeverCrash) {
   std::vector<OwningOpRef<ModuleOp>> modules = oddModules(context);
   CompileOptions cpu, cuda, ranks;
   cuda.device = Device::Cuda;
-  cuda.batch = 4;
-  ranks.shards = 2;
+  cuda.program.batch = 4;
+  ranks.program.shards = 2;
   ranks.device = Device::Cuda;
   addPhases(modules, context, cpu, Phase::Llvm);
   addPhases(modules, context, cuda, Phase::Tile);
