@@ -13,15 +13,26 @@ def AssignSlots : Pass<"assign-slots", "::mlir::ModuleOp"> {
 }
 
 def AttachTarget : Pass<"attach-target", "::mlir::ModuleOp"> {
-  let summary = "write the target into the manifest";
+  let summary = "write the target into the module";
   let description = [{
-    The passes before this one, from linalg on, are for the target. A module
-    without a manifest (lowering/artifact/Manifest.h) is left alone.
+    The passes after this one are for the target, which the manifest names
+    afterwards. A module without a manifest (lowering/artifact/Manifest.h) gets
+    none.
+
+    For a CPU, the module's attribute `cria.vector_unit` says what the CPU's
+    vector unit can do; schedules depend on it (lowering/cpu/VectorUnit.h).
+
+    ```mlir
+    module attributes {cria.vector_unit = {block_for_l2, lanes = 16 : i64, registers = 32 : i64, streams = 1 : i64}}
+    ```
   }];
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"", "cpu or cuda">,
     Option<"cpu", "cpu", "std::string", "\"native\"",
            "the CPU as the user named it">,
+    Option<"vectorUnit", "vector-unit", "std::string", "\"\"",
+           "the entries of cria.vector_unit, such as {lanes=16,registers=32}; "
+           "by default those of the CPU">,
     Option<"plain", "plain", "bool", "false",
            "compile without schedules">];
 }
@@ -143,13 +154,12 @@ def FlashAttention : Pass<"flash-attention", "::mlir::func::FuncOp"> {
     scores is stored at a time, and blocks that no token sees are not read. Any
     elementwise ops on scores and output are kept.
 
+    If the module's `cria.vector_unit` has `amx`, products of bf16 tensors stay in
+    bf16, and probabilities are rounded to bf16.
+
     A softmax of another form becomes its parts, on all scores, with a
     missed-optimization remark that says which form was expected.
   }];
-  let options = [
-    Option<"amx", "amx", "bool", "false",
-           "the CPU multiplies tiles of bf16 (AMX-BF16): products of bf16 tensors "
-           "stay in bf16, and probabilities are rounded to bf16">];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
@@ -167,22 +177,10 @@ def LowerContractions : Pass<"lower-contractions", "::mlir::func::FuncOp"> {
     function's `chunk`. The pass leaves alone products of other forms, products
     that do more than multiply and add, and products whose terms must be added
     in order. A missed-optimization remark says why.
+
+    The vectors and the schedules are those for the module's `cria.vector_unit`
+    (see attach-target).
   }];
-  let options = [
-    Option<"lanes", "lanes", "int64_t", "8", "f32 values in a vector">,
-    Option<"registers", "registers", "int64_t", "16", "vector registers">,
-    Option<"dotBf16", "dot-bf16", "bool", "false",
-           "the CPU multiplies bf16 pairs (AVX512-BF16), faster than f32">,
-    Option<"dotBytes", "dot-bytes", "bool", "false",
-           "the CPU multiplies groups of four 8-bit numbers (vpdpbusd)">,
-    Option<"amx", "amx", "bool", "false",
-           "the CPU multiplies tiles of bf16 (AMX-BF16)">,
-    Option<"amxBytes", "amx-bytes", "bool", "false",
-           "the CPU multiplies tiles of 8 bits (AMX-INT8)">,
-    Option<"streams", "streams", "int64_t", "1",
-           "rows of b that are multiplied with one row of a at a time">,
-    Option<"blockForL2", "block-for-l2", "bool", "false",
-           "block products of matrices for the L2 cache">];
   let dependentDialects = [
     "::mlir::amx::AMXDialect", "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
     "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect",

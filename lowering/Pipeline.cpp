@@ -73,17 +73,13 @@ template <typename Function> static void addMath(OpPassManager &pm, bool exp2) {
 }
 
 static void buildTile(OpPassManager &pm, const PipelineOptions &options) {
-  const VectorUnit &unit = options.cpu.unit;
-  bool hasAmx = unit.amx || options.emulateAmx;
   if (options.plain)
     pm.addPass(createDecomposeSoftmax());
   else
-    pm.addNestedPass<func::FuncOp>(createFlashAttention({hasAmx}));
+    pm.addNestedPass<func::FuncOp>(createFlashAttention());
   bufferize(pm);
   if (!options.plain)
-    pm.addNestedPass<func::FuncOp>(createLowerContractions(
-        {unit.lanes, unit.registers, unit.dotBf16, unit.dotBytes, hasAmx,
-         unit.amxBytes || options.emulateAmx, unit.streams, unit.blockForL2}));
+    pm.addNestedPass<func::FuncOp>(createLowerContractions());
   if (options.emulateAmx)
     pm.addNestedPass<func::FuncOp>(createEmulateAmx());
   pm.addNestedPass<func::FuncOp>(createLowerToLoops({options.plain}));
@@ -227,11 +223,12 @@ void cria::buildPhase(OpPassManager &pm, Phase phase,
   // Up to here the module is the same for all targets.
   if (phase == Phase::Tile && options.beforeTile)
     options.beforeTile(pm);
-  pipelineTo(options.device, phase).build(pm, options);
+  bool isCpu = options.device == Device::Cpu;
   if (phase == Phase::Tile)
-    pm.addPass(
-        createAttachTarget({options.device == Device::Cuda ? "cuda" : "cpu",
-                            options.cpu.flag, options.plain}));
+    pm.addPass(createAttachTarget({isCpu ? "cpu" : "cuda", options.cpu.flag,
+                                   isCpu ? options.cpu.unit.text() : "",
+                                   options.plain}));
+  pipelineTo(options.device, phase).build(pm, options);
 }
 
 namespace {

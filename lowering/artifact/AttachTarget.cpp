@@ -14,19 +14,25 @@ struct AttachTarget : cria::impl::AttachTargetBase<AttachTarget> {
   using AttachTargetBase::AttachTargetBase;
 
   void runOnOperation() override {
-    if (!Manifest::isIn(getOperation()))
-      return;
-    FailureOr<Manifest> manifest = Manifest::of(getOperation());
-    if (failed(manifest))
-      return signalPassFailure();
+    ModuleOp module = getOperation();
     llvm::Expected<CpuTarget> selected = selectCpu(cpu);
     if (!selected) {
-      getOperation().emitError(llvm::toString(selected.takeError()));
+      module.emitError(llvm::toString(selected.takeError()));
       return signalPassFailure();
     }
+    std::string unit = vectorUnit;
+    if (unit.empty())
+      unit = selected->unit.text();
+    if (target == "cpu" && failed(VectorUnit::store(unit, module)))
+      return signalPassFailure();
+    if (!Manifest::isIn(module))
+      return;
+    FailureOr<Manifest> manifest = Manifest::of(module);
+    if (failed(manifest))
+      return signalPassFailure();
     manifest->setTarget(target == "cuda" ? Device::Cuda : Device::Cpu,
                         *selected, plain);
-    manifest->store(getOperation());
+    manifest->store(module);
   }
 };
 } // namespace

@@ -31,6 +31,7 @@
 /// scores, such as the mask, are cloned from linalg. A softmax of another form
 /// is decomposed into loops over all scores, with a missed-optimization remark.
 #include "lowering/Passes.h"
+#include "lowering/cpu/VectorUnit.h"
 #include "lowering/kernel/Attention.h"
 #include "lowering/kernel/LinalgBuilder.h"
 #include "lowering/kernel/Softmax.h"
@@ -610,12 +611,15 @@ struct FlashAttentionPass : cria::impl::FlashAttentionBase<FlashAttentionPass> {
   using FlashAttentionBase::FlashAttentionBase;
 
   void runOnOperation() override {
+    FailureOr<VectorUnit> unit = VectorUnit::of(getOperation());
+    if (failed(unit))
+      return signalPassFailure();
     SmallVector<linalg::SoftmaxOp> ops;
     getOperation().walk([&](linalg::SoftmaxOp op) { ops.push_back(op); });
     for (linalg::SoftmaxOp op : ops) {
       StringRef reason;
       if (auto attention = Attention::match(op, reason)) {
-        replace(*attention, amx);
+        replace(*attention, unit->amx);
         continue;
       }
       remark::missed(op.getLoc(), remark::RemarkOpts::name("scores-stored")

@@ -64,6 +64,10 @@ static bool isWrittenBetween(Operation *first, Operation *last, Value memref) {
   return false;
 }
 
+static bool fitsAmx(const Contraction &c) {
+  return c.aType().isBF16() && c.bType().isBF16() && c.n() >= 32;
+}
+
 /// The most rows for which an invariant product multiplies row by row.
 static constexpr int64_t kFewRows = 64;
 
@@ -81,16 +85,17 @@ struct LowerContractions
   using LowerContractionsBase::LowerContractionsBase;
 
   void runOnOperation() override {
-    VectorUnit unit{lanes, registers, dotBf16, dotBytes,
-                    amx,   amxBytes,  streams, blockForL2};
     func::FuncOp function = getOperation();
+    FailureOr<VectorUnit> unit = VectorUnit::of(function);
+    if (failed(unit))
+      return signalPassFailure();
     auto chunk = function->getAttrOfType<IntegerAttr>("chunk");
     SmallVector<linalg::LinalgOp> ops;
     function.walk([&](linalg::LinalgOp op) { ops.push_back(op); });
     Packings packings = findPackings(ops, /*isBounded=*/bool(chunk));
     for (linalg::LinalgOp op : ops) {
       OpBuilder builder(op);
-      VectorBuilder b(op.getLoc(), builder, unit);
+      VectorBuilder b(op.getLoc(), builder, *unit);
       if (packings.contains(op)) {
         lower(b, op, chunk ? chunk.getInt() : 0, packings);
         continue;
@@ -115,10 +120,6 @@ struct LowerContractions
   }
 
 private:
-  bool fitsAmx(const Contraction &c) const {
-    return amx && c.aType().isBF16() && c.bType().isBF16() && c.n() >= 32;
-  }
-
   /// Emits a remark that says why a contraction becomes loops of scalars.
   void missed(linalg::LinalgOp op, StringRef reason) {
     remark::missed(op.getLoc(), remark::RemarkOpts::name("scalar-loops")
@@ -187,7 +188,7 @@ private:
 
   void lower(VectorBuilder &b, const Contraction &c, Operation *op,
              int64_t maxRows) {
-    if (c.bOuter && amx && fitsAmxOuter(c))
+    if (c.bOuter && b.unit.amx && fitsAmxOuter(c))
       return emitAmxOuter(b, c);
     if (c.bOuter)
       return emitOuter(b, c);
@@ -196,7 +197,7 @@ private:
     if (c.m() == 1)
       return emitDot(b, c, /*oneRow=*/true, /*parallel=*/true);
     auto many = [&] {
-      if (fitsAmx(c))
+      if (b.unit.amx && fitsAmx(c))
         emitAmx(b, c, maxRows);
       else
         emitPanel(b, c, maxRows);

@@ -1,14 +1,22 @@
 /// The vector unit of a CPU: the properties that schedules depend on.
 #pragma once
 
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/LogicalResult.h"
 #include <cstdint>
+#include <string>
+
+namespace mlir {
+class ModuleOp;
+class Operation;
+} // namespace mlir
 
 namespace cria {
 
 struct VectorUnit {
-  /// f32 values in a vector register.
+  /// f32 values in a vector register: 8 or 16.
   int64_t lanes = 8;
-  /// Vector registers.
+  /// Vector registers: 16 or 32.
   int64_t registers = 16;
   /// Multiplies pairs of bf16 into f32 (AVX512-BF16 vdpbf16ps) at more than the
   /// rate of f32 FMA.
@@ -20,13 +28,29 @@ struct VectorUnit {
   /// Multiplies tiles of 8 bits (AMX-INT8).
   bool amxBytes = false;
   /// The number of distant rows of a matrix that are read together when a
-  /// product with one vector is limited by memory. 1: one row after the other.
+  /// product with one vector is limited by memory: 1, 4 or 8. 1: one row after
+  /// the other.
   int64_t streams = 1;
   /// How many bytes ahead of its reads a stream prefetches.
   static constexpr int64_t kBytesAhead = 1024;
   /// Products of matrices are blocked for the L2 cache, because the L3 cache
   /// cannot feed all multiplications.
   bool blockForL2 = false;
+
+  /// The attribute of a module that holds the unit of its CPU:
+  /// `cria.vector_unit = {amx, lanes = 16 : i64, ...}`. The pass attach-target
+  /// writes it. A property that is not in it has the default above.
+  static constexpr llvm::StringLiteral kAttribute = "cria.vector_unit";
+
+  /// The unit in the module around `op`; without the attribute, the defaults.
+  /// Fails, after an error at the module, if the attribute is no unit.
+  static llvm::FailureOr<VectorUnit> of(mlir::Operation *op);
+
+  /// The entries of the attribute as text: "amx, lanes = 16, ...".
+  std::string text() const;
+  /// Stores the unit that such a text describes. Fails, after an error at the
+  /// module, if the text describes none.
+  static llvm::LogicalResult store(llvm::StringRef text, mlir::ModuleOp module);
 };
 
 } // namespace cria

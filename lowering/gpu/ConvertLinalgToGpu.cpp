@@ -95,6 +95,9 @@ struct ConvertLinalgToGpu
     for (const std::string &chip : chips)
       (simt::hasWgmma(chip) ? has.wgmma : has.others) = true;
     OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
+    // The manifest stays the last op: people read what is before it.
+    if (!module.getBody()->empty() && isa<ModuleOp>(module.getBody()->back()))
+      b.setInsertionPoint(&module.getBody()->back());
     module->setAttr(mlir::gpu::GPUDialect::getContainerModuleAttrName(),
                     b.getUnitAttr());
     auto kernels =

@@ -1,8 +1,8 @@
 // With AMX, products of bf16 are made of bf16: queries and blocks of the cache as
 // they are, probabilities rounded.
-// RUN: cria-opt --flash-attention=amx --canonicalize %s | FileCheck %s
-// RUN: sed 's/bf16/f16/g' %s | cria-opt --flash-attention=amx | FileCheck %s --check-prefix=HALF
-// RUN: sed 's/x32xbf16/x48xbf16/g; s/x32xf32/x48xf32/g; s/, 32]/, 48]/g' %s | cria-opt --flash-attention=amx | FileCheck %s --check-prefix=ODD
+// RUN: cria-opt --attach-target="vector-unit={amx}" --flash-attention --canonicalize %s | FileCheck %s
+// RUN: sed 's/bf16/f16/g' %s | cria-opt --attach-target="vector-unit={amx}" --flash-attention | FileCheck %s --check-prefix=HALF
+// RUN: sed 's/x32xbf16/x48xbf16/g; s/x32xf32/x48xf32/g; s/, 32]/, 48]/g' %s | cria-opt --attach-target="vector-unit={amx}" --flash-attention | FileCheck %s --check-prefix=ODD
 
 #q = affine_map<(h, g, t, s, d) -> (t, h, g, d)>
 #k = affine_map<(h, g, t, s, d) -> (h, s, d)>

@@ -1,6 +1,6 @@
 // Keys and values that an op widens: here integers of 8 bits, 32 of them behind
 // their scale, one of 8 bits, too. No widened cache is left.
-// RUN: cria-opt --flash-attention=amx --canonicalize --split-input-file %s | FileCheck %s --implicit-check-not=linalg.softmax --implicit-check-not='tensor<2x?x2x32xf32>'
+// RUN: cria-opt --attach-target="vector-unit={amx}" --flash-attention --canonicalize --split-input-file %s | FileCheck %s --implicit-check-not=linalg.softmax --implicit-check-not='tensor<2x?x2x32xf32>'
 
 #q = affine_map<(h, g, t, s, d) -> (t, h, g, d)>
 #k = affine_map<(h, g, t, s, d) -> (h, s, d)>

@@ -1,5 +1,5 @@
 // Outer products of bf16 by AMX, as attention has them for a block of keys.
-// RUN: cria-opt --lower-contractions="lanes=16 registers=32 amx" --canonicalize --cse --split-input-file %s | FileCheck %s
+// RUN: cria-opt --attach-target="vector-unit={lanes=16,registers=32,amx}" --lower-contractions --canonicalize --cse --split-input-file %s | FileCheck %s
 
 #mk = affine_map<(m, n, k) -> (m, k)>
 #kn = affine_map<(m, n, k) -> (k, n)>

@@ -1,5 +1,5 @@
 // Products of bf16 on AMX: lowering/cpu/Amx.cpp.
-// RUN: cria-opt --lower-contractions="lanes=16 registers=32 amx" --canonicalize %s | FileCheck %s
+// RUN: cria-opt --attach-target="vector-unit={lanes=16,registers=32,amx}" --lower-contractions --canonicalize %s | FileCheck %s
 
 #mk = affine_map<(m, n, k) -> (m, k)>
 #nk = affine_map<(m, n, k) -> (n, k)>

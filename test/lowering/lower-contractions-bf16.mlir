@@ -1,6 +1,6 @@
 // Products of bf16 pairs, where the CPU has them and they are faster than f32.
-// RUN: cria-opt --lower-contractions="lanes=16 registers=32 dot-bf16" --canonicalize %s | FileCheck %s
-// RUN: cria-opt --lower-contractions="lanes=16 registers=32" --canonicalize %s | FileCheck %s --check-prefix=NONE
+// RUN: cria-opt --attach-target="vector-unit={lanes=16,registers=32,dot_bf16}" --lower-contractions --canonicalize %s | FileCheck %s
+// RUN: cria-opt --attach-target="vector-unit={lanes=16,registers=32}" --lower-contractions --canonicalize %s | FileCheck %s --check-prefix=NONE
 
 // NONE-NOT: x86vector
 #mk = affine_map<(m, n, k) -> (m, k)>

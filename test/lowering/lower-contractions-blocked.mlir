@@ -1,5 +1,5 @@
 // Products of many rows blocked for the second cache.
-// RUN: cria-opt --lower-contractions="lanes=16 registers=32 block-for-l2" --canonicalize --cse %s | FileCheck %s
+// RUN: cria-opt --attach-target="vector-unit={lanes=16,registers=32,block_for_l2}" --lower-contractions --canonicalize --cse %s | FileCheck %s
 
 #mk = affine_map<(m, n, k) -> (m, k)>
 #nk = affine_map<(m, n, k) -> (n, k)>

@@ -1,7 +1,7 @@
 // Products with matrices in blocks: integers, each 32 of them with a scale.
-// RUN: cria-opt --lower-contractions="lanes=16 registers=32 dot-bytes streams=4" --canonicalize --cse %s | FileCheck %s
+// RUN: cria-opt --attach-target="vector-unit={lanes=16,registers=32,dot_bytes,streams=4}" --lower-contractions --canonicalize --cse %s | FileCheck %s
 // RUN: cria-opt --lower-contractions --canonicalize --cse %s | FileCheck %s --check-prefix=AVX2
-// RUN: cria-opt --lower-contractions="lanes=16 registers=32 dot-bytes amx-bytes streams=4" --canonicalize --cse %s | FileCheck %s --check-prefix=AMX
+// RUN: cria-opt --attach-target="vector-unit={lanes=16,registers=32,dot_bytes,amx_bytes,streams=4}" --lower-contractions --canonicalize --cse %s | FileCheck %s --check-prefix=AMX
 
 #t = affine_map<(t, n, b, j) -> (t, b, j)>
 #ts = affine_map<(t, n, b, j) -> (t, b)>

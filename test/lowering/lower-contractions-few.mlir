@@ -1,8 +1,8 @@
 // Where a row's sums may not depend on how many rows there are, each is added up
 // alike in tiles of one row and of two.
 // RUN: cria-opt --lower-contractions --canonicalize --cse %s | FileCheck %s
-// RUN: cria-opt --lower-contractions="lanes=16 registers=32" --canonicalize --cse %s | FileCheck %s --check-prefix=WIDE
-// RUN: cria-opt --lower-contractions="streams=4" --canonicalize --cse %s | FileCheck %s --check-prefix=STREAMS
+// RUN: cria-opt --attach-target="vector-unit={lanes=16,registers=32}" --lower-contractions --canonicalize --cse %s | FileCheck %s --check-prefix=WIDE
+// RUN: cria-opt --attach-target="vector-unit={streams=4}" --lower-contractions --canonicalize --cse %s | FileCheck %s --check-prefix=STREAMS
 
 #mk = affine_map<(m, n, k) -> (m, k)>
 #nk = affine_map<(m, n, k) -> (n, k)>

@@ -1,6 +1,6 @@
 // One row of a times rows of b that lie far apart, each the next of a stream.
-// RUN: cria-opt --lower-contractions="streams=4" --canonicalize --cse %s | FileCheck %s
-// RUN: cria-opt --lower-contractions="lanes=16 registers=32 streams=8" --canonicalize --cse %s | FileCheck %s --check-prefix=EIGHT
+// RUN: cria-opt --attach-target="vector-unit={streams=4}" --lower-contractions --canonicalize --cse %s | FileCheck %s
+// RUN: cria-opt --attach-target="vector-unit={lanes=16,registers=32,streams=8}" --lower-contractions --canonicalize --cse %s | FileCheck %s --check-prefix=EIGHT
 // RUN: cria-opt --lower-contractions --canonicalize --cse %s | FileCheck %s --check-prefix=ONE
 
 // ONE-NOT: memref.prefetch

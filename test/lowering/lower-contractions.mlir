@@ -1,5 +1,5 @@
 // RUN: cria-opt --lower-contractions --canonicalize %s | FileCheck %s
-// RUN: cria-opt --lower-contractions="lanes=16 registers=32" --canonicalize %s | FileCheck %s --check-prefix=WIDE
+// RUN: cria-opt --attach-target="vector-unit={lanes=16,registers=32}" --lower-contractions --canonicalize %s | FileCheck %s --check-prefix=WIDE
 
 #mk = affine_map<(m, n, k) -> (m, k)>
 #km = affine_map<(m, n, k) -> (k, m)>
