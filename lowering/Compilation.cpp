@@ -84,7 +84,6 @@ llvm::Error Compilation::select(const CompileOptions &options) {
   if (!cpus)
     return cpus.takeError();
   pipeline.cpu = cpus->front();
-  pipeline.emulateAmx = options.emulateAmx;
   pipeline.plain = options.plain;
   pipeline.beforeTile = options.beforeTile;
   pipeline.chips = options.chips.empty() ? options.defaultChips : options.chips;

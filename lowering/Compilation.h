@@ -34,8 +34,6 @@ struct CompileOptions {
   /// See PipelineOptions.
   bool plain = false;
   std::function<void(mlir::OpPassManager &)> beforeTile;
-  /// For tests: the schedule for AMX in plain loops, on any CPU.
-  bool emulateAmx = false;
   /// The NVIDIA chips, if neither `chips` nor a text names any.
   std::vector<std::string> defaultChips = {"sm_80", "sm_90", "sm_90a"};
 };

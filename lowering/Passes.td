@@ -187,18 +187,6 @@ def LowerContractions : Pass<"lower-contractions", "::mlir::func::FuncOp"> {
     "::mlir::x86vector::X86VectorDialect"];
 }
 
-def EmulateAmx : Pass<"emulate-amx", "::mlir::func::FuncOp"> {
-  let summary = "lower AMX to loops over buffers, for tests";
-  let description = [{
-    Every op of the `amx` dialect becomes linalg on a buffer in memory. So
-    the schedule of lower-contractions runs on a CPU without AMX. A tile that a
-    loop carries must be the sum of a product in the loop.
-  }];
-  let dependentDialects = [
-    "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
-    "::mlir::memref::MemRefDialect"];
-}
-
 def RoundToBf16 : Pass<"round-to-bf16", "::mlir::func::FuncOp"> {
   let summary = "round f32 to bf16 by integer arithmetic";
   let description = [{

@@ -80,8 +80,6 @@ static void buildTile(OpPassManager &pm, const PipelineOptions &options) {
   bufferize(pm);
   if (!options.plain)
     pm.addNestedPass<func::FuncOp>(createLowerContractions());
-  if (options.emulateAmx)
-    pm.addNestedPass<func::FuncOp>(createEmulateAmx());
   pm.addNestedPass<func::FuncOp>(createLowerToLoops({options.plain}));
   addMath<func::FuncOp>(pm, /*exp2=*/false);
   // Simplifies the index arithmetic of the schedules before lifetimes are
@@ -248,9 +246,6 @@ struct PhaseOptions : PassPipelineOptions<PhaseOptions> {
   Option<int64_t> batch{*this, "batch",
                         llvm::cl::desc("the most rows of the batch entry"),
                         llvm::cl::init(0)};
-  Option<bool> emulateAmx{*this, "emulate-amx",
-                          llvm::cl::desc("run the schedule for AMX in loops"),
-                          llvm::cl::init(false)};
 };
 
 using ErrorHandler = llvm::function_ref<LogicalResult(const Twine &)>;
@@ -276,7 +271,6 @@ static LogicalResult addPhase(OpPassManager &pm, Phase phase, StringRef text,
   pipeline.program.chunk = options.chunk;
   if (options.batch)
     pipeline.program.batch = options.batch;
-  pipeline.emulateAmx = options.emulateAmx;
   buildPhase(pm, phase, pipeline);
   return success();
 }

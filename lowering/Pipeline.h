@@ -25,8 +25,6 @@ struct PipelineOptions {
   /// Adds passes over the program that all targets share, before the first pass
   /// to Tile; null for none. For tools that look into programs.
   std::function<void(mlir::OpPassManager &)> beforeTile;
-  /// For tests: the schedule for AMX in plain loops, on any CPU.
-  bool emulateAmx = false;
 };
 
 /// Adds the passes that take a program from the phase before to `phase`, one of

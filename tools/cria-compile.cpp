@@ -145,9 +145,6 @@ static std::vector<std::unique_ptr<cl::opt<std::string>>> addProgramOptions() {
 }
 static const auto programFlags = addProgramOptions();
 
-// For tests: the schedule for AMX in plain loops, on any CPU.
-static cl::opt<bool> emulateAmx("emulate-amx", cl::Hidden, cl::cat(category));
-
 /// Chips that have everything kernels need, and that PTX 8.0 knows.
 static constexpr llvm::StringRef kChips[] = {"sm_80", "sm_86", "sm_87",
                                              "sm_89", "sm_90", "sm_90a"};
@@ -269,7 +266,6 @@ static llvm::Expected<CompileOptions> readOptions() {
   if (cpu.getNumOccurrences())
     options.cpu = cpu;
   options.machine = machine;
-  options.emulateAmx = emulateAmx;
   if (plain && target != "cpu")
     return llvm::createStringError("--plain: expected --target=cpu with it");
   options.plain = plain;

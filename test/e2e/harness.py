@@ -94,6 +94,16 @@ class Tools:
         execute(self.compile_command(config, path, *flags)).ok()
         return path
 
+    def compile_with_emulated_amx(self, config, *flags, out="model.cria"):
+        """As `compile`, by the schedules for AMX, with AMX as loops for any CPU."""
+        path = self.scratch / out
+        linalg, tile = (path.with_suffix(f".{name}.mlir") for name in ("linalg", "tile"))
+        emulate = [self.bin.parent / "test/amx/emulate-amx", "--tile-with-emulated-amx"]
+        execute(self.compile_command(config, linalg, "--emit=linalg", *flags)).ok()
+        execute([*emulate, linalg, "-o", tile]).ok()
+        execute(self.compile_command(tile, path)).ok()
+        return path
+
     def run_command(self, artifact, *flags):
         return [self.bin / "cria-run", artifact, *flags]
 

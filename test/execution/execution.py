@@ -9,8 +9,9 @@ the schedules differ in (one, tiles of dot products, packed panels; several call
   each op's result to the storage type. If results are so few that NumPy's NMSE is more
   than 1e-5, NumPy's NMSE is the bar; of several ops, four times NumPy's NMSE.
 
-CPU is a name for --cpu, followed by other options, or "emulated". Then kernels for CUDA
-run on the emulated driver with all checks: prompts of each length and tokens one by one.
+CPU is a name for --cpu, or "emulated-amx" (test/amx/), or "emulated". With the last,
+kernels for CUDA run on the emulated driver with all checks: prompts of each length and
+tokens one by one.
 """
 
 import pathlib
@@ -20,7 +21,7 @@ import numpy as np
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
 from capi import LOGITS_LAST, Model  # noqa: E402
-from harness import Tools, check, execute, nmse  # noqa: E402
+from harness import Tools, check, nmse  # noqa: E402
 
 import cases  # noqa: E402
 import variants  # noqa: E402
@@ -49,17 +50,19 @@ def compare(program, got, what):
     check(error <= bar, f"{what}: NMSE {error:.2e}, expected at most {bar:.2e}")
 
 
-def compiled(tools, program, what, *flags):
+def compiled(tools, program, cpu, what):
     """The artifact; its folder has the weights."""
-    folder = tools.scratch / what.replace(" ", "-")
-    text, artifact = program.write(folder), folder / "model.cria"
-    flags += (f"--chunk={program.chunk}",)
-    execute(tools.compile_command(text, artifact, *flags)).ok()
-    return artifact
+    folder = what.replace(" ", "-")
+    text, out = program.write(tools.scratch / folder), f"{folder}/model.cria"
+    chunk = f"--chunk={program.chunk}"
+    if cpu == "emulated-amx":
+        return tools.compile_with_emulated_amx(text, chunk, out=out)
+    target = "--target=cuda" if cpu == "emulated" else f"--cpu={cpu}"
+    return tools.compile(text, chunk, target, out=out)
 
 
 def run(tools, program, cpu, what):
-    artifact = compiled(tools, program, what, *f"--cpu={cpu}".split())
+    artifact = compiled(tools, program, cpu, what)
     for count in program.counts:
         weights = f"--weights={artifact.parent}"
         drawn = 0 if program.whole else 1
@@ -68,7 +71,7 @@ def run(tools, program, cpu, what):
 
 
 def run_emulated(tools, program, what):
-    artifact = compiled(tools, program, what, "--target=cuda")
+    artifact = compiled(tools, program, "emulated", what)
     vocab = program.results[0].shape[1]
     model = Model(tools, artifact, 0, vocab, "emulated", artifact.parent)
     session = model.session()

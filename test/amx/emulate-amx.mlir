@@ -1,5 +1,5 @@
 // The ops of AMX as linalg on buffers, for CPUs without it.
-// RUN: cria-opt --emulate-amx %s | FileCheck %s
+// RUN: %{build}/test/amx/emulate-amx --emulate-amx %s | FileCheck %s
 
 // A tile is a buffer, allocated outside of loops; the products of even and odd k
 // are summed separately.

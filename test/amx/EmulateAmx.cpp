@@ -1,9 +1,15 @@
 /// amx.tile_mulf, amx.tile_muli  =>  linalg.generic
 ///
-/// For tests: runs the schedule of Amx.cpp on a CPU without AMX. A tile becomes
-/// a buffer in memory. Each run of the op that makes the tile overwrites the
-/// buffer. This is correct if loops carry only sums, as the loops of this
-/// schedule do.
+/// emulate-amx: runs the schedules for AMX (lowering/cpu/Amx.cpp and others) on
+/// a CPU without AMX. A tile becomes a buffer in memory. Each run of the op
+/// that makes the tile overwrites the buffer. This is correct if loops carry
+/// only sums, as the loops of these schedules do.
+///
+/// The tool is mlir-opt with two more options:
+/// - --emulate-amx is the pass.
+/// - --tile-with-emulated-amx takes a text from linalg to tile, with schedules
+///   for AMX and code for x86-64-v3.
+#include "lowering/Compilation.h"
 #include "lowering/Passes.h"
 
 #include "mlir/Dialect/AMX/AMXDialect.h"
@@ -12,12 +18,9 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/SCF/Transforms/Patterns.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "mlir/Transforms/DialectConversion.h"
-
-namespace cria {
-#define GEN_PASS_DEF_EMULATEAMX
-#include "lowering/Passes.h.inc"
-} // namespace cria
 
 using namespace mlir;
 using namespace cria;
@@ -206,7 +209,18 @@ struct EmulateIntegerProduct : OpConversionPattern<amx::TileMulIOp> {
   }
 };
 
-struct EmulateAmx : cria::impl::EmulateAmxBase<EmulateAmx> {
+struct EmulateAmx : PassWrapper<EmulateAmx, OperationPass<func::FuncOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(EmulateAmx)
+
+  StringRef getArgument() const override { return "emulate-amx"; }
+  StringRef getDescription() const override {
+    return "lower AMX to linalg on buffers";
+  }
+  void getDependentDialects(DialectRegistry &registry) const override {
+    registry.insert<arith::ArithDialect, linalg::LinalgDialect,
+                    memref::MemRefDialect>();
+  }
+
   void runOnOperation() override {
     TypeConverter converter;
     converter.addConversion([](Type type) { return type; });
@@ -227,3 +241,25 @@ struct EmulateAmx : cria::impl::EmulateAmxBase<EmulateAmx> {
   }
 };
 } // namespace
+
+static void buildTile(OpPassManager &pm) {
+  PipelineOptions options;
+  options.cpu = llvm::cantFail(selectCpu("x86-64-v3"));
+  // Without vpdpbusd, which x86-64-v3 lacks.
+  options.cpu.unit = llvm::cantFail(selectCpu("sapphirerapids")).unit;
+  options.cpu.unit.dotBytes = false;
+  buildPhase(pm, Phase::Tile, options);
+  pm.addNestedPass<func::FuncOp>(std::make_unique<EmulateAmx>());
+  pm.addNestedPass<func::FuncOp>(createLowerToLoops());
+}
+
+int main(int argc, char **argv) {
+  DialectRegistry registry;
+  registerCompilerDialects(registry);
+  PassRegistration<EmulateAmx>();
+  PassPipelineRegistration<> tile("tile-with-emulated-amx",
+                                  "from linalg to tile, with AMX as loops",
+                                  buildTile);
+  return asMainReturnCode(
+      MlirOptMain(argc, argv, "mlir-opt with emulated AMX\n", registry));
+}
