@@ -61,7 +61,7 @@ def ConvertLlamaToLinalg : Pass<"convert-llama-to-linalg", "::mlir::ModuleOp"> {
       `first`; if each token has pages of its own, it takes `positions` in place
       of `position`.
     - A weight becomes a private function, `index -> tensor` or `() -> tensor`,
-      that carries checkpoint name, count and slot in the attribute `weight`; a
+      that carries checkpoint name, count and slot in the attribute `cria.weight`; a
       rope table becomes two, `.cos` and `.sin`.
     - `llama.all_reduce` becomes `mpi.allreduce` of all processes, which adds in
       place. A module loses the attribute `llama.shards`.
@@ -111,12 +111,12 @@ def PlanArena : Pass<"plan-arena", "::mlir::ModuleOp"> {
     temporaries, and turns every `memref.alloc` into a view of the arena. A
     kernel's arena is a part of the entry's. Buffers with disjoint lifetimes share
     space. Inside parallel loops an allocation becomes an `alloca`. Afterwards no
-    function allocates from the heap; the attribute `arena_bytes` of an entry says
-    how many bytes the arena needs.
+    function allocates from the heap; the attribute `cria.arena_bytes` of an
+    entry says how many bytes the arena needs.
 
     The bound of a dynamic size follows from the ops that compute the size:
-    constants, and numbers of tokens, which are at most the function's `chunk`. A
-    kernel's argument has the bound of the value it is called with.
+    constants, and numbers of tokens, which are at most the function's
+    `cria.chunk`. A kernel's argument has the bound of the value it is called with.
   }];
   let options = [Option<"alignment", "alignment", "int64_t", "64",
                         "alignment of temporaries, in bytes">];
@@ -174,7 +174,7 @@ def LowerContractions : Pass<"lower-contractions", "::mlir::func::FuncOp"> {
     integers with a scale for each block. The outer loop is parallel
     (`scf.forall`) unless the op is already inside a parallel loop. Extents may
     have any size. Only the token count may be dynamic, and is at most the
-    function's `chunk`. The pass leaves alone products of other forms, products
+    function's `cria.chunk`. The pass leaves alone products of other forms, products
     that do more than multiply and add, and products whose terms must be added
     in order. A missed-optimization remark says why.
 

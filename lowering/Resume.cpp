@@ -188,13 +188,14 @@ LogicalResult Resumed::verifyTypes(func::FuncOp function) {
 /// A declaration stands for a weight or a rope table that has a slot in the
 /// manifest.
 LogicalResult Resumed::verifySymbol(func::FuncOp function) {
-  auto what = function->getAttrOfType<DictionaryAttr>("weight");
+  auto what = function->getAttrOfType<DictionaryAttr>(kWeightAttribute);
   if (!what)
-    what = function->getAttrOfType<DictionaryAttr>("rope");
+    what = function->getAttrOfType<DictionaryAttr>(kRopeAttribute);
   auto slot = what ? what.getAs<IntegerAttr>("slot") : IntegerAttr();
   if (!slot)
-    return function.emitError("expected a declaration with the attribute "
-                              "'weight' or 'rope' and a slot in it");
+    return function.emitError("expected a declaration with the attribute '")
+           << kWeightAttribute << "' or '" << kRopeAttribute
+           << "' and a slot in it";
   auto found = symbols.find(function.getName());
   if (found == symbols.end())
     return function.emitError("expected a weight or rope table that the "
@@ -266,13 +267,14 @@ LogicalResult Resumed::verifyHidden(func::FuncOp entry,
 
 LogicalResult Resumed::verifyArena(func::FuncOp entry,
                                    const EntryArguments &arguments) {
-  auto bytes = entry->getAttrOfType<IntegerAttr>("arena_bytes");
+  auto bytes = entry->getAttrOfType<IntegerAttr>(kArenaBytesAttribute);
   unsigned place = arguments.at(EntryArgument::Arena);
   if (!bytes || place == entry.getNumArguments() ||
       cast<MemRefType>(entry.getArgumentTypes()[place]).getDimSize(0) !=
           bytes.getInt())
     return entry.emitError("expected an arena of as many bytes as the "
-                           "attribute 'arena_bytes' says");
+                           "attribute '")
+           << kArenaBytesAttribute << "' says";
   return success();
 }
 
@@ -320,15 +322,15 @@ LogicalResult Resumed::verifyEntry(func::FuncOp entry) {
   int64_t vocab = *getInteger(model, "vocab_size");
   int64_t columns =
       name == "encode" ? 1 : getInteger(model, "logits").value_or(vocab);
-  int64_t said = entry->getAttrOfType<IntegerAttr>("chunk").getInt();
+  int64_t said = entry->getAttrOfType<IntegerAttr>(kChunkAttribute).getInt();
   auto shape = [&](EntryArgument what) {
     return cast<ShapedType>(entry.getArgumentTypes()[arguments->at(what)])
         .getShape();
   };
   if (said != chunk || shape(EntryArgument::Ids) != ArrayRef(chunk))
-    return entry.emitError("expected ids and the attribute 'chunk' of ")
-           << chunk << " tokens, got " << shape(EntryArgument::Ids)[0]
-           << " and " << said;
+    return entry.emitError("expected ids and the attribute '")
+           << kChunkAttribute << "' of " << chunk << " tokens, got "
+           << shape(EntryArgument::Ids)[0] << " and " << said;
   ArrayRef<int64_t> logits = shape(EntryArgument::Logits);
   if (logits[0] != chunk || logits[1] != columns)
     return entry.emitError("expected logits of shape [")

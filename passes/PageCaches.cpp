@@ -8,6 +8,7 @@
 /// Both functions have the same ops. Ops with a position use the position, or
 /// positions, of their function. Ops that read or write a cache use the
 /// function's pages. Neither function returns hidden states.
+#include "dialect/Attributes.h"
 #include "dialect/Dialect.h"
 #include "dialect/Signature.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -115,7 +116,7 @@ static void makeBatch(func::FuncOp prefill, int64_t rows) {
   b.setInsertionPointAfter(prefill);
   auto batch = cast<func::FuncOp>(b.clone(*prefill));
   batch.setName("batch");
-  batch->setAttr("chunk", b.getIndexAttr(rows));
+  batch->setAttr(kChunkAttribute, b.getIndexAttr(rows));
   constexpr int64_t tokens = ShapedType::kDynamic;
   Block &body = batch.front();
   Value pages = body.getArgument(kPages);
@@ -150,7 +151,7 @@ struct PageCaches : cria::impl::PageCachesBase<PageCaches> {
     pageCaches(forward, RankedTensorType::get({width}, b.getI32Type()), page);
     updateType(forward);
     forward.setName("prefill");
-    forward->setAttr("invariant", b.getUnitAttr());
+    forward->setAttr(kInvariantAttribute, b.getUnitAttr());
     makeBatch(forward, rows);
   }
 };

@@ -113,8 +113,8 @@ def PageCaches : Pass<"llama-page-caches", "::mlir::ModuleOp"> {
     func.func @batch(%ids: tensor<?xi32>, %positions: tensor<?xi32>, %first: index, %tables: tensor<?x32xi32>, %k: tensor<?x5x4x16x64xbf16>, ...) attributes {chunk = 8 : index, invariant}
     ```
 
-    `chunk` is the most tokens of a call of `@batch`. A function with
-    `invariant` computes the same bits for a token, whichever other tokens are
+    `cria.chunk` is the most tokens of a call of `@batch`. A function with
+    `cria.invariant` computes the same bits for a token, whichever other tokens are
     in the call and however many they are.
 
     Fails if there is an encoder, attention that is not causal, or a rope table

@@ -216,7 +216,8 @@ void Manifest::describeBatch(func::FuncOp batch) {
   auto page = pageOf(cast<RankedTensorType>(caches.front()));
   root.set("batch",
            Fields(batch.getContext())
-               .set("rows", batch->getAttrOfType<IntegerAttr>("chunk").getInt())
+               .set("rows",
+                    batch->getAttrOfType<IntegerAttr>(kChunkAttribute).getInt())
                .set("page", page.getDimSize(2))
                .set("width", pages.getDimSize(1)));
 }
@@ -341,7 +342,7 @@ void Manifest::fromTile(ModuleOp module) {
   int64_t arena = 0;
   SmallVector<StringRef> kernels;
   for (auto function : module.getOps<func::FuncOp>())
-    if (auto bytes = function->getAttrOfType<IntegerAttr>("arena_bytes"))
+    if (auto bytes = function->getAttrOfType<IntegerAttr>(kArenaBytesAttribute))
       arena = std::max(arena, bytes.getInt());
   for (func::FuncOp kernel : kernelFunctions(module))
     kernels.push_back(kernel.getName());

@@ -13,9 +13,9 @@
 ///   for i in N / S, in parallel: rows i, i + N / S, i + 2 N / S, ...
 ///
 /// Several rows of a share the loads of b. If the sums of a row must not depend
-/// on the number of rows (`invariant`), all tiles have the same number of sets
-/// of accumulators, so an element of k is always added to the same set, in the
-/// same turn.
+/// on the number of rows (`cria.invariant`), all tiles have the same number of
+/// sets of accumulators, so an element of k is always added to the same set, in
+/// the same turn.
 #include "lowering/cpu/Contraction.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

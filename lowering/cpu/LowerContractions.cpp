@@ -4,6 +4,7 @@
 /// Dot.cpp, Panel.cpp and Amx.cpp, and, for products with blocks of integers,
 /// in BlockDot.cpp and BlockPanel.cpp. Other products are left to
 /// lower-linalg-to-loops, with a missed-optimization remark.
+#include "dialect/Attributes.h"
 #include "lowering/Passes.h"
 #include "lowering/cpu/BlockProducts.h"
 #include "lowering/cpu/Contraction.h"
@@ -89,7 +90,7 @@ struct LowerContractions
     FailureOr<VectorUnit> unit = VectorUnit::of(function);
     if (failed(unit))
       return signalPassFailure();
-    auto chunk = function->getAttrOfType<IntegerAttr>("chunk");
+    auto chunk = function->getAttrOfType<IntegerAttr>(kChunkAttribute);
     SmallVector<linalg::LinalgOp> ops;
     function.walk([&](linalg::LinalgOp op) { ops.push_back(op); });
     Packings packings = findPackings(ops, /*isBounded=*/bool(chunk));
@@ -112,8 +113,8 @@ struct LowerContractions
       if (!c)
         continue;
       c->fromZero = takeZeroFill(op);
-      c->invariant =
-          function->hasAttr("invariant") && ShapedType::isDynamic(c->m());
+      c->invariant = function->hasAttr(kInvariantAttribute) &&
+                     ShapedType::isDynamic(c->m());
       lower(b, *c, op, ShapedType::isDynamic(c->m()) ? chunk.getInt() : c->m());
       op.erase();
     }
@@ -166,7 +167,7 @@ private:
     const BlockProduct &product = packing.product;
     bool fromZero = takeZeroFill(op);
     Value rows = b.size(product.out, 0);
-    bool invariant = getOperation()->hasAttr("invariant");
+    bool invariant = getOperation()->hasAttr(kInvariantAttribute);
     if (product.rows() == 1) {
       emitBlockDot(b, product, fromZero);
     } else if (invariant && chunk <= kFewRows) {

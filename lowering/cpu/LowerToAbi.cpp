@@ -104,9 +104,9 @@ void AbiLowering::lowerSlotCalls(func::FuncOp entry, Value slots) {
     auto callee = symbols.lookup<func::FuncOp>(call.getCallee());
     if (!callee)
       return;
-    auto what = callee->getAttrOfType<DictionaryAttr>("weight");
+    auto what = callee->getAttrOfType<DictionaryAttr>(kWeightAttribute);
     if (!what)
-      what = callee->getAttrOfType<DictionaryAttr>("rope");
+      what = callee->getAttrOfType<DictionaryAttr>(kRopeAttribute);
     auto number = what ? what.getAs<IntegerAttr>("slot") : IntegerAttr();
     auto type = call.getNumResults() == 1
                     ? dyn_cast<MemRefType>(call.getResultTypes()[0])
@@ -191,8 +191,8 @@ LogicalResult AbiLowering::passHost(func::FuncOp entry, Value host) {
     // A kernel is not inlined, so that debuggers and profilers find its symbol.
     kernel->setAttr("passthrough",
                     Builder(kernel).getStrArrayAttr({"noinline"}));
-    kernel->removeAttr("chunk");
-    kernel->removeAttr("invariant");
+    kernel->removeAttr(kChunkAttribute);
+    kernel->removeAttr(kInvariantAttribute);
     unsigned last = kernel.getNumArguments();
     (void)kernel.insertArgument(last, pointer, {}, kernel.getLoc());
     if (failed(lowerAllReduces(kernel, kernel.getArgument(last))))
@@ -387,7 +387,8 @@ LogicalResult AbiLowering::lowerEntry(func::FuncOp entry,
   lowerSlotCalls(entry, body.getArgument(places.size()));
   if (failed(passHost(entry, body.getArgument(places.size() + 1))))
     return failure();
-  for (StringRef name : {"arguments", "chunk", "arena_bytes", "invariant"})
+  for (StringRef name : {kArgumentsAttribute, kChunkAttribute,
+                         kArenaBytesAttribute, kInvariantAttribute})
     entry->removeAttr(name);
   return symbols.rename(entry, b.getStringAttr("cria_" + entry.getName()));
 }
@@ -410,7 +411,8 @@ LogicalResult AbiLowering::run() {
   }
   for (auto function :
        llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
-    if (function->hasAttr("weight") || function->hasAttr("rope"))
+    if (function->hasAttr(kWeightAttribute) ||
+        function->hasAttr(kRopeAttribute))
       function.erase();
   return success();
 }

@@ -6,7 +6,6 @@
 using namespace mlir;
 using namespace cria;
 
-static constexpr const char *kAttribute = "arguments";
 static constexpr const char *kNames[] = {
     "ids",    "tokens",  "position", "first",     "first_hidden",
     "source", "logits",  "hidden",   "cache",     "arena",
@@ -74,14 +73,14 @@ static bool fits(EntryArgument what, Type type) {
 
 void EntryArguments::set(func::FuncOp entry, ArrayRef<EntryArgument> all) {
   auto names = llvm::map_to_vector(all, nameOf);
-  entry->setAttr(kAttribute, Builder(entry).getStrArrayAttr(names));
+  entry->setAttr(kArgumentsAttribute, Builder(entry).getStrArrayAttr(names));
 }
 
 void EntryArguments::append(func::FuncOp entry, EntryArgument what, Type type) {
-  auto names = entry->getAttrOfType<ArrayAttr>(kAttribute);
+  auto names = entry->getAttrOfType<ArrayAttr>(kArgumentsAttribute);
   SmallVector<Attribute> all(names.getValue());
   all.push_back(StringAttr::get(entry.getContext(), nameOf(what)));
-  entry->setAttr(kAttribute, ArrayAttr::get(entry.getContext(), all));
+  entry->setAttr(kArgumentsAttribute, ArrayAttr::get(entry.getContext(), all));
   (void)entry.insertArgument(entry.getNumArguments(), type, {}, entry.getLoc());
 }
 
@@ -142,16 +141,17 @@ static LogicalResult verifyKind(func::FuncOp entry,
   if (arguments.has(Is::Hidden) != arguments.has(Is::FirstHidden))
     return entry.emitError("expected arguments 'first_hidden' and 'hidden', or "
                            "neither");
-  if (!draws && !entry->getAttrOfType<IntegerAttr>("chunk"))
-    return entry.emitError("expected the attribute 'chunk'");
+  if (!draws && !entry->getAttrOfType<IntegerAttr>(kChunkAttribute))
+    return entry.emitError("expected the attribute '")
+           << kChunkAttribute << "'";
   return success();
 }
 
 FailureOr<EntryArguments> EntryArguments::of(func::FuncOp entry) {
-  auto names = entry->getAttrOfType<ArrayAttr>(kAttribute);
+  auto names = entry->getAttrOfType<ArrayAttr>(kArgumentsAttribute);
   if (!names || names.size() != entry.getNumArguments())
     return entry.emitError("expected the attribute '")
-           << kAttribute << "' with a name for each of "
+           << kArgumentsAttribute << "' with a name for each of "
            << entry.getNumArguments() << " arguments";
   EntryArguments result;
   for (auto [i, name] : llvm::enumerate(names)) {

@@ -1,7 +1,9 @@
 /// The calling convention of entry functions from the linalg phase on. The
-/// attribute `arguments`, which is written when linalg is made, says what each
-/// argument is. The attribute `chunk` is the most tokens of a call.
+/// attribute `cria.arguments`, which is written when linalg is made, says what
+/// each argument is. The attribute `cria.chunk` is the most tokens of a call.
 #pragma once
+
+#include "dialect/Attributes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -41,9 +43,9 @@ enum class EntryArgument {
 ///   and Sampling. It has Tokens, the number of rows, unless there is one.
 class EntryArguments {
 public:
-  /// The arguments of a function with the attribute `arguments`. An error at
-  /// the function if the attribute does not fit the arguments, or if an entry
-  /// that runs tokens has no `chunk`.
+  /// The arguments of a function with the attribute `cria.arguments`. An error
+  /// at the function if the attribute does not fit the arguments, or if an
+  /// entry that runs tokens has no `cria.chunk`.
   static mlir::FailureOr<EntryArguments> of(mlir::func::FuncOp entry);
 
   /// Writes the attribute.

@@ -1,5 +1,6 @@
 #include "lowering/entry/Phase.h"
 
+#include "dialect/Attributes.h"
 #include "dialect/Dialect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -57,8 +58,9 @@ Phase cria::phaseOf(ModuleOp module) {
   if (!module.getOps<gpu::GPUModuleOp>().empty())
     return Phase::Tile;
   for (auto function : module.getOps<func::FuncOp>())
-    if (function->hasAttr("arguments") || function->hasAttr("weight") ||
-        function->hasAttr("rope"))
+    if (function->hasAttr(kArgumentsAttribute) ||
+        function->hasAttr(kWeightAttribute) ||
+        function->hasAttr(kRopeAttribute))
       return llvm::any_of(function.getArgumentTypes(),
                           llvm::IsaPred<MemRefType>) ||
                      llvm::any_of(function.getResultTypes(),

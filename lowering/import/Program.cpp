@@ -1,4 +1,5 @@
 #include "lowering/import/Program.h"
+#include "dialect/Attributes.h"
 #include "dialect/Dialect.h"
 #include "dialect/Elementwise.h"
 #include "dialect/Signature.h"
@@ -167,10 +168,12 @@ static LogicalResult verifyPages(func::FuncOp function, bool batch) {
                         batch ? "tensor<?xWxi32>" : "tensor<Wxi32>", pages,
                         holds)))
     return failure();
-  bool hasChunk = function->getAttrOfType<IntegerAttr>("chunk") != nullptr;
+  bool hasChunk =
+      function->getAttrOfType<IntegerAttr>(kChunkAttribute) != nullptr;
   if (hasChunk == batch)
     return success();
-  return function.emitError("expected the attribute 'chunk' of @batch alone");
+  return function.emitError("expected the attribute '")
+         << kChunkAttribute << "' of @batch alone";
 }
 
 /// Checks the type (ids, position, first, caches...) -> (logits, caches...).

@@ -21,6 +21,10 @@ inline constexpr const char *kKernelAttribute = "cria.kernel";
 /// memory. On a copy: no launch of its step writes the memory that it reads.
 inline constexpr const char *kGivenAttribute = "cria.given";
 
+/// On a gpu.module, at llvm: the plan of the entries, in the form of
+/// docs/artifact.md.
+inline constexpr const char *kPlanAttribute = "cria.plan";
+
 inline bool isGiven(mlir::Operation *kernel, int32_t parameter) {
   auto given = kernel->getAttrOfType<mlir::DenseI32ArrayAttr>(kGivenAttribute);
   return given && llvm::is_contained(given.asArrayRef(), parameter);

@@ -58,13 +58,14 @@ static LogicalResult lowerSymbols(ModuleOp module) {
       Type type = storageType(weight.getTensorType());
       bool layered = weight.getCount().has_value();
       op.setAttr("sym_name", b.getStringAttr(name + ".llama"));
-      declare(b, op.getLoc(), name, type, layered, "weight", what);
+      declare(b, op.getLoc(), name, type, layered, kWeightAttribute, what);
     } else {
       auto table = cast<RopeTableOp>(op);
       for (int64_t i : {0, 1}) {
         std::string name =
             (table.getSymName() + (i == 0 ? ".cos" : ".sin")).str();
-        declare(b, op.getLoc(), name, table.getTensorType(), false, "rope",
+        declare(b, op.getLoc(), name, table.getTensorType(), false,
+                kRopeAttribute,
                 b.getDictionaryAttr(
                     b.getNamedAttr("slot", b.getIndexAttr(slot.getInt() + i))));
       }
@@ -116,7 +117,7 @@ static bool hasEntryType(func::FuncOp function) {
 
 /// Checks what the lowering relies on.
 static LogicalResult verifyEntry(func::FuncOp function, int64_t chunk) {
-  if (auto own = function->getAttrOfType<IntegerAttr>("chunk"))
+  if (auto own = function->getAttrOfType<IntegerAttr>(kChunkAttribute))
     chunk = own.getType().isIndex() ? own.getInt() : 0;
   if (chunk < 1 || chunk > mostTokens)
     return function.emitError("expected a chunk of 1 to ")
@@ -134,7 +135,7 @@ static LogicalResult verifyEntry(func::FuncOp function, int64_t chunk) {
 /// The new entry, with an empty body.
 static func::FuncOp createEntry(OpBuilder &b, func::FuncOp old, int64_t chunk) {
   FunctionType type = old.getFunctionType();
-  if (auto own = old->getAttrOfType<IntegerAttr>("chunk"))
+  if (auto own = old->getAttrOfType<IntegerAttr>(kChunkAttribute))
     chunk = own.getInt();
   auto ids = cast<RankedTensorType>(type.getInput(0));
   auto caches = llvm::map_to_vector(cacheTypes(type), [](Type cache) -> Type {
@@ -188,9 +189,9 @@ static func::FuncOp createEntry(OpBuilder &b, func::FuncOp old, int64_t chunk) {
   auto entry = func::FuncOp::create(b, old.getLoc(), old.getName(),
                                     b.getFunctionType(inputs, results));
   EntryArguments::set(entry, arguments);
-  entry->setAttr("chunk", b.getIndexAttr(room));
-  if (Attribute invariant = old->getAttr("invariant"))
-    entry->setAttr("invariant", invariant);
+  entry->setAttr(kChunkAttribute, b.getIndexAttr(room));
+  if (Attribute invariant = old->getAttr(kInvariantAttribute))
+    entry->setAttr(kInvariantAttribute, invariant);
   return entry;
 }
 

@@ -4,6 +4,7 @@
 ///     ... reads %x               =>    %y = call @k_decode(%x, %o)
 ///     yield %z
 ///   }                                  func private @k_decode(%x, %o)
+#include "dialect/Attributes.h"
 #include "dialect/Signature.h"
 #include "lowering/linalg/Lowering.h"
 #include "lowering/linalg/Pages.h"
@@ -133,10 +134,11 @@ static SmallVector<Value> rowsOf(LinalgBuilder &b, LinalgBuilder &inner,
 void FunctionLowering::boundKernels() {
   Bounds bounds(function);
   for (auto &[kernel, rows] : kernels) {
-    int64_t most = function->getAttrOfType<IntegerAttr>("chunk").getInt();
+    int64_t most =
+        function->getAttrOfType<IntegerAttr>(kChunkAttribute).getInt();
     for (Value value : rows)
       most = std::max(most, bounds.most(value).value_or(most));
-    kernel->setAttr("chunk", b.getIndexAttr(most));
+    kernel->setAttr(kChunkAttribute, b.getIndexAttr(most));
   }
 }
 
@@ -171,9 +173,9 @@ func::FuncOp FunctionLowering::lowerKernel(KernelOp op,
   kernel.setNoInline(true);
   // The caller chooses how many logits of a prompt are computed, so a kernel
   // that writes a prompt's logits is not invariant.
-  if (Attribute invariant = function->getAttr("invariant");
+  if (Attribute invariant = function->getAttr(kInvariantAttribute);
       invariant && (!written[Logits] || entry == "batch"))
-    kernel->setAttr("invariant", invariant);
+    kernel->setAttr(kInvariantAttribute, invariant);
   SymbolTable(function->getParentOp()).insert(kernel, function->getIterator());
   Block *body = kernel.addEntryBlock();
   LinalgBuilder inner(op.getLoc(), b.getContext());

@@ -39,8 +39,8 @@ public:
   /// The memory of an output, after `old` is stored in it. `old` is the value
   /// that the llama function returns as this output.
   mlir::Value storeOutput(Output output, mlir::Value old);
-  /// Sets the attribute `chunk` of the function's kernels, the most rows of a
-  /// tensor in a call: as many as the function has tokens, or more where a
+  /// Sets the attribute `cria.chunk` of the function's kernels, the most rows
+  /// of a tensor in a call: as many as the function has tokens, or more where a
   /// token has several rows. The function must be complete.
   void boundKernels();
 

@@ -18,7 +18,7 @@ static constexpr int kMostCalls = 16;
 /// The most tokens of a call. An entry that draws an id reads the logits of one
 /// token.
 static int64_t mostTokens(func::FuncOp function) {
-  auto chunk = function->getAttrOfType<IntegerAttr>("chunk");
+  auto chunk = function->getAttrOfType<IntegerAttr>(kChunkAttribute);
   return chunk ? chunk.getInt() : 1;
 }
 
@@ -50,7 +50,7 @@ std::optional<int64_t> Bounds::mostPassed(
   return result.value_or(chunk);
 }
 
-/// The bound of an argument. The attribute `arguments` bounds an entry's
+/// The bound of an argument. The attribute `cria.arguments` bounds an entry's
 /// arguments, and the callers bound a kernel's. A loop's number is less than
 /// its end.
 std::optional<int64_t> Bounds::most(BlockArgument argument) const {

@@ -8,7 +8,7 @@
 namespace cria {
 
 /// Bounds sizes by constants. The number of tokens is bounded by the function's
-/// `chunk`.
+/// `cria.chunk`.
 class Bounds {
 public:
   explicit Bounds(mlir::func::FuncOp function);

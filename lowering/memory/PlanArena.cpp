@@ -178,8 +178,9 @@ private:
     bool isKernel = !isEntry(function);
     if (!isKernel && failed(EntryArguments::of(function)))
       return failure();
-    if (isKernel && !function->getAttrOfType<IntegerAttr>("chunk"))
-      return function.emitError("expected the attribute 'chunk'");
+    if (isKernel && !function->getAttrOfType<IntegerAttr>(kChunkAttribute))
+      return function.emitError("expected the attribute '")
+             << kChunkAttribute << "'";
     SmallVector<Operation *> allocations;
     SmallVector<Buffer> buffers;
     function.walk([&](Operation *op) {
@@ -223,7 +224,8 @@ private:
     int64_t bytes = place(*buffers);
     auto type = MemRefType::get({bytes}, IntegerType::get(&getContext(), 8));
     if (isEntry(function)) {
-      function->setAttr("arena_bytes", OpBuilder(function).getIndexAttr(bytes));
+      function->setAttr(kArenaBytesAttribute,
+                        OpBuilder(function).getIndexAttr(bytes));
       EntryArguments::append(function, EntryArgument::Arena, type);
     } else if (buffers->empty()) {
       return success();

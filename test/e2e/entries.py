@@ -35,7 +35,7 @@ PASSES = """
 """
 DECLARED = re.compile(
     r"func\.func private @([\w.]+)\((index)?\) -> tensor<([\dx]+)x(\w+)> "
-    r"attributes \{(?:weight|rope) = \{slot = (\d+)"
+    r"attributes \{cria\.(?:weight|rope) = \{slot = (\d+)"
 )
 
 

@@ -293,7 +293,7 @@ def compiled(tools, path, cpu):
     needed = {line.split()[-1] for line in symbols.splitlines()} - IMPORTS
     check(not needed, f"{path.stem}: needs {sorted(needed)} of libraries")
     text = tile.read_text()
-    arena = int(re.search(r"arena_bytes = (\d+) : index", text)[1])
+    arena = int(re.search(r"cria.arena_bytes = (\d+) : index", text)[1])
     return library, arena, lowered.errors, text
 
 

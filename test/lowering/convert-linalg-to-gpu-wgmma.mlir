@@ -80,7 +80,7 @@
 // ALONE-NOT: gpu.func @many(
 // NONE-NOT: wgmma
 // NONE-NOT: verifyTarget
-func.func private @many(%x: tensor<?x352xbf16>, %w: tensor<64x352xbf16>, %out: tensor<?x64xf32>) -> tensor<?x64xf32> attributes {chunk = 512 : index} {
+func.func private @many(%x: tensor<?x352xbf16>, %w: tensor<64x352xbf16>, %out: tensor<?x64xf32>) -> tensor<?x64xf32> attributes {cria.chunk = 512 : index} {
   %zero = arith.constant 0.0 : f32
   %c0 = arith.constant 0 : index
   %n = tensor.dim %x, %c0 : tensor<?x352xbf16>
@@ -103,7 +103,7 @@ func.func private @many(%x: tensor<?x352xbf16>, %w: tensor<64x352xbf16>, %out: t
 // CHECK-LABEL: gpu.func @square_wgmma(
 // CHECK-SAME: memref<512x352xbf16> {cria.tensor_map = {box = [64, 2, 4, 4, 2],
 // CHECK-SAME: memref<512x352xbf16> {cria.tensor_map = {box = [64, 128],
-func.func private @square(%x: tensor<512x352xbf16>, %out: tensor<512x512xf32>) -> tensor<512x512xf32> attributes {chunk = 512 : index} {
+func.func private @square(%x: tensor<512x352xbf16>, %out: tensor<512x512xf32>) -> tensor<512x512xf32> attributes {cria.chunk = 512 : index} {
   %zero = arith.constant 0.0 : f32
   %pe = tensor.empty() : tensor<512x512xf32>
   %pz = linalg.fill ins(%zero : f32) outs(%pe : tensor<512x512xf32>) -> tensor<512x512xf32>
@@ -124,7 +124,7 @@ func.func private @square(%x: tensor<512x352xbf16>, %out: tensor<512x512xf32>) -
 // CHECK-SAME: box = [64, 2, 4, 4, 2]
 // WIDE-LABEL: gpu.func @down_wgmma(
 // WIDE-SAME: box = [64, 2, 4, 4, 4]
-func.func private @down(%x: tensor<512x8192xbf16>, %w: tensor<2048x8192xbf16>, %out: tensor<512x2048xf32>) -> tensor<512x2048xf32> attributes {chunk = 512 : index} {
+func.func private @down(%x: tensor<512x8192xbf16>, %w: tensor<2048x8192xbf16>, %out: tensor<512x2048xf32>) -> tensor<512x2048xf32> attributes {cria.chunk = 512 : index} {
   %zero = arith.constant 0.0 : f32
   %pe = tensor.empty() : tensor<512x2048xf32>
   %pz = linalg.fill ins(%zero : f32) outs(%pe : tensor<512x2048xf32>) -> tensor<512x2048xf32>
@@ -146,7 +146,7 @@ func.func private @down(%x: tensor<512x8192xbf16>, %w: tensor<2048x8192xbf16>, %
 // CHECK: gpu.launch_func @kernels::@odd blocks
 // CHECK-NOT: _wgmma
 // ALONE: gpu.func @odd(
-func.func private @odd(%x: tensor<?x36xbf16>, %w: tensor<64x36xbf16>, %out: tensor<?x64xf32>) -> tensor<?x64xf32> attributes {chunk = 512 : index} {
+func.func private @odd(%x: tensor<?x36xbf16>, %w: tensor<64x36xbf16>, %out: tensor<?x64xf32>) -> tensor<?x64xf32> attributes {cria.chunk = 512 : index} {
   %zero = arith.constant 0.0 : f32
   %c0 = arith.constant 0 : index
   %n = tensor.dim %x, %c0 : tensor<?x36xbf16>
@@ -160,7 +160,7 @@ func.func private @odd(%x: tensor<?x36xbf16>, %w: tensor<64x36xbf16>, %out: tens
 // CHECK-LABEL: func.func private @few_units.launch(
 // CHECK-NOT: _wgmma
 // CHECK: gpu.launch_func @kernels::@few_units blocks
-func.func private @few_units(%x: tensor<?x32xbf16>, %w: tensor<20x32xbf16>, %out: tensor<?x20xf32>) -> tensor<?x20xf32> attributes {chunk = 512 : index} {
+func.func private @few_units(%x: tensor<?x32xbf16>, %w: tensor<20x32xbf16>, %out: tensor<?x20xf32>) -> tensor<?x20xf32> attributes {cria.chunk = 512 : index} {
   %zero = arith.constant 0.0 : f32
   %c0 = arith.constant 0 : index
   %n = tensor.dim %x, %c0 : tensor<?x32xbf16>
@@ -245,7 +245,7 @@ func.func private @few_units(%x: tensor<?x32xbf16>, %w: tensor<20x32xbf16>, %out
 // SHARED-SAME: memref<4x2x256x64xbf16> {cria.tensor_map = {box = [64, 128], sizes = [64, 2048], strides = [64]}}
 // SHARED-SAME: memref<4x2x256x64xbf16> {cria.tensor_map = {box = [64, 128], sizes = [64, 2048], strides = [64]}}
 // SHARED-SAME: memref<?x2x4x64xbf16> {cria.tensor_map
-func.func private @causal(%q: tensor<?x2x4x64xbf16>, %keys: tensor<4x2x256x64xbf16>, %values: tensor<4x2x256x64xbf16>, %layer: index, %pos: index, %len: index, %out: tensor<?x2x4x64xbf16>) -> tensor<?x2x4x64xbf16> attributes {chunk = 512 : index} {
+func.func private @causal(%q: tensor<?x2x4x64xbf16>, %keys: tensor<4x2x256x64xbf16>, %values: tensor<4x2x256x64xbf16>, %layer: index, %pos: index, %len: index, %out: tensor<?x2x4x64xbf16>) -> tensor<?x2x4x64xbf16> attributes {cria.chunk = 512 : index} {
   %zero = arith.constant 0.0 : f32
   %lowest = arith.constant -3.40282347E+38 : f32
   %scale = arith.constant 0.25 : f32
@@ -320,7 +320,7 @@ func.func private @causal(%q: tensor<?x2x4x64xbf16>, %keys: tensor<4x2x256x64xbf
 // ALONE: gpu.func @split_few_cluster(
 // ALONE-NOT: gpu.func @split_few(
 // NONE-NOT: _cluster
-func.func private @split(%x: tensor<?x1024xbf16>, %w: tensor<64x1024xbf16>, %out: tensor<?x64xf32>) -> tensor<?x64xf32> attributes {chunk = 512 : index} {
+func.func private @split(%x: tensor<?x1024xbf16>, %w: tensor<64x1024xbf16>, %out: tensor<?x64xf32>) -> tensor<?x64xf32> attributes {cria.chunk = 512 : index} {
   %zero = arith.constant 0.0 : f32
   %c0 = arith.constant 0 : index
   %n = tensor.dim %x, %c0 : tensor<?x1024xbf16>

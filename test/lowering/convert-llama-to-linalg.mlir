@@ -2,17 +2,17 @@
 
 // Weights and tables become functions that carry their slots: a weight with a
 // count takes as many, a table two.
-// CHECK: func private @embed() -> tensor<16x8xf32> attributes {weight = {slot = 0 : index, source = "embed"}}
-// CHECK: func private @w(index) -> tensor<6x8xf32> attributes {weight = {slot = 1 : index, source = "l.{}.w"}}
-// CHECK: func private @rope.cos() -> tensor<4x2xf32> attributes {rope = {slot = 4 : index}}
-// CHECK: func private @rope.sin() -> tensor<4x2xf32> attributes {rope = {slot = 5 : index}}
+// CHECK: func private @embed() -> tensor<16x8xf32> attributes {cria.weight = {slot = 0 : index, source = "embed"}}
+// CHECK: func private @w(index) -> tensor<6x8xf32> attributes {cria.weight = {slot = 1 : index, source = "l.{}.w"}}
+// CHECK: func private @rope.cos() -> tensor<4x2xf32> attributes {cria.rope = {slot = 4 : index}}
+// CHECK: func private @rope.sin() -> tensor<4x2xf32> attributes {cria.rope = {slot = 5 : index}}
 llama.weight @embed : tensor<16x8xf32> from "embed"
 llama.weight @w[3] : tensor<6x8xf32> from "l.{}.w"
 llama.rope_table @rope {positions = 4 : i64, inv_freq = array<f32: 1.0, 0.1>}
 
 // A kernel is a function of its name and the entry's. What it makes goes into a
 // tensor that it is given; the head writes into the logits.
-// CHECK: func private @embed_prefill(%[[IDS:.*]]: tensor<?xi32>, %[[TABLE:.*]]: tensor<16x8xf32>, %[[INTO:.*]]: tensor<?x8xf32>) -> tensor<?x8xf32> attributes {chunk = 64 : index, no_inline}
+// CHECK: func private @embed_prefill(%[[IDS:.*]]: tensor<?xi32>, %[[TABLE:.*]]: tensor<16x8xf32>, %[[INTO:.*]]: tensor<?x8xf32>) -> tensor<?x8xf32> attributes {cria.chunk = 64 : index, no_inline}
 // CHECK: %[[ROWS:.*]] = linalg.generic {{.*}} ins(%[[IDS]] : tensor<?xi32>)
 // CHECK: tensor.extract %[[TABLE]]
 // CHECK: %[[X:.*]] = bufferization.materialize_in_destination %[[ROWS]] in %[[INTO]]
@@ -30,7 +30,7 @@ llama.rope_table @rope {positions = 4 : i64, inv_freq = array<f32: 1.0, 0.1>}
 
 // An entry has room for a chunk of ids and logits.
 // CHECK-LABEL: func @prefill
-// CHECK-SAME: (%[[IDS:.*]]: tensor<64xi32>, %[[TOKENS:[^:]*]]: index, %{{[^:]*}}: index, %{{[^:]*}}: index, %{{[^:]*}}: index, %[[LOGITS:.*]]: tensor<64x16xf32>, %[[K:.*]]: tensor<1x1x4x8xf32>) -> (tensor<64x16xf32>, tensor<1x1x4x8xf32>) attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache"], chunk = 64 : index}
+// CHECK-SAME: (%[[IDS:.*]]: tensor<64xi32>, %[[TOKENS:[^:]*]]: index, %{{[^:]*}}: index, %{{[^:]*}}: index, %{{[^:]*}}: index, %[[LOGITS:.*]]: tensor<64x16xf32>, %[[K:.*]]: tensor<1x1x4x8xf32>) -> (tensor<64x16xf32>, tensor<1x1x4x8xf32>) attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache"], cria.chunk = 64 : index}
 // CHECK: %[[USED:.*]] = tensor.extract_slice %[[IDS]][0] [%[[TOKENS]]] [1]
 // CHECK: %[[TABLE:.*]] = call @embed()
 // CHECK: %[[NEW:.*]] = tensor.empty(%[[TOKENS]]) : tensor<?x8xf32>
@@ -55,7 +55,7 @@ func.func @prefill(%ids: tensor<?xi32>, %position: index, %first: index, %k: ten
 
 // Inside a kernel f32 is kept: the product is not rounded before the addition,
 // which starts from the stream's buffer and rounds once.
-// CHECK: func private @out_decode(%[[X:.*]]: tensor<1x8xbf16>, %{{.*}}: tensor<8x8xbf16>) -> tensor<1x8xbf16> attributes {chunk = 1 : index, no_inline}
+// CHECK: func private @out_decode(%[[X:.*]]: tensor<1x8xbf16>, %{{.*}}: tensor<8x8xbf16>) -> tensor<1x8xbf16> attributes {cria.chunk = 1 : index, no_inline}
 // CHECK: %[[Y:.*]] = linalg.generic {{.*}}"reduction"]} ins(%[[X]]
 // CHECK-NOT: arith.truncf
 // CHECK: %[[Z:.*]] = linalg.generic {{.*}} ins(%[[Y]] : tensor<1x8xf32>) outs(%[[X]] : tensor<1x8xbf16>)
@@ -65,7 +65,7 @@ func.func @prefill(%ids: tensor<?xi32>, %position: index, %first: index, %k: ten
 // CHECK-NEXT: arith.truncf %[[SUM]] : f32 to bf16
 // CHECK: return %[[Z]]
 // CHECK-LABEL: func @decode
-// CHECK-SAME: chunk = 1 : index
+// CHECK-SAME: cria.chunk = 1 : index
 // CHECK: %[[X:.*]] = call @embed_decode
 // CHECK: call @out_decode(%[[X]]
 llama.weight @w : tensor<8x8xbf16> from "w"
@@ -120,7 +120,7 @@ func.func @norm(%ids: tensor<1xi32>, %position: index, %first: index) -> tensor<
 // CHECK: %[[ALL:.*]] = tensor.insert_slice %[[ROWS]] into %[[HIDDEN]]
 // CHECK: return %[[ALL]]
 // CHECK-LABEL: func @prefill
-// CHECK-SAME: -> (tensor<64x8xf32>, tensor<64x8xf32>) attributes {arguments = ["ids", "tokens", "position", "first", "first_hidden", "source", "logits", "hidden"], chunk = 64 : index}
+// CHECK-SAME: -> (tensor<64x8xf32>, tensor<64x8xf32>) attributes {cria.arguments = ["ids", "tokens", "position", "first", "first_hidden", "source", "logits", "hidden"], cria.chunk = 64 : index}
 // CHECK: call @norm_prefill
 llama.weight @t : tensor<8x8xbf16> from "t"
 llama.weight @g : tensor<8xbf16> from "g"

@@ -3,12 +3,12 @@
 // A kernel function calls what is before its sum over ranks and what is behind it.
 // Each takes the arguments that it reads.
 // CHECK-LABEL: func.func private @down_partial(
-// CHECK-SAME: %[[X:.*]]: tensor<?x4xf32>, %[[W:.*]]: tensor<8x4xf32>, %[[INTO:.*]]: tensor<?x8xf32>) -> tensor<?x8xf32> attributes {chunk = 16 : index}
+// CHECK-SAME: %[[X:.*]]: tensor<?x4xf32>, %[[W:.*]]: tensor<8x4xf32>, %[[INTO:.*]]: tensor<?x8xf32>) -> tensor<?x8xf32> attributes {cria.chunk = 16 : index}
 // CHECK: %[[SUM:.*]] = linalg.generic {{.*}} ins(%[[X]], %[[W]] :
 // CHECK: %[[STORED:.*]] = bufferization.materialize_in_destination %[[SUM]] in %[[INTO]]
 // CHECK: return %[[STORED]]
 // CHECK-LABEL: func.func private @down_rest(
-// CHECK-SAME: %[[R:.*]]: tensor<?x8xf32>, %[[ALL:.*]]: tensor<?x8xf32>) -> tensor<?x8xf32> attributes {chunk = 16 : index}
+// CHECK-SAME: %[[R:.*]]: tensor<?x8xf32>, %[[ALL:.*]]: tensor<?x8xf32>) -> tensor<?x8xf32> attributes {cria.chunk = 16 : index}
 // CHECK-NEXT: %[[Y:.*]] = linalg.generic {{.*}} ins(%[[ALL]] : tensor<?x8xf32>) outs(%[[R]] : tensor<?x8xf32>)
 // CHECK: return %[[Y]]
 // CHECK-LABEL: func.func private @down(
@@ -25,7 +25,7 @@
 #x = affine_map<(d0, d1, d2) -> (d0, d2)>
 #w = affine_map<(d0, d1, d2) -> (d1, d2)>
 #y = affine_map<(d0, d1, d2) -> (d0, d1)>
-func.func private @down(%x: tensor<?x4xf32>, %w: tensor<8x4xf32>, %r: tensor<?x8xf32>) -> tensor<?x8xf32> attributes {chunk = 16 : index} {
+func.func private @down(%x: tensor<?x4xf32>, %w: tensor<8x4xf32>, %r: tensor<?x8xf32>) -> tensor<?x8xf32> attributes {cria.chunk = 16 : index} {
   %zero = arith.constant 0.0 : f32
   %c0 = arith.constant 0 : index
   %tokens = tensor.dim %x, %c0 : tensor<?x4xf32>

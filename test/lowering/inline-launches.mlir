@@ -12,7 +12,7 @@
 // CHECK-NEXT: memref.dealloc %[[LOGITS]]
 // CHECK-NEXT: return
 module @launched attributes {gpu.container_module} {
-  func.func private @w() -> memref<4xf32> attributes {weight = {slot = 0 : index}}
+  func.func private @w() -> memref<4xf32> attributes {cria.weight = {slot = 0 : index}}
   func.func private @k(%x: memref<1x4xf32>) -> memref<1x4xf32> {
     linalg.exp ins(%x : memref<1x4xf32>) outs(%x : memref<1x4xf32>)
     return %x : memref<1x4xf32>
@@ -23,7 +23,7 @@ module @launched attributes {gpu.container_module} {
     return
   }
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x4xf32>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
     %y = call @k(%logits) : (memref<1x4xf32>) -> memref<1x4xf32>
     memref.dealloc %y : memref<1x4xf32>
     return
@@ -57,7 +57,7 @@ module @plain {
     return
   }
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x4xf32>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
     %c0 = arith.constant 0 : index
     %x = memref.alloc() : memref<4xf32>
     %c1 = arith.constant 1 : index
@@ -87,7 +87,7 @@ module @sizes attributes {gpu.container_module} {
     return
   }
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x4xf32>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
     %x = memref.alloc(%tokens) : memref<?xf32>
     call @k(%x) : (memref<?xf32>) -> ()
     return
@@ -134,7 +134,7 @@ module @unplanned attributes {gpu.container_module} {
     return
   }
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x4xf32>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
     %c0 = arith.constant 0 : index
     %c2 = arith.constant 2 : index
     %half = arith.divui %position, %c2 : index
@@ -181,7 +181,7 @@ module @branches attributes {gpu.container_module} {
     return
   }
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x4xf32>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %c2 = arith.constant 2 : index
@@ -219,7 +219,7 @@ func.func private @k.launch(%x: memref<?xf32>) {
   return
 }
 func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x4xf32>)
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
   %x = memref.alloc() : memref<4xf32>
   // expected-note @below {{it is called here}}
   call @k(%x) : (memref<4xf32>) -> ()
@@ -236,7 +236,7 @@ func.func private @k.launch(%x: memref<4xf32>) {
   return
 }
 func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x4xf32>)
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
   %x = memref.alloc() : memref<4xf32>
   // expected-error @below {{'func.call' op expected result 0 of a kernel that is launched to be an argument}}
   %y = call @k(%x) : (memref<4xf32>) -> memref<4xf32>
@@ -251,7 +251,7 @@ func.func private @k(%x: memref<1x4xf32>) {
   return
 }
 func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x4xf32>)
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
   // expected-error @-5 {{'func.call' op calls a kernel that calls itself}}
   call @k(%logits) : (memref<1x4xf32>) -> ()
   return

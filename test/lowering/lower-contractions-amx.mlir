@@ -31,7 +31,7 @@
 // CHECK-NEXT: amx.tile_mulf %[[B1]], %[[A1]]
 // CHECK-NEXT: scf.yield
 // CHECK-COUNT-4: amx.tile_store %[[SUMS]]
-func.func @whole(%a: memref<?x2048xbf16>, %b: memref<512x2048xbf16>, %c: memref<?x512xf32>) attributes {chunk = 64 : index} {
+func.func @whole(%a: memref<?x2048xbf16>, %b: memref<512x2048xbf16>, %c: memref<?x512xf32>) attributes {cria.chunk = 64 : index} {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<?x2048xbf16>, memref<512x2048xbf16>) outs(%c : memref<?x512xf32>) {
     ^bb0(%x: bf16, %w: bf16, %acc: f32):
@@ -55,7 +55,7 @@ func.func @whole(%a: memref<?x2048xbf16>, %b: memref<512x2048xbf16>, %c: memref<
 // CHECK-NEXT: amx.tile_mulf %[[B0]], %[[A0]]
 // CHECK-NEXT: amx.tile_mulf %[[B1]], %[[A0]]
 // CHECK-NEXT: scf.yield
-func.func @narrow(%a: memref<?x128xbf16>, %b: memref<96x128xbf16>, %c: memref<?x96xf32>) attributes {chunk = 64 : index} {
+func.func @narrow(%a: memref<?x128xbf16>, %b: memref<96x128xbf16>, %c: memref<?x96xf32>) attributes {cria.chunk = 64 : index} {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<?x128xbf16>, memref<96x128xbf16>) outs(%c : memref<?x96xf32>) {
     ^bb0(%x: bf16, %w: bf16, %acc: f32):
@@ -73,7 +73,7 @@ func.func @narrow(%a: memref<?x128xbf16>, %b: memref<96x128xbf16>, %c: memref<?x
 // CHECK: amx.tile_mulf
 // CHECK: vector.extract_strided_slice %{{.*}} {offsets = [0], sizes = [9], strides = [1]}
 // CHECK: vector.store %{{.*}} vector<9xf32>
-func.func @rows(%a: memref<?x64xbf16>, %b: memref<41x64xbf16>, %c: memref<?x41xf32>) attributes {chunk = 64 : index} {
+func.func @rows(%a: memref<?x64xbf16>, %b: memref<41x64xbf16>, %c: memref<?x41xf32>) attributes {cria.chunk = 64 : index} {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<?x64xbf16>, memref<41x64xbf16>) outs(%c : memref<?x41xf32>) {
     ^bb0(%x: bf16, %w: bf16, %acc: f32):
@@ -94,7 +94,7 @@ func.func @rows(%a: memref<?x64xbf16>, %b: memref<41x64xbf16>, %c: memref<?x41xf
 // CHECK: vector.store %{{.*}}, %[[TAILS]]
 // CHECK: amx.tile_load %[[B]]
 // CHECK: amx.tile_load %[[TAILS]]
-func.func @columns(%a: memref<?x71xbf16>, %b: memref<32x71xbf16>, %c: memref<?x32xf32>) attributes {chunk = 64 : index} {
+func.func @columns(%a: memref<?x71xbf16>, %b: memref<32x71xbf16>, %c: memref<?x32xf32>) attributes {cria.chunk = 64 : index} {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<?x71xbf16>, memref<32x71xbf16>) outs(%c : memref<?x32xf32>) {
     ^bb0(%x: bf16, %w: bf16, %acc: f32):
@@ -116,7 +116,7 @@ func.func @columns(%a: memref<?x71xbf16>, %b: memref<32x71xbf16>, %c: memref<?x3
 // CHECK-COUNT-4: amx.tile_zero
 // CHECK: } else {
 // CHECK-COUNT-4: amx.tile_load %[[SUMS]]
-func.func @chunks(%a: memref<?x3072xbf16>, %b: memref<256x3072xbf16>, %c: memref<?x256xf32>) attributes {chunk = 64 : index} {
+func.func @chunks(%a: memref<?x3072xbf16>, %b: memref<256x3072xbf16>, %c: memref<?x256xf32>) attributes {cria.chunk = 64 : index} {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<?x3072xbf16>, memref<256x3072xbf16>) outs(%c : memref<?x256xf32>) {
     ^bb0(%x: bf16, %w: bf16, %acc: f32):
@@ -136,7 +136,7 @@ func.func @chunks(%a: memref<?x3072xbf16>, %b: memref<256x3072xbf16>, %c: memref
 // CHECK: %[[TILE:.*]] = amx.tile_load %[[B]]
 // CHECK: amx.tile_store %[[COPY]]{{.*}}, %[[TILE]]
 // CHECK: amx.tile_load %[[COPY]]
-func.func @copied(%a: memref<?x4096xbf16>, %b: memref<256x4096xbf16>, %c: memref<?x256xf32>) attributes {chunk = 64 : index} {
+func.func @copied(%a: memref<?x4096xbf16>, %b: memref<256x4096xbf16>, %c: memref<?x256xf32>) attributes {cria.chunk = 64 : index} {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<?x4096xbf16>, memref<256x4096xbf16>) outs(%c : memref<?x256xf32>) {
     ^bb0(%x: bf16, %w: bf16, %acc: f32):
@@ -153,7 +153,7 @@ func.func @copied(%a: memref<?x4096xbf16>, %b: memref<256x4096xbf16>, %c: memref
 // CHECK-LABEL: func @slots
 // CHECK: memref.alloc() {alignment = 64 : i64} : memref<64x2x8x2x32x16xf32>
 // CHECK: scf.forall {{.*}} in (64)
-func.func @slots(%a: memref<?x3072xbf16>, %b: memref<32000x3072xbf16>, %c: memref<?x32000xf32>) attributes {chunk = 64 : index} {
+func.func @slots(%a: memref<?x3072xbf16>, %b: memref<32000x3072xbf16>, %c: memref<?x32000xf32>) attributes {cria.chunk = 64 : index} {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<?x3072xbf16>, memref<32000x3072xbf16>) outs(%c : memref<?x32000xf32>) {
     ^bb0(%x: bf16, %w: bf16, %acc: f32):
@@ -170,7 +170,7 @@ func.func @slots(%a: memref<?x3072xbf16>, %b: memref<32000x3072xbf16>, %c: memre
 // CHECK-LABEL: func @few
 // CHECK-NOT: amx
 // CHECK: return
-func.func @few(%a: memref<?x64xbf16>, %b: memref<31x64xbf16>, %c: memref<?x31xf32>) attributes {chunk = 64 : index} {
+func.func @few(%a: memref<?x64xbf16>, %b: memref<31x64xbf16>, %c: memref<?x31xf32>) attributes {cria.chunk = 64 : index} {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<?x64xbf16>, memref<31x64xbf16>) outs(%c : memref<?x31xf32>) {
     ^bb0(%x: bf16, %w: bf16, %acc: f32):
@@ -187,7 +187,7 @@ func.func @few(%a: memref<?x64xbf16>, %b: memref<31x64xbf16>, %c: memref<?x31xf3
 // CHECK-LABEL: func @mixed
 // CHECK-NOT: amx
 // CHECK: return
-func.func @mixed(%a: memref<?x64xf32>, %b: memref<64x64xbf16>, %c: memref<?x64xf32>) attributes {chunk = 64 : index} {
+func.func @mixed(%a: memref<?x64xf32>, %b: memref<64x64xbf16>, %c: memref<?x64xf32>) attributes {cria.chunk = 64 : index} {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<?x64xf32>, memref<64x64xbf16>) outs(%c : memref<?x64xf32>) {
     ^bb0(%x: f32, %w: bf16, %acc: f32):

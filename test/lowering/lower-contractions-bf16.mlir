@@ -38,7 +38,7 @@ func.func @dot(%a: memref<1x35xbf16>, %b: memref<6x35xbf16>, %c: memref<1x6xf32>
 // CHECK: x86vector.avx512.dot
 // CHECK: arith.extui {{.*}} : i16 to i32
 // CHECK: x86vector.avx512.dot
-func.func @panel(%a: memref<?x35xbf16>, %b: memref<6x35xbf16>, %c: memref<?x6xf32>) attributes {chunk = 64 : index} {
+func.func @panel(%a: memref<?x35xbf16>, %b: memref<6x35xbf16>, %c: memref<?x6xf32>) attributes {cria.chunk = 64 : index} {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<?x35xbf16>, memref<6x35xbf16>) outs(%c : memref<?x6xf32>) {
     ^bb0(%x: bf16, %w: bf16, %acc: f32):

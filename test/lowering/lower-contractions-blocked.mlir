@@ -39,7 +39,7 @@
 // CHECK: } else {
 // CHECK: memref.alloc() {alignment = 64 : i64} : memref<1x8x2048x16xf32>
 // CHECK: scf.forall {{.*}} in (683)
-func.func @blocked(%a: memref<?x2048xf32>, %b: memref<4100x2048xf32>, %c: memref<?x4100xf32>) attributes {chunk = 512 : index} {
+func.func @blocked(%a: memref<?x2048xf32>, %b: memref<4100x2048xf32>, %c: memref<?x4100xf32>) attributes {cria.chunk = 512 : index} {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<?x2048xf32>, memref<4100x2048xf32>) outs(%c : memref<?x4100xf32>) {
     ^bb0(%x: f32, %w: f32, %acc: f32):
@@ -55,7 +55,7 @@ func.func @blocked(%a: memref<?x2048xf32>, %b: memref<4100x2048xf32>, %c: memref
 // CHECK: scf.if
 // CHECK: scf.forall {{.*}} in (29)
 // CHECK: memref.alloca() {alignment = 64 : i64} : memref<18x512xf32>
-func.func @few_rows(%a: memref<?x2048xf32>, %b: memref<512x2048xf32>, %c: memref<?x512xf32>) attributes {chunk = 512 : index} {
+func.func @few_rows(%a: memref<?x2048xf32>, %b: memref<512x2048xf32>, %c: memref<?x512xf32>) attributes {cria.chunk = 512 : index} {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<?x2048xf32>, memref<512x2048xf32>) outs(%c : memref<?x512xf32>) {
     ^bb0(%x: f32, %w: f32, %acc: f32):
@@ -71,7 +71,7 @@ func.func @few_rows(%a: memref<?x2048xf32>, %b: memref<512x2048xf32>, %c: memref
 // CHECK: memref.alloc() {alignment = 64 : i64} : memref<1x8x2048x16xf32>
 // CHECK-NOT: memref.alloc()
 // CHECK: return
-func.func @small(%a: memref<?x2048xf32>, %b: memref<512x2048xf32>, %c: memref<?x512xf32>) attributes {chunk = 128 : index} {
+func.func @small(%a: memref<?x2048xf32>, %b: memref<512x2048xf32>, %c: memref<?x512xf32>) attributes {cria.chunk = 128 : index} {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<?x2048xf32>, memref<512x2048xf32>) outs(%c : memref<?x512xf32>) {
     ^bb0(%x: f32, %w: f32, %acc: f32):

@@ -111,7 +111,7 @@ func.func @one_row(%x: memref<1x17x32xi8>, %xs: memref<1x17xf16>, %w: memref<21x
 // AMX-COUNT-16: vector.fma
 // AMX-NOT: amx.
 // AMX: scf.yield
-func.func @rows(%x: memref<?x17x32xi8>, %xs: memref<?x17xf16>, %w: memref<21x17x34xi8>, %y: memref<?x21xf32>) attributes {chunk = 69 : index} {
+func.func @rows(%x: memref<?x17x32xi8>, %xs: memref<?x17xf16>, %w: memref<21x17x34xi8>, %y: memref<?x21xf32>) attributes {cria.chunk = 69 : index} {
   %c8 = arith.constant 8 : i16
   %codes = memref.subview %w[0, 0, 2] [21, 17, 32] [1, 1, 1] : memref<21x17x34xi8> to memref<21x17x32xi8, strided<[578, 34, 1], offset: 2>>
   %low = memref.subview %w[0, 0, 0] [21, 17, 1] [1, 1, 1] : memref<21x17x34xi8> to memref<21x17xi8, strided<[578, 34]>>
@@ -143,7 +143,7 @@ func.func @rows(%x: memref<?x17x32xi8>, %xs: memref<?x17xf16>, %w: memref<21x17x
 // AMX: memref.alloc() {alignment = 64 : i64} : memref<5x17x8x64xi8>
 // AMX-NOT: memref<5x17x8x64xi8>{{$}}
 // AMX: return
-func.func @shared(%x: memref<?x17x32xi8>, %xs: memref<?x17xf16>, %w: memref<21x17x34xi8>, %y: memref<?x21xf32>, %z: memref<?x21xf32>) attributes {chunk = 69 : index} {
+func.func @shared(%x: memref<?x17x32xi8>, %xs: memref<?x17xf16>, %w: memref<21x17x34xi8>, %y: memref<?x21xf32>, %z: memref<?x21xf32>) attributes {cria.chunk = 69 : index} {
   %c8 = arith.constant 8 : i16
   %codes = memref.subview %w[0, 0, 2] [21, 17, 32] [1, 1, 1] : memref<21x17x34xi8> to memref<21x17x32xi8, strided<[578, 34, 1], offset: 2>>
   %low = memref.subview %w[0, 0, 0] [21, 17, 1] [1, 1, 1] : memref<21x17x34xi8> to memref<21x17xi8, strided<[578, 34]>>
@@ -192,7 +192,7 @@ func.func @shared(%x: memref<?x17x32xi8>, %xs: memref<?x17xf16>, %w: memref<21x1
 // Rows that are written over in between are packed again.
 // AMX-LABEL: func @written
 // AMX-COUNT-2: memref.alloc() {alignment = 64 : i64} : memref<5x17x8x64xi8>
-func.func @written(%x: memref<?x17x32xi8>, %xs: memref<?x17xf16>, %w: memref<21x17x34xi8>, %y: memref<?x21xf32>, %z: memref<?x21xf32>) attributes {chunk = 69 : index} {
+func.func @written(%x: memref<?x17x32xi8>, %xs: memref<?x17xf16>, %w: memref<21x17x34xi8>, %y: memref<?x21xf32>, %z: memref<?x21xf32>) attributes {cria.chunk = 69 : index} {
   %c8 = arith.constant 8 : i16
   %codes = memref.subview %w[0, 0, 2] [21, 17, 32] [1, 1, 1] : memref<21x17x34xi8> to memref<21x17x32xi8, strided<[578, 34, 1], offset: 2>>
   %low = memref.subview %w[0, 0, 0] [21, 17, 1] [1, 1, 1] : memref<21x17x34xi8> to memref<21x17xi8, strided<[578, 34]>>

@@ -28,7 +28,7 @@
 // STREAMS: scf.forall (%{{.*}}) in (5)
 // STREAMS: scf.forall (%{{.*}}) in (10)
 // STREAMS: memref.prefetch %{{.*}}, read, locality<3>
-func.func @few(%a: memref<?x144xf32>, %b: memref<21x144xf32>, %c: memref<?x21xf32>) attributes {chunk = 8 : index, invariant} {
+func.func @few(%a: memref<?x144xf32>, %b: memref<21x144xf32>, %c: memref<?x21xf32>) attributes {cria.chunk = 8 : index, cria.invariant} {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<?x144xf32>, memref<21x144xf32>) outs(%c : memref<?x21xf32>) {
     ^bb0(%x: f32, %w: f32, %acc: f32):
@@ -45,7 +45,7 @@ func.func @few(%a: memref<?x144xf32>, %b: memref<21x144xf32>, %c: memref<?x21xf3
 // CHECK: memref.alloc
 // CHECK: scf.for {{.*}} -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>) {
 // CHECK-NOT: iter_args({{.*}}) -> (vector<8xf32>, vector<8xf32>) {
-func.func @many(%a: memref<?x144xf32>, %b: memref<24x144xf32>, %c: memref<?x24xf32>) attributes {chunk = 512 : index, invariant} {
+func.func @many(%a: memref<?x144xf32>, %b: memref<24x144xf32>, %c: memref<?x24xf32>) attributes {cria.chunk = 512 : index, cria.invariant} {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<?x144xf32>, memref<24x144xf32>) outs(%c : memref<?x24xf32>) {
     ^bb0(%x: f32, %w: f32, %acc: f32):

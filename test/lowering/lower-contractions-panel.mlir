@@ -22,7 +22,7 @@
 // CHECK: memref.load %{{.*}}[%c12, %{{.*}}] : memref<13x7xf32>
 // WIDE-LABEL: func @rows
 // WIDE: memref.alloc() {alignment = 64 : i64} : memref<1x4x7x16xf32>
-func.func @rows(%a: memref<?x7xf32>, %b: memref<13x7xf32>, %c: memref<?x13xf32>) attributes {chunk = 64 : index} {
+func.func @rows(%a: memref<?x7xf32>, %b: memref<13x7xf32>, %c: memref<?x13xf32>) attributes {cria.chunk = 64 : index} {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<?x7xf32>, memref<13x7xf32>) outs(%c : memref<?x13xf32>) {
     ^bb0(%x: f32, %w: f32, %acc: f32):
@@ -43,7 +43,7 @@ func.func @rows(%a: memref<?x7xf32>, %b: memref<13x7xf32>, %c: memref<?x13xf32>)
 // CHECK: arith.extf
 // CHECK: memref.prefetch
 // CHECK: vector.fma
-func.func @widened(%a: memref<?x1500xf32>, %b: memref<12x1500xbf16>, %c: memref<?x12xf32>) attributes {chunk = 64 : index} {
+func.func @widened(%a: memref<?x1500xf32>, %b: memref<12x1500xbf16>, %c: memref<?x12xf32>) attributes {cria.chunk = 64 : index} {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<?x1500xf32>, memref<12x1500xbf16>) outs(%c : memref<?x12xf32>) {
     ^bb0(%x: f32, %w: bf16, %acc: f32):

@@ -29,10 +29,10 @@
 #tk = affine_map<(t, n, k) -> (t, k)>
 #nk = affine_map<(t, n, k) -> (n, k)>
 #tn = affine_map<(t, n, k) -> (t, n)>
-func.func private @x() -> memref<20x64xf32> attributes {weight = {slot = 0 : index}}
-func.func private @w() -> memref<300x64xf32> attributes {weight = {slot = 1 : index}}
+func.func private @x() -> memref<20x64xf32> attributes {cria.weight = {slot = 0 : index}}
+func.func private @w() -> memref<300x64xf32> attributes {cria.weight = {slot = 1 : index}}
 func.func @product(%ids: memref<20xi32>, %n: index, %position: index, %first: index, %source: index, %logits: memref<20x300xf32>)
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 20 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 20 : index} {
   %x = call @x() : () -> memref<20x64xf32>
   %w = call @w() : () -> memref<300x64xf32>
   %rows = memref.subview %x[0, 0] [%n, 64] [1, 1] : memref<20x64xf32> to memref<?x64xf32, strided<[64, 1]>>
@@ -58,7 +58,7 @@ func.func @product(%ids: memref<20xi32>, %n: index, %position: index, %first: in
 // CHECK: gpu.func @kernel(%[[X:.*]]: memref<2x?xf32>, %[[I:.*]]: index, %{{.*}}: memref<20x1xf32>)
 // CHECK: memref.reinterpret_cast %[[X]] to offset: [0], sizes: [2, %[[I]]], strides: [%[[I]], 1]
 func.func @temporary(%ids: memref<20xi32>, %n: index, %position: index, %first: index, %source: index, %logits: memref<20x1xf32>, %x: memref<1x1x1x1xf32>)
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache"], chunk = 20 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache"], cria.chunk = 20 : index} {
   %buffer = memref.alloc(%n) : memref<2x?xf32>
   %row = memref.subview %buffer[1, 0] [1, %n] [1, 1] : memref<2x?xf32> to memref<?xf32, strided<[1], offset: ?>>
   %flat = memref.collapse_shape %logits [[0, 1]] : memref<20x1xf32> into memref<20xf32>
@@ -79,7 +79,7 @@ func.func @temporary(%ids: memref<20xi32>, %n: index, %position: index, %first: 
 // CHECK: arith.cmpi ult, %{{.*}}, %[[TOTAL]]
 #room = affine_map<()[p] -> (p + 1, 48)>
 func.func @bounded(%ids: memref<1xi32>, %n: index, %position: index, %first: index, %source: index, %logits: memref<2x48xf32>)
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
   %zero = arith.constant 0.0 : f32
   %size = affine.min #room()[%position]
   %y = memref.subview %logits[0, 0] [2, %size] [1, 1] : memref<2x48xf32> to memref<2x?xf32, strided<[48, 1]>>
@@ -95,7 +95,7 @@ func.func @bounded(%ids: memref<1xi32>, %n: index, %position: index, %first: ind
 // CHECK: gpu.func @unbounded(%{{.*}}, %[[POSITION:.*]]: index)
 // CHECK: scf.for %{{.*}} = %c0 to %[[POSITION]]
 func.func @unbounded(%ids: memref<1xi32>, %n: index, %position: index, %first: index, %source: index, %logits: memref<1x48xf32>)
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
   %zero = arith.constant 0.0 : f32
   %y = memref.subview %logits[0, 0] [1, %position] [1, 1] : memref<1x48xf32> to memref<?xf32, strided<[1]>>
   linalg.fill ins(%zero : f32) outs(%y : memref<?xf32, strided<[1]>>)
@@ -112,7 +112,7 @@ func.func @unbounded(%ids: memref<1xi32>, %n: index, %position: index, %first: i
 // CHECK: gpu.func @cache(%[[KEYS:.*]]: memref<1x1x8x4xf32, strided<[32, 32, 4, 1], offset: ?>>, %[[POSITION:.*]]: index)
 // CHECK: memref.subview %[[KEYS]][0, 0, %[[POSITION]], 0] [1, 1, 1, 4]
 func.func @cache(%ids: memref<1xi32>, %n: index, %position: index, %first: index, %source: index, %logits: memref<1x1xf32>, %keys: memref<2x1x8x4xf32>)
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache"], chunk = 1 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache"], cria.chunk = 1 : index} {
   %zero = arith.constant 0.0 : f32
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -130,9 +130,9 @@ func.func @cache(%ids: memref<1xi32>, %n: index, %position: index, %first: index
 // CHECK-LABEL: func.func @layers
 // CHECK-NOT: scf.for
 // CHECK-COUNT-2: gpu.launch_func
-func.func private @w(index) -> memref<4xindex> attributes {weight = {slot = 0 : index}}
+func.func private @w(index) -> memref<4xindex> attributes {cria.weight = {slot = 0 : index}}
 func.func @layers(%ids: memref<1xi32>, %n: index, %position: index, %first: index, %source: index, %logits: memref<1x1xf32>)
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c2 = arith.constant 2 : index
@@ -155,7 +155,7 @@ func.func @layers(%ids: memref<1xi32>, %n: index, %position: index, %first: inde
 // CHECK: gpu.launch_func @kernels::@decode_0
 module @launches attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %n: index, %position: index, %first: index, %source: index, %logits: memref<1x1xf32>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %c2 = arith.constant 2 : index
@@ -186,7 +186,7 @@ module @launches attributes {gpu.container_module} {
 // CHECK: scf.for
 // CHECK: memref.store
 func.func @whole(%ids: memref<1xi32>, %n: index, %position: index, %first: index, %source: index, %logits: memref<1x4xf32>)
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
   %zero = arith.constant 0.0 : f32
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -216,7 +216,7 @@ func.func @whole(%ids: memref<1xi32>, %n: index, %position: index, %first: index
 // CHECK: %[[SIZE:.*]] = memref.dim
 // CHECK: memref.reinterpret_cast %[[LAST]] to offset: [0], sizes: [%[[SIZE]]], strides: [1] : memref<20xf32> to memref<?xf32>
 func.func @sized(%ids: memref<20xi32>, %n: index, %position: index, %first: index, %source: index, %logits: memref<1x20xf32>)
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 20 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 20 : index} {
   %zero = arith.constant 0.0 : f32
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -251,7 +251,7 @@ func.func @sized(%ids: memref<20xi32>, %n: index, %position: index, %first: inde
 // CHECK-NOT: memref.load
 // CHECK: gpu.func @group_0(
 func.func @group(%ids: memref<1xi32>, %n: index, %position: index, %first: index, %source: index, %logits: memref<1x4xf32>)
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
   %zero = arith.constant 0.0 : f32
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -283,7 +283,7 @@ func.func @group(%ids: memref<1xi32>, %n: index, %position: index, %first: index
 // CHECK: memref.load %[[AT]][]
 // CHECK: arith.sitofp
 func.func @loaded(%ids: memref<1xi32>, %n: index, %position: index, %first: index, %source: index, %logits: memref<1x4xf32>)
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
   %c0 = arith.constant 0 : index
   %id = memref.load %ids[%c0] : memref<1xi32>
   %value = arith.sitofp %id : i32 to f32
@@ -301,7 +301,7 @@ func.func @loaded(%ids: memref<1xi32>, %n: index, %position: index, %first: inde
 // CHECK: memref.get_global @four
 memref.global "private" constant @four : memref<1x4xf32> = dense<[[1.0, 2.0, 3.0, 4.0]]>
 func.func @constants(%ids: memref<1xi32>, %n: index, %position: index, %first: index, %source: index, %logits: memref<1x4xf32>)
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
   %four = memref.get_global @four : memref<1x4xf32>
   memref.copy %four, %logits : memref<1x4xf32> to memref<1x4xf32>
   return

@@ -3,8 +3,8 @@
 // Weights and tables are no functions any more.
 // CHECK-NOT: @w(
 // CHECK-NOT: @rope.cos
-func.func private @w(index) -> memref<6x8xf32> attributes {weight = {slot = 3 : index, source = "l.{}.w"}}
-func.func private @rope.cos() -> memref<4x2xf32> attributes {rope = {slot = 7 : index}}
+func.func private @w(index) -> memref<6x8xf32> attributes {cria.weight = {slot = 3 : index, source = "l.{}.w"}}
+func.func private @rope.cos() -> memref<4x2xf32> attributes {cria.rope = {slot = 7 : index}}
 
 // A parallel loop is a function over iterations of the product of its extents.
 // It reads what it uses from its context, and has its scratch once.
@@ -70,7 +70,7 @@ func.func private @k_decode(%w: memref<6x8xf32>, %n: index, %v: f32) {
 // CHECK: llvm.call %[[ENTER]](%[[HOST]], %[[NUMBER]])
 // CHECK: call @k_decode({{.*}}, %[[HOST]])
 func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x16xf32>, %k: memref<2x1x4x8xf32>, %v: memref<2x1x4x8xf32>, %arena: memref<64xi8>)
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "cache", "arena"], chunk = 1 : index, arena_bytes = 64 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "cache", "arena"], cria.chunk = 1 : index, cria.arena_bytes = 64 : index} {
   %w = call @w(%position) : (index) -> memref<6x8xf32>
   %r = call @rope.cos() : () -> memref<4x2xf32>
   %c0 = arith.constant 0 : index
@@ -83,7 +83,7 @@ func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first:
 
 // expected-error @below {{expected an entry that runs tokens: the runtime draws ids on the CPU itself}}
 func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1x1xi32>, %sampled: memref<1x4xi32>, %sampling: memref<1x40xi8>)
-    attributes {arguments = ["logits", "seen", "sampled", "sampling"]} {
+    attributes {cria.arguments = ["logits", "seen", "sampled", "sampling"]} {
   return
 }
 
@@ -106,7 +106,7 @@ func.func private @sum_decode(%x: memref<?xf32>) {
   return
 }
 func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x16xf32>, %arena: memref<64xi8>)
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "arena"], chunk = 1 : index, arena_bytes = 64 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "arena"], cria.chunk = 1 : index, cria.arena_bytes = 64 : index} {
   %c0 = arith.constant 0 : index
   %x = memref.view %arena[%c0][%tokens] : memref<64xi8> to memref<?xf32>
   call @sum_decode(%x) : (memref<?xf32>) -> ()
@@ -122,7 +122,7 @@ func.func private @sum_decode(%x: memref<?xbf16>) {
   return
 }
 func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x16xf32>, %arena: memref<64xi8>)
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "arena"], chunk = 1 : index, arena_bytes = 64 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "arena"], cria.chunk = 1 : index, cria.arena_bytes = 64 : index} {
   %c0 = arith.constant 0 : index
   %x = memref.view %arena[%c0][%tokens] : memref<64xi8> to memref<?xbf16>
   call @sum_decode(%x) : (memref<?xbf16>) -> ()

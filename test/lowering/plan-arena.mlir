@@ -17,7 +17,7 @@
 // WIDE-LABEL: func private @lifetimes
 // WIDE-SAME: memref<512xi8>)
 // WIDE: arith.constant 256 : index
-func.func private @lifetimes(%i: index, %v: f32) attributes {chunk = 1 : index} {
+func.func private @lifetimes(%i: index, %v: f32) attributes {cria.chunk = 1 : index} {
   %a = memref.alloc() : memref<4xf32>
   %a2 = memref.cast %a : memref<4xf32> to memref<?xf32>
   %b = memref.alloc() : memref<4xf32>
@@ -36,7 +36,7 @@ func.func private @lifetimes(%i: index, %v: f32) attributes {chunk = 1 : index} 
 // CHECK-SAME: (%[[N:.*]]: index, %[[ARENA:.*]]: memref<4096xi8>) attributes
 // CHECK: memref.view %[[ARENA]][%{{.*}}][%[[N]]] : memref<4096xi8> to memref<?x8xbf16>
 // CHECK-NOT: memref.dealloc
-func.func private @tokens(%n: index) attributes {chunk = 256 : index} {
+func.func private @tokens(%n: index) attributes {cria.chunk = 256 : index} {
   %a = memref.alloc(%n) : memref<?x8xbf16>
   memref.dealloc %a : memref<?x8xbf16>
   return
@@ -48,7 +48,7 @@ func.func private @tokens(%n: index) attributes {chunk = 256 : index} {
 // it: %b must not lie where %a does.
 // CHECK-LABEL: func private @loop
 // CHECK-SAME: memref<128xi8>)
-func.func private @loop(%i: index, %v: f32) attributes {chunk = 1 : index} {
+func.func private @loop(%i: index, %v: f32) attributes {cria.chunk = 1 : index} {
   %a = memref.alloc() : memref<4xf32>
   scf.for %j = %i to %i step %i {
     memref.store %v, %a[%j] : memref<4xf32>
@@ -63,7 +63,7 @@ func.func private @loop(%i: index, %v: f32) attributes {chunk = 1 : index} {
 // A loop's result is the buffer it carries: %b must not lie where %a does.
 // CHECK-LABEL: func private @carried
 // CHECK-SAME: memref<128xi8>)
-func.func private @carried(%i: index, %v: f32) -> f32 attributes {chunk = 1 : index} {
+func.func private @carried(%i: index, %v: f32) -> f32 attributes {cria.chunk = 1 : index} {
   %a = memref.alloc() : memref<4xf32>
   %r = scf.for %j = %i to %i step %i iter_args(%m = %a) -> memref<4xf32> {
     scf.yield %m : memref<4xf32>
@@ -80,7 +80,7 @@ func.func private @carried(%i: index, %v: f32) -> f32 attributes {chunk = 1 : in
 // %t must not lie where %next does.
 // CHECK-LABEL: func private @passed
 // CHECK-SAME: memref<128xi8>)
-func.func private @passed(%i: index, %v: f32, %a: memref<4xf32>) -> f32 attributes {chunk = 1 : index} {
+func.func private @passed(%i: index, %v: f32, %a: memref<4xf32>) -> f32 attributes {cria.chunk = 1 : index} {
   %r = scf.for %j = %i to %i step %i iter_args(%m = %a) -> memref<4xf32> {
     %t = memref.alloc() : memref<4xf32>
     memref.store %v, %t[%i] : memref<4xf32>
@@ -101,7 +101,7 @@ func.func private @passed(%i: index, %v: f32, %a: memref<4xf32>) -> f32 attribut
 // CHECK: arith.constant 256 : index
 // CHECK: arith.constant 0 : index
 // CHECK: arith.constant 256 : index
-func.func private @first_fit(%i: index, %v: f32) attributes {chunk = 1 : index} {
+func.func private @first_fit(%i: index, %v: f32) attributes {cria.chunk = 1 : index} {
   %small = memref.alloc() : memref<1xf32>
   %large = memref.alloc() : memref<64xf32>
   memref.store %v, %small[%i] : memref<1xf32>
@@ -120,7 +120,7 @@ func.func private @first_fit(%i: index, %v: f32) attributes {chunk = 1 : index} 
 // CHECK-NEXT: memref.alloca() {alignment = 64 : i64} : memref<4xf32>
 // CHECK: scf.for
 // CHECK-NOT: memref.alloc
-func.func private @parallel(%i: index, %v: f32) attributes {chunk = 1 : index} {
+func.func private @parallel(%i: index, %v: f32) attributes {cria.chunk = 1 : index} {
   scf.forall (%t) in (8) {
     scf.for %j = %i to %i step %i {
       %a = memref.alloc() : memref<4xf32>
@@ -132,7 +132,7 @@ func.func private @parallel(%i: index, %v: f32) attributes {chunk = 1 : index} {
 
 // -----
 
-func.func private @dynamic(%i: index, %v: f32) attributes {chunk = 1 : index} {
+func.func private @dynamic(%i: index, %v: f32) attributes {cria.chunk = 1 : index} {
   scf.forall (%t) in (8) {
     // expected-error @below {{expected scratch of a static size in a parallel loop}}
     %a = memref.alloc(%i) : memref<?xf32>
@@ -145,19 +145,19 @@ func.func private @dynamic(%i: index, %v: f32) attributes {chunk = 1 : index} {
 
 // A kernel's temporaries are a part of the entry's arena while it runs: %b may
 // lie where the kernel's lie, %a may not. A kernel without any takes none.
-// CHECK: func private @scratch(%{{.*}}: memref<4xf32>, %{{.*}}: index, %[[S:.*]]: memref<128xi8>) attributes {chunk = 8 : index}
+// CHECK: func private @scratch(%{{.*}}: memref<4xf32>, %{{.*}}: index, %[[S:.*]]: memref<128xi8>) attributes {cria.chunk = 8 : index}
 // CHECK: memref.view %[[S]]
 // CHECK: memref.view %[[S]]
 // CHECK-NOT: memref.alloc
 // CHECK: func private @none(%{{[^,]*}}: memref<4xf32>) attributes
 // CHECK: func private @weight() -> memref<4xf32>
 // CHECK-LABEL: func @entry
-// CHECK-SAME: %[[ARENA:[^:]*]]: memref<192xi8>) attributes {arena_bytes = 192 : index, arguments = ["ids", "tokens", "position", "first", "source", "logits", "arena"]
+// CHECK-SAME: %[[ARENA:[^:]*]]: memref<192xi8>) attributes {cria.arena_bytes = 192 : index, cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "arena"]
 // CHECK: memref.view %[[ARENA]][%{{.*}}][] : memref<192xi8> to memref<4xf32>
 // CHECK: %[[PART:.*]] = memref.view %[[ARENA]][%{{.*}}][] : memref<192xi8> to memref<128xi8>
 // CHECK: call @scratch(%{{.*}}, %{{.*}}, %[[PART]])
 // CHECK: call @none(%{{[^,]*}})
-func.func private @scratch(%a: memref<4xf32>, %n: index) attributes {chunk = 8 : index} {
+func.func private @scratch(%a: memref<4xf32>, %n: index) attributes {cria.chunk = 8 : index} {
   %v = arith.constant 1.0 : f32
   %x = memref.alloc() : memref<4xf32>
   %y = memref.alloc(%n) : memref<?xf32>
@@ -166,12 +166,12 @@ func.func private @scratch(%a: memref<4xf32>, %n: index) attributes {chunk = 8 :
   memref.store %v, %a[%n] : memref<4xf32>
   return
 }
-func.func private @none(%a: memref<4xf32>) attributes {chunk = 8 : index} {
+func.func private @none(%a: memref<4xf32>) attributes {cria.chunk = 8 : index} {
   return
 }
 func.func private @weight() -> memref<4xf32>
 func.func @entry(%ids: memref<8xi32>, %n: index, %p: index, %f: index, %s: index, %l: memref<8x16xf32>)
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 8 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 8 : index} {
   %a = memref.alloc() : memref<4xf32>
   call @scratch(%a, %n) : (memref<4xf32>, index) -> ()
   %b = memref.alloc() : memref<4xf32>
@@ -186,7 +186,7 @@ func.func @entry(%ids: memref<8xi32>, %n: index, %p: index, %f: index, %s: index
 // it may be, even where the loop exchanges what it carries.
 // CHECK-LABEL: func private @chosen
 // CHECK-SAME: memref<192xi8>)
-func.func private @chosen(%n: index, %c: i1, %a: memref<?xi8>, %b: memref<?xi8>) attributes {chunk = 130 : index} {
+func.func private @chosen(%n: index, %c: i1, %a: memref<?xi8>, %b: memref<?xi8>) attributes {cria.chunk = 130 : index} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c3 = arith.constant 3 : index
@@ -208,7 +208,7 @@ func.func private @chosen(%n: index, %c: i1, %a: memref<?xi8>, %b: memref<?xi8>)
 // fewer than the tokens are at most the chunk.
 // CHECK-LABEL: func private @bounded
 // CHECK-SAME: memref<192xi8>)
-func.func private @bounded(%n: index, %p: index) attributes {chunk = 8 : index} {
+func.func private @bounded(%n: index, %p: index) attributes {cria.chunk = 8 : index} {
   %c0 = arith.constant 0 : index
   %few = affine.min affine_map<(d0) -> (d0, 16)>(%p)
   %rest = arith.subi %n, %p : index
@@ -225,7 +225,7 @@ func.func private @bounded(%n: index, %p: index) attributes {chunk = 8 : index} 
 // index has 8 bytes.
 // CHECK-LABEL: func private @padded
 // CHECK-SAME: memref<128xi8>)
-func.func private @padded(%n: index) attributes {chunk = 8 : index} {
+func.func private @padded(%n: index) attributes {cria.chunk = 8 : index} {
   %c2 = arith.constant 2 : index
   %more = arith.addi %n, %c2 : index
   %a = memref.alloc(%more) : memref<?xindex>
@@ -233,7 +233,7 @@ func.func private @padded(%n: index) attributes {chunk = 8 : index} {
   return
 }
 func.func @entry(%ids: memref<8xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<8x4xf32>)
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 8 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 8 : index} {
   call @padded(%tokens) : (index) -> ()
   return
 }
@@ -244,7 +244,7 @@ func.func @entry(%ids: memref<8xi32>, %tokens: index, %position: index, %first: 
 // begins with and yields.
 // CHECK-LABEL: func private @counted
 // CHECK-SAME: memref<256xi8>)
-func.func private @counted(%n: index, %p: index) attributes {chunk = 130 : index} {
+func.func private @counted(%n: index, %p: index) attributes {cria.chunk = 130 : index} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c3 = arith.constant 3 : index
@@ -265,7 +265,7 @@ func.func private @counted(%n: index, %p: index) attributes {chunk = 130 : index
 // -----
 
 // A size that grows with every turn has no bound.
-func.func private @grown(%n: index) attributes {chunk = 8 : index} {
+func.func private @grown(%n: index) attributes {cria.chunk = 8 : index} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %last = scf.for %i = %c0 to %n step %c1 iter_args(%size = %c1) -> (index) {
@@ -280,13 +280,13 @@ func.func private @grown(%n: index) attributes {chunk = 8 : index} {
 // -----
 
 // Nothing bounds how long the text is.
-func.func private @unbounded(%p: index) attributes {chunk = 8 : index} {
+func.func private @unbounded(%p: index) attributes {cria.chunk = 8 : index} {
   // expected-error @below {{expected sizes with a constant bound, or numbers of tokens, got 'memref<?xf32>'}}
   %a = memref.alloc(%p) : memref<?xf32>
   return
 }
 func.func @entry(%ids: memref<8xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<8x4xf32>)
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 8 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 8 : index} {
   call @unbounded(%position) : (index) -> ()
   return
 }
@@ -295,14 +295,14 @@ func.func @entry(%ids: memref<8xi32>, %tokens: index, %position: index, %first: 
 
 // A kernel's own buffers end with it.
 // expected-error @below {{expected a kernel to return only buffers among its arguments}}
-func.func private @returns() -> memref<4xf32> attributes {chunk = 8 : index} {
+func.func private @returns() -> memref<4xf32> attributes {cria.chunk = 8 : index} {
   %a = memref.alloc() : memref<4xf32>
   return %a : memref<4xf32>
 }
 
 // -----
 
-// expected-error @below {{expected the attribute 'chunk'}}
+// expected-error @below {{expected the attribute 'cria.chunk'}}
 func.func private @other() {
   return
 }
@@ -312,13 +312,13 @@ func.func private @other() {
 // A launch uses what it is given: %a must not lie where %b does. The entry draws
 // an id, and has no tokens.
 // CHECK-LABEL: func @sample
-// CHECK-SAME: %[[ARENA:[^:]*]]: memref<128xi8>) attributes {arena_bytes = 128 : index, arguments = ["logits", "seen", "sampled", "sampling", "arena"]}
+// CHECK-SAME: %[[ARENA:[^:]*]]: memref<128xi8>) attributes {cria.arena_bytes = 128 : index, cria.arguments = ["logits", "seen", "sampled", "sampling", "arena"]}
 // CHECK: memref.view %[[ARENA]]
 // CHECK: memref.view %[[ARENA]]
 // CHECK-NOT: memref.alloc
 module attributes {gpu.container_module} {
   func.func @sample(%logits: memref<1x32xf32>, %seen: memref<1x1xi32>, %sampled: memref<1x4xi32>, %sampling: memref<1x40xi8>)
-      attributes {arguments = ["logits", "seen", "sampled", "sampling"]} {
+      attributes {cria.arguments = ["logits", "seen", "sampled", "sampling"]} {
     %c1 = arith.constant 1 : index
     %a = memref.alloc() : memref<4xf32>
     %b = memref.alloc() : memref<4xf32>

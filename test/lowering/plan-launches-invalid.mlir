@@ -3,7 +3,7 @@
 // A kernel reads from a weight, a global or an argument,
 module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %cache: memref<2x1x8x4xf32>, %arena: memref<256xi8>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], cria.chunk = 1 : index} {
     %c1 = arith.constant 1 : index
     %x = memref.memory_space_cast %logits : memref<1x8xf32> to memref<1x8xf32, 1>
     // expected-error @below {{'gpu.launch_func' op expected argument 0 to lie in a weight, a global or an argument of the entry, got a result of 'memref.memory_space_cast'}}
@@ -22,7 +22,7 @@ module attributes {gpu.container_module} {
 // at a place that the plan can say:
 module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %cache: memref<2x1x8x4xf32>, %arena: memref<256xi8>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], cria.chunk = 1 : index} {
     %c1 = arith.constant 1 : index
     %x = memref.subview %cache[%position, 0, 0, 0] [1, 1, 8, 4] [1, 1, 1, 1] : memref<2x1x8x4xf32> to memref<8x4xf32, strided<[4, 1], offset: ?>>
     // expected-error @below {{'gpu.launch_func' op expected argument 1 to begin at a constant, or at one that a loop between constants counts}}
@@ -41,7 +41,7 @@ module attributes {gpu.container_module} {
 // a layer that exists,
 module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %cache: memref<2x1x8x4xf32>, %arena: memref<256xi8>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], cria.chunk = 1 : index} {
     %c1 = arith.constant 1 : index
     %c0 = arith.constant 0 : index
     %c3 = arith.constant 3 : index
@@ -64,7 +64,7 @@ module attributes {gpu.container_module} {
 // whose number fits,
 module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %cache: memref<2x1x8x4xf32>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache"], cria.chunk = 1 : index} {
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %step = arith.constant 4611686018427387904 : index
@@ -88,7 +88,7 @@ module attributes {gpu.container_module} {
 // one place of the arena,
 module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %cache: memref<2x1x8x4xf32>, %arena: memref<256xi8>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], cria.chunk = 1 : index} {
     %c1 = arith.constant 1 : index
     %c0 = arith.constant 0 : index
     %c64 = arith.constant 64 : index
@@ -111,7 +111,7 @@ module attributes {gpu.container_module} {
 // and the whole of logits, or what a type says is behind their beginning.
 module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %cache: memref<2x1x8x4xf32>, %arena: memref<256xi8>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], cria.chunk = 1 : index} {
     %c1 = arith.constant 1 : index
     %c4 = arith.constant 4 : index
     %x = memref.subview %logits[0, %c4] [1, 4] [1, 1] : memref<1x8xf32> to memref<4xf32, strided<[1], offset: ?>>
@@ -130,9 +130,9 @@ module attributes {gpu.container_module} {
 
 // Layers are constants or counted,
 module attributes {gpu.container_module} {
-  func.func private @w(index) -> memref<4xf32> attributes {weight = {slot = 4 : index, source = "w.{}"}}
+  func.func private @w(index) -> memref<4xf32> attributes {cria.weight = {slot = 4 : index, source = "w.{}"}}
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %cache: memref<2x1x8x4xf32>, %arena: memref<256xi8>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], cria.chunk = 1 : index} {
     %c1 = arith.constant 1 : index
     %x = call @w(%position) : (index) -> memref<4xf32>
     // expected-error @below {{'gpu.launch_func' op expected argument 0 to be of a constant layer, or one that a loop between constants counts}}
@@ -151,7 +151,7 @@ module attributes {gpu.container_module} {
 // and loops carry nothing.
 module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %cache: memref<2x1x8x4xf32>, %arena: memref<256xi8>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], cria.chunk = 1 : index} {
     %c1 = arith.constant 1 : index
     %c0 = arith.constant 0 : index
     // expected-error @below {{'scf.for' op carries values; the cuda target supports loops that update memory alone}}
@@ -169,7 +169,7 @@ module attributes {gpu.container_module} {
 // They have a constant number of turns,
 module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %cache: memref<2x1x8x4xf32>, %arena: memref<256xi8>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], cria.chunk = 1 : index} {
     %c1 = arith.constant 1 : index
     // expected-error @below {{'scf.for' op has no constant number of layers}}
     scf.for %i = %c1 to %tokens step %c1 {
@@ -185,7 +185,7 @@ module attributes {gpu.container_module} {
 // and are not in each other.
 module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %cache: memref<2x1x8x4xf32>, %arena: memref<256xi8>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], cria.chunk = 1 : index} {
     %c1 = arith.constant 1 : index
     %c4 = arith.constant 4 : index
     scf.for %i = %c1 to %c4 step %c1 {
@@ -204,7 +204,7 @@ module attributes {gpu.container_module} {
 // The step's state has no layer,
 module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %cache: memref<2x1x8x4xf32>, %arena: memref<256xi8>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], cria.chunk = 1 : index} {
     %c1 = arith.constant 1 : index
     %c4 = arith.constant 4 : index
     scf.for %i = %c1 to %c4 step %c1 {
@@ -226,7 +226,7 @@ module attributes {gpu.container_module} {
 // and grids are of its tokens and logits,
 module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %cache: memref<2x1x8x4xf32>, %arena: memref<256xi8>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], cria.chunk = 1 : index} {
     %c1 = arith.constant 1 : index
     %x = arith.addi %tokens, %c1 : index
     // expected-error @below {{'gpu.launch_func' op expected dimension 1 of the grid to be a constant, or the entry's tokens, tokens - first or tokens - first_hidden, over a constant, rounded up; a least size, and a range of counts outside which it is 0, may come with it}}
@@ -245,7 +245,7 @@ module attributes {gpu.container_module} {
 // chosen by their own number,
 module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %cache: memref<2x1x8x4xf32>, %arena: memref<256xi8>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], cria.chunk = 1 : index} {
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %c8 = arith.constant 8 : index
@@ -268,7 +268,7 @@ module attributes {gpu.container_module} {
 // rounded up.
 module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %cache: memref<2x1x8x4xf32>, %arena: memref<256xi8>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], cria.chunk = 1 : index} {
     %c1 = arith.constant 1 : index
     %c8 = arith.constant 8 : index
     %x = arith.divui %tokens, %c8 : index
@@ -288,7 +288,7 @@ module attributes {gpu.container_module} {
 // Blocks are constant
 module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %cache: memref<2x1x8x4xf32>, %arena: memref<256xi8>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], cria.chunk = 1 : index} {
     %c1 = arith.constant 1 : index
     // expected-error @below {{'gpu.launch_func' op expected blocks of a constant number of threads, at most 1024}}
     gpu.launch_func @kernels::@k blocks in (%c1, %c1, %c1) threads in (%tokens, %c1, %c1)
@@ -306,7 +306,7 @@ module attributes {gpu.container_module} {
 // and those that the kernel is made for;
 module attributes {gpu.container_module} {
   func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1x1xi32>, %sampled: memref<1x4xi32>, %sampling: memref<1x40xi8>)
-      attributes {arguments = ["logits", "seen", "sampled", "sampling"]} {
+      attributes {cria.arguments = ["logits", "seen", "sampled", "sampling"]} {
     %c1 = arith.constant 1 : index
     %c64 = arith.constant 64 : index
     // expected-error @below {{'gpu.launch_func' op expected blocks of [128, 1, 1] threads as its kernel says, got [64, 1, 1]}}
@@ -325,7 +325,7 @@ module attributes {gpu.container_module} {
 // a grid is made of whole clusters, where the kernel has them;
 module attributes {gpu.container_module} {
   func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1x1xi32>, %sampled: memref<1x4xi32>, %sampling: memref<1x40xi8>)
-      attributes {arguments = ["logits", "seen", "sampled", "sampling"]} {
+      attributes {cria.arguments = ["logits", "seen", "sampled", "sampling"]} {
     %c1 = arith.constant 1 : index
     %c3 = arith.constant 3 : index
     // expected-error @below {{'gpu.launch_func' op expected dimension 1 of the grid to be a multiple of 2, as clusters of its kernel are, got 3}}
@@ -344,7 +344,7 @@ module attributes {gpu.container_module} {
 // shared memory is constant.
 module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %cache: memref<2x1x8x4xf32>, %arena: memref<256xi8>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], cria.chunk = 1 : index} {
     %c1 = arith.constant 1 : index
     %bytes = arith.index_cast %tokens : index to i32
     // expected-error @below {{'gpu.launch_func' op expected a constant size of shared memory}}
@@ -363,7 +363,7 @@ module attributes {gpu.container_module} {
 // Launches have an order already.
 module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %cache: memref<2x1x8x4xf32>, %arena: memref<256xi8>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], cria.chunk = 1 : index} {
     %c1 = arith.constant 1 : index
     // expected-error @below {{'gpu.launch_func' op expected a launch without tokens, streams and clusters: launches run one after the other}}
     %done = gpu.launch_func async @kernels::@k blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1)
@@ -381,7 +381,7 @@ module attributes {gpu.container_module} {
 // No op runs on the host,
 module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %cache: memref<2x1x8x4xf32>, %arena: memref<256xi8>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], cria.chunk = 1 : index} {
     %c1 = arith.constant 1 : index
     %c0 = arith.constant 0 : index
     // expected-error @below {{'memref.load' op cannot run on the host: the cuda target launches kernels, takes sums over ranks, and nothing else}}
@@ -398,7 +398,7 @@ module attributes {gpu.container_module} {
 module attributes {gpu.container_module} {
   func.func private @other()
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %cache: memref<2x1x8x4xf32>, %arena: memref<256xi8>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], cria.chunk = 1 : index} {
     %c1 = arith.constant 1 : index
     // expected-error @below {{'func.call' op cannot run on the host: the cuda target launches kernels, takes sums over ranks, and nothing else}}
     call @other() : ()  -> ()
@@ -441,7 +441,7 @@ module {
 // Kernels are functions of the gpu dialect.
 module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %cache: memref<2x1x8x4xf32>, %arena: memref<256xi8>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], cria.chunk = 1 : index} {
     %c1 = arith.constant 1 : index
     // expected-error @below {{expected a kernel that is a gpu.func, got @kernels::@k}}
     gpu.launch_func @kernels::@k blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1)
@@ -460,7 +460,7 @@ module attributes {gpu.container_module} {
 module attributes {gpu.container_module} {
   // expected-error @below {{'func.func' op expected contiguous arguments, got 'memref<1x8xf32, strided<[8, 1], offset: ?>>'}}
   func.func @sample(%logits: memref<1x8xf32, strided<[8, 1], offset: ?>>, %seen: memref<1x1xi32>, %sampled: memref<1x4xi32>, %sampling: memref<1x40xi8>)
-      attributes {arguments = ["logits", "seen", "sampled", "sampling"]} {
+      attributes {cria.arguments = ["logits", "seen", "sampled", "sampling"]} {
     return
   }
   gpu.module @kernels {
@@ -473,7 +473,7 @@ module attributes {gpu.container_module} {
 module attributes {gpu.container_module} {
   // expected-error @below {{'func.func' op expected one block}}
   func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1x1xi32>, %sampled: memref<1x4xi32>, %sampling: memref<1x40xi8>)
-      attributes {arguments = ["logits", "seen", "sampled", "sampling"]} {
+      attributes {cria.arguments = ["logits", "seen", "sampled", "sampling"]} {
     cf.br ^end
   ^end:
     return
@@ -486,7 +486,7 @@ module attributes {gpu.container_module} {
 
 // An entry is one.
 module attributes {gpu.container_module} {
-  // expected-error @below {{expected the attribute 'arguments' with a name for each of 0 arguments}}
+  // expected-error @below {{expected the attribute 'cria.arguments' with a name for each of 0 arguments}}
   func.func @decode() {
     return
   }
@@ -499,7 +499,7 @@ module attributes {gpu.container_module} {
 // A sum over ranks is of floats in the arena, in their place,
 module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %arena: memref<256xi8>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "arena"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "arena"], cria.chunk = 1 : index} {
     %c0 = arith.constant 0 : index
     %x = memref.view %arena[%c0][] : memref<256xi8> to memref<8xf32>
     %world = mpi.comm_world : !mpi.comm
@@ -516,7 +516,7 @@ module attributes {gpu.container_module} {
 // and of rows that the plan can say.
 module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %arena: memref<256xi8>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "arena"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "arena"], cria.chunk = 1 : index} {
     %c0 = arith.constant 0 : index
     %x = memref.view %arena[%c0][%position] : memref<256xi8> to memref<?x8xf32>
     %flat = memref.collapse_shape %x [[0, 1]] : memref<?x8xf32> into memref<?xf32>

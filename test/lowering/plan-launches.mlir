@@ -11,10 +11,10 @@
 // CHECK: gpu.func @all(%{{[^:]*}}: memref<1xi32>, %{{[^:]*}}: memref<8x4xbf16>, %{{[^:]*}}: memref<8x2xf32>, %{{[^:]*}}: memref<4xf32>, %{{[^:]*}}: memref<2x1x8x4xf32>, %{{[^:]*}}: memref<2x1x8x4xf32>, %{{[^:]*}}: memref<1x8xf32>) kernel attributes {cria.given = array<i32: 1, 2>}
 // CHECK-NOT: func.func
 module attributes {gpu.container_module} {
-  func.func private @table() -> memref<8x4xbf16> attributes {weight = {slot = 2 : index, source = "table"}}
-  func.func private @rope.cos() -> memref<8x2xf32> attributes {rope = {slot = 5 : index}}
+  func.func private @table() -> memref<8x4xbf16> attributes {cria.weight = {slot = 2 : index, source = "table"}}
+  func.func private @rope.cos() -> memref<8x2xf32> attributes {cria.rope = {slot = 5 : index}}
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %keys: memref<2x1x8x4xf32>, %values: memref<2x1x8x4xf32>, %arena: memref<1024xi8>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "cache", "arena"], chunk = 1 : index, arena_bytes = 1024 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "cache", "arena"], cria.chunk = 1 : index, cria.arena_bytes = 1024 : index} {
     %c1 = arith.constant 1 : index
     %c2 = arith.constant 2 : index
     %c4 = arith.constant 4 : index
@@ -43,9 +43,9 @@ module attributes {gpu.container_module} {
 // CHECK-SAME: {body = [{args = [{layered = true, stride = 2 : i64, weight = 6 : i64}],{{.*}}launch = "odd", {{.*}}], loop = 2 : i64},
 // CHECK-SAME: {args = [{weight = 7 : i64}],
 module attributes {gpu.container_module} {
-  func.func private @w(index) -> memref<4xf32> attributes {weight = {slot = 4 : index, source = "w.{}"}}
+  func.func private @w(index) -> memref<4xf32> attributes {cria.weight = {slot = 4 : index, source = "w.{}"}}
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %c2 = arith.constant 2 : index
@@ -87,7 +87,7 @@ module attributes {gpu.container_module} {
 // CHECK-SAME: {args = [{cache = 1 : i64, offset = 0 : i64}, {cache = 1 : i64, offset = 128 : i64}],
 module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %keys: memref<3x1x8x4xbf16>, %values: memref<3x1x8x4xbf16>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "cache"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "cache"], cria.chunk = 1 : index} {
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %c2 = arith.constant 2 : index
@@ -119,7 +119,7 @@ module attributes {gpu.container_module} {
 // CHECK: decode = [{args = [{arena = 65600 : i64}, {arena = 65600 : i64}, {arena = 65632 : i64}, {arena = 65608 : i64}],
 module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %arena: memref<256xi8>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "arena"], chunk = 1 : index, arena_bytes = 256 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "arena"], cria.chunk = 1 : index, cria.arena_bytes = 256 : index} {
     %c1 = arith.constant 1 : index
     %c2 = arith.constant 2 : index
     %c64 = arith.constant 64 : index
@@ -169,7 +169,7 @@ module attributes {gpu.container_module} {
 // CHECK: memref.store %[[HALF]]
 module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
     %c1 = arith.constant 1 : index
     %half = arith.constant 0.5 : f32
     %rest = arith.subi %tokens, %first : index
@@ -196,7 +196,7 @@ module attributes {gpu.container_module} {
 // CHECK-NEXT: arith.constant 3 : index
 module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
     %c1 = arith.constant 1 : index
     %c3 = arith.constant 3 : index
     gpu.launch_func @kernels::@k blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1) args(%c3 : index, %logits : memref<1x8xf32>)
@@ -219,7 +219,7 @@ module attributes {gpu.container_module} {
 // CHECK-SAME: grid = [{to = 8 : i64, tokens = 16 : i64}, {from = 9 : i64, least = 3 : i64, tokens = 16 : i64}, {from = 8 : i64, logits = 16 : i64}], launch = "d"
 module attributes {gpu.container_module} {
   func.func @prefill(%ids: memref<16xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<16x8xf32>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 16 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 16 : index} {
     %c1 = arith.constant 1 : index
     %c2 = arith.constant 2 : index
     %c3 = arith.constant 3 : index
@@ -274,7 +274,7 @@ module attributes {gpu.container_module} {
 // CHECK: memref.view %[[STATE]][%[[AT]]]
 module attributes {gpu.container_module} {
   func.func @prefill(%ids: memref<16xi32>, %tokens: index, %position: index, %first: index, %first_hidden: index, %source: index, %logits: memref<16x8xf32>, %hidden: memref<16x4xf32>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "first_hidden", "source", "logits", "hidden"], chunk = 16 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "first_hidden", "source", "logits", "hidden"], cria.chunk = 16 : index} {
     %c1 = arith.constant 1 : index
     %rows = arith.subi %tokens, %first_hidden : index
     %r64 = affine.apply affine_map<()[s0, s1] -> ((s0 - s1) ceildiv 64)>()[%tokens, %first_hidden]
@@ -305,14 +305,14 @@ module attributes {gpu.container_module} {
   memref.global "private" @best : memref<65xi64> = dense<0>
   memref.global "private" @arrivals : memref<3xf32> = dense<0.0>
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %arena: memref<512xi8>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "arena"], chunk = 1 : index, arena_bytes = 512 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "arena"], cria.chunk = 1 : index, cria.arena_bytes = 512 : index} {
     %c1 = arith.constant 1 : index
     %arrivals = memref.get_global @arrivals : memref<3xf32>
     gpu.launch_func @kernels::@step blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1) args(%arrivals : memref<3xf32>, %arena : memref<512xi8>)
     return
   }
   func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1x1xi32>, %sampled: memref<1x4xi32>, %sampling: memref<1x40xi8>, %arena: memref<256xi8>)
-      attributes {arguments = ["logits", "seen", "sampled", "sampling", "arena"], arena_bytes = 256 : index} {
+      attributes {cria.arguments = ["logits", "seen", "sampled", "sampling", "arena"], cria.arena_bytes = 256 : index} {
     %c1 = arith.constant 1 : index
     %best = memref.get_global @best : memref<65xi64>
     gpu.launch_func @kernels::@draw blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1)
@@ -340,7 +340,7 @@ module attributes {gpu.container_module} {
 // CHECK-NEXT: arith.constant 7 : index
 module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
     %c1 = arith.constant 1 : index
     %c7 = arith.constant 7 : index
     gpu.launch_func @kernels::@shared blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1) args(%logits : memref<1x8xf32>, %position : index)
@@ -368,7 +368,7 @@ module attributes {gpu.container_module} {
 // CHECK: memref.view %[[STATE]]
 module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x4xf32>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
     %c1 = arith.constant 1 : index
     %row = memref.collapse_shape %logits [[0, 1]] : memref<1x4xf32> into memref<4xf32>
     gpu.launch_func @kernels::@wide blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1) args(%row : memref<4xf32>, %position : index)
@@ -396,10 +396,10 @@ module attributes {gpu.container_module} {
 // A parameter is a weight if it is one in all launches of the kernel.
 // CHECK: gpu.func @twice({{.*}}) kernel attributes {cria.given = array<i32: 0>}
 module attributes {gpu.container_module} {
-  func.func private @a() -> memref<4xf32> attributes {weight = {slot = 2 : index, source = "a"}}
-  func.func private @b() -> memref<4xf32> attributes {weight = {slot = 3 : index, source = "b"}}
+  func.func private @a() -> memref<4xf32> attributes {cria.weight = {slot = 2 : index, source = "a"}}
+  func.func private @b() -> memref<4xf32> attributes {cria.weight = {slot = 3 : index, source = "b"}}
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x4xf32>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
     %c1 = arith.constant 1 : index
     %a = call @a() : () -> memref<4xf32>
     %b = call @b() : () -> memref<4xf32>
@@ -421,9 +421,9 @@ module attributes {gpu.container_module} {
 // A kernel for chips with wgmma, or without, is launched by images of its kind.
 // CHECK: {args = [{arena = 65536 : i64, map = {box = [64, 128], dtype = "bf16", sizes = [8, 16], strides = [8]}}, {layered = true, map = {box = [64, 8], dtype = "f16", sizes = [8, 8], strides = [8]}, weight = 4 : i64}], {{.*}}launch = "boxes", {{.*}}wgmma = true}, {args = [], {{.*}}launch = "other", {{.*}}wgmma = false}], loop = 2 : i64}
 module attributes {gpu.container_module} {
-  func.func private @w(index) -> memref<8x8xf16> attributes {weight = {slot = 4 : index, source = "w.{}"}}
+  func.func private @w(index) -> memref<8x8xf16> attributes {cria.weight = {slot = 4 : index, source = "w.{}"}}
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %arena: memref<1024xi8>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "arena"], chunk = 1 : index, arena_bytes = 1024 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "arena"], cria.chunk = 1 : index, cria.arena_bytes = 1024 : index} {
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %c2 = arith.constant 2 : index
@@ -454,7 +454,7 @@ module attributes {gpu.container_module} {
 // CHECK-NOT: mpi
 module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %arena: memref<1024xi8>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "arena"], chunk = 1 : index, arena_bytes = 1024 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "arena"], cria.chunk = 1 : index, cria.arena_bytes = 1024 : index} {
     %c512 = arith.constant 512 : index
     %x = memref.view %arena[%c512][] : memref<1024xi8> to memref<1x8xf32>
     %flat = memref.collapse_shape %x [[0, 1]] : memref<1x8xf32> into memref<8xf32>
@@ -463,7 +463,7 @@ module attributes {gpu.container_module} {
     return
   }
   func.func @prefill(%ids: memref<4xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<4x8xf32>, %arena: memref<1024xi8>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "arena"], chunk = 4 : index, arena_bytes = 1024 : index} {
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "arena"], cria.chunk = 4 : index, cria.arena_bytes = 1024 : index} {
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %c3 = arith.constant 3 : index

@@ -9,7 +9,7 @@
 // CHECK: return{{$}}
 func.func @in_place(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %source: index, %logits: memref<1x16xf32>, %k: memref<2x1x4x8xf32>)
     -> (memref<1x16xf32>, memref<2x1x4x8xf32>)
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache"], chunk = 1 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache"], cria.chunk = 1 : index} {
   %row = memref.alloc() : memref<1x16xf32>
   memref.copy %row, %logits : memref<1x16xf32> to memref<1x16xf32>
   %scratch = memref.alloc() : memref<4x8xf32>
@@ -22,7 +22,7 @@ func.func @in_place(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %sourc
 
 func.func @allocates(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %source: index, %logits: memref<1x16xf32>, %k: memref<2x1x4x8xf32>)
     -> (memref<1x16xf32>, memref<2x1x4x8xf32>)
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache"], chunk = 1 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache"], cria.chunk = 1 : index} {
   // expected-error @below {{expected the KV cache to be updated in place, but this op allocates 'memref<2x1x4x8xf32>', as large as the cache 'memref<2x1x4x8xf32>'}}
   %copy = memref.alloc() : memref<2x1x4x8xf32>
   // expected-error @below {{but this op copies 'memref<2x1x4x8xf32>'}}
@@ -36,7 +36,7 @@ func.func @allocates(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %sour
 // region.
 func.func @layer(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %source: index, %logits: memref<1x16xf32>, %k: memref<2x3x4x8xf32>, %v: memref<2x3x4x8xf32>)
     -> (memref<1x16xf32>, memref<2x3x4x8xf32>, memref<2x3x4x8xf32>)
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "cache"], chunk = 1 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "cache"], cria.chunk = 1 : index} {
   // expected-error @below {{this op allocates 'memref<1x3x4x8xf32>', as large as the cache 'memref<2x3x4x8xf32>'}}
   %0 = memref.alloc() : memref<1x3x4x8xf32>
   %1 = memref.alloc() : memref<3x4x8xf32>
@@ -58,7 +58,7 @@ func.func @layer(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %source: 
 
 func.func @other_result(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %source: index, %logits: memref<1x16xf32>, %k: memref<2x1x4x8xf32>, %v: memref<2x1x4x8xf32>)
     -> (memref<1x16xf32>, memref<2x1x4x8xf32>, memref<2x1x4x8xf32>)
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "cache"], chunk = 1 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "cache"], cria.chunk = 1 : index} {
   // expected-error @below {{expected result 1 to be argument 6, updated in place}}
   return %logits, %v, %k : memref<1x16xf32>, memref<2x1x4x8xf32>, memref<2x1x4x8xf32>
 }
@@ -75,7 +75,7 @@ func.func private @kernel(%k: memref<2x1x4x8xf32>) {
 }
 func.func @entry(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %source: index, %logits: memref<1x16xf32>, %k: memref<2x1x4x8xf32>)
     -> (memref<1x16xf32>, memref<2x1x4x8xf32>)
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache"], chunk = 1 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache"], cria.chunk = 1 : index} {
   call @kernel(%k) : (memref<2x1x4x8xf32>) -> ()
   return %logits, %k : memref<1x16xf32>, memref<2x1x4x8xf32>
 }
@@ -83,7 +83,7 @@ func.func @entry(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %source: 
 // -----
 
 // What an entry takes is what its attribute says.
-// expected-error @below {{expected the attribute 'arguments' with a name for each of 1 arguments}}
+// expected-error @below {{expected the attribute 'cria.arguments' with a name for each of 1 arguments}}
 func.func @unnamed(%ids: memref<1xi32>) {
   return
 }
@@ -91,21 +91,21 @@ func.func @unnamed(%ids: memref<1xi32>) {
 // -----
 
 // expected-error @below {{expected argument 1 to be one of an entry, got "ids" of type 'memref<1xi32>'}}
-func.func @twice(%a: memref<1xi32>, %b: memref<1xi32>) attributes {arguments = ["ids", "ids"], chunk = 1 : index} {
+func.func @twice(%a: memref<1xi32>, %b: memref<1xi32>) attributes {cria.arguments = ["ids", "ids"], cria.chunk = 1 : index} {
   return
 }
 
 // -----
 
 // expected-error @below {{expected argument 0 to be one of an entry, got "tokens" of type 'memref<1xi32>'}}
-func.func @type(%a: memref<1xi32>) attributes {arguments = ["tokens"], chunk = 1 : index} {
+func.func @type(%a: memref<1xi32>) attributes {cria.arguments = ["tokens"], cria.chunk = 1 : index} {
   return
 }
 
 // -----
 
 // expected-error @below {{expected an argument 'tokens'}}
-func.func @lacks(%a: memref<1xi32>) attributes {arguments = ["ids"], chunk = 1 : index} {
+func.func @lacks(%a: memref<1xi32>) attributes {cria.arguments = ["ids"], cria.chunk = 1 : index} {
   return
 }
 
@@ -120,7 +120,7 @@ func.func private @weight() -> memref<16x8xf32>
 // An entry draws an id, or it runs tokens.
 // expected-error @below {{expected an argument 'sampling'}}
 func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1x1xi32>, %sampled: memref<1x4xi32>)
-    attributes {arguments = ["logits", "seen", "sampled"]} {
+    attributes {cria.arguments = ["logits", "seen", "sampled"]} {
   return
 }
 
@@ -128,7 +128,7 @@ func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1x1xi32>, %sampled: me
 
 // expected-error @below {{expected no argument 'ids' beside 'sampled'}}
 func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1x1xi32>, %sampled: memref<1x4xi32>, %sampling: memref<1x40xi8>, %ids: memref<1xi32>)
-    attributes {arguments = ["logits", "seen", "sampled", "sampling", "ids"]} {
+    attributes {cria.arguments = ["logits", "seen", "sampled", "sampling", "ids"]} {
   return
 }
 
@@ -136,6 +136,6 @@ func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1x1xi32>, %sampled: me
 
 // expected-error @below {{expected no argument 'seen' beside 'ids'}}
 func.func @decode(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %s: index, %l: memref<1x8xf32>, %seen: memref<1x1xi32>)
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "seen"], chunk = 1 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "seen"], cria.chunk = 1 : index} {
   return
 }

@@ -6,12 +6,12 @@
 // Ten positions take three pages of four. Prefill has one text's, batch those of
 // each token, with its position; caches have pages wherever they go.
 // CHECK-LABEL: func @prefill
-// CHECK-SAME: (%{{.*}}: tensor<?xi32>, %[[P:[^:]*]]: index, %{{.*}}: index, %[[PAGES:[^:]*]]: tensor<3xi32>, %{{.*}}: tensor<?x3x2x4x8xf32>) -> (tensor<?x2x8xf32>, tensor<?x3x2x4x8xf32>) attributes {invariant}
+// CHECK-SAME: (%{{.*}}: tensor<?xi32>, %[[P:[^:]*]]: index, %{{.*}}: index, %[[PAGES:[^:]*]]: tensor<3xi32>, %{{.*}}: tensor<?x3x2x4x8xf32>) -> (tensor<?x2x8xf32>, tensor<?x3x2x4x8xf32>) attributes {cria.invariant}
 // CHECK: scf.for {{.*}} -> (tensor<?x2x8xf32>, tensor<?x3x2x4x8xf32>)
 // CHECK: llama.kv_append {{.*}} at %[[P]] pages(%[[PAGES]] : tensor<3xi32>) : tensor<?x2x8xf32> into tensor<?x3x2x4x8xf32>
 // CHECK: llama.gqa {{.*}} at %[[P]] pages(%[[PAGES]] : tensor<3xi32>)
 // CHECK-LABEL: func @batch
-// CHECK-SAME: (%{{.*}}: tensor<?xi32>, %[[P:[^:]*]]: tensor<?xi32>, %{{.*}}: index, %[[PAGES:[^:]*]]: tensor<?x3xi32>, %{{.*}}: tensor<?x3x2x4x8xf32>) -> (tensor<?x2x8xf32>, tensor<?x3x2x4x8xf32>) attributes {chunk = 3 : index, invariant}
+// CHECK-SAME: (%{{.*}}: tensor<?xi32>, %[[P:[^:]*]]: tensor<?xi32>, %{{.*}}: index, %[[PAGES:[^:]*]]: tensor<?x3xi32>, %{{.*}}: tensor<?x3x2x4x8xf32>) -> (tensor<?x2x8xf32>, tensor<?x3x2x4x8xf32>) attributes {cria.chunk = 3 : index, cria.invariant}
 // CHECK: llama.rope {{.*}} at (%[[P]] : tensor<?xi32>)
 // CHECK: llama.kv_append {{.*}} at (%[[P]] : tensor<?xi32>) pages(%[[PAGES]] : tensor<?x3xi32>)
 // CHECK: llama.gqa {{.*}} at (%[[P]] : tensor<?xi32>) pages(%[[PAGES]] : tensor<?x3xi32>)

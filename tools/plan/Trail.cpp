@@ -250,7 +250,7 @@ static int64_t bytesOf(memref::ViewOp view, const Bounds &bounds) {
 static ArenaPlan arenaOf(func::FuncOp entry) {
   ArenaPlan plan;
   plan.entry = entry.getName().str();
-  plan.bytes = entry->getAttrOfType<IntegerAttr>("arena_bytes").getInt();
+  plan.bytes = entry->getAttrOfType<IntegerAttr>(kArenaBytesAttribute).getInt();
   Steps steps(entry);
   plan.steps = steps.names;
   BufferViewFlowAnalysis aliases(entry);
@@ -279,7 +279,7 @@ static ArenaPlan arenaOf(func::FuncOp entry) {
 static std::vector<ArenaPlan> arenasOf(ModuleOp module) {
   std::vector<ArenaPlan> plans;
   for (auto function : module.getOps<func::FuncOp>())
-    if (function->hasAttr("arena_bytes"))
+    if (function->hasAttr(kArenaBytesAttribute))
       plans.push_back(arenaOf(function));
   return plans;
 }

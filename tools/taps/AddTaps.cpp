@@ -103,7 +103,7 @@ LogicalResult TapAdder::addTap(OpResult result, Fields &object) {
   auto call = cast<func::CallOp>(result.getOwner());
   auto own = cast<RankedTensorType>(result.getType());
   auto chunk = symbols.lookup<func::FuncOp>(call.getCallee())
-                   ->getAttrOfType<IntegerAttr>("chunk");
+                   ->getAttrOfType<IntegerAttr>(kChunkAttribute);
   ArrayRef<int64_t> row = own.getShape().drop_front();
   if (own.getRank() < 2 || own.getRank() > 3 || !chunk ||
       llvm::is_contained(row, ShapedType::kDynamic))
@@ -238,8 +238,9 @@ func::FuncOp TapAdder::tapFunction(const Tap &tap) {
       outer.getFunctionType({own, index, tap.memory, tap.memory, force},
                             {own, tap.memory}));
   function.setPrivate();
-  function->setAttr("chunk", symbols.lookup<func::FuncOp>(call.getCallee())
-                                 ->getAttrOfType<IntegerAttr>("chunk"));
+  function->setAttr(kChunkAttribute,
+                    symbols.lookup<func::FuncOp>(call.getCallee())
+                        ->getAttrOfType<IntegerAttr>(kChunkAttribute));
   Block *body = function.addEntryBlock();
   LinalgBuilder b(call.getLoc(), outer);
   b.setInsertionPointToStart(body);

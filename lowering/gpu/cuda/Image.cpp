@@ -234,7 +234,7 @@ static void joinPtx(CudaImage &image, const Ptx &base, const Ptx &wgmma,
 llvm::Expected<CudaImage> cria::makeCudaImage(ModuleOp module) {
   CudaImage image;
   auto kernels = *module.getOps<gpu::GPUModuleOp>().begin();
-  image.plan = kernels->getAttrOfType<DictionaryAttr>("cria.plan");
+  image.plan = kernels->getAttrOfType<DictionaryAttr>(simt::kPlanAttribute);
   bool hasWgmma = false;
   llvm::StringMap<bool> own;
   for (auto kernel : kernels.getOps<LLVM::LLVMFuncOp>()) {

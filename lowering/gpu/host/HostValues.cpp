@@ -3,6 +3,7 @@
 /// kind with such an expression for its offset.
 #include "lowering/gpu/host/HostValues.h"
 
+#include "dialect/Attributes.h"
 #include "lowering/entry/LayerNumber.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -178,7 +179,7 @@ Attribute HostValues::gridSize(Value size) const {
 }
 
 std::optional<int64_t> cria::simt::slotOf(func::FuncOp function) {
-  for (StringRef name : {"weight", "rope"})
+  for (StringRef name : {kWeightAttribute, kRopeAttribute})
     if (auto what = function->getAttrOfType<DictionaryAttr>(name))
       if (auto slot = what.getAs<IntegerAttr>("slot"))
         return slot.getInt();

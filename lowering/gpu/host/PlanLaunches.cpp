@@ -369,7 +369,7 @@ struct PlanLaunches : cria::impl::PlanLaunchesBase<PlanLaunches> {
     auto workspace = b.getDictionaryAttr(
         {none, b.getNamedAttr("bytes", b.getI64IntegerAttr(*zeroed))});
     modules[0]->setAttr(
-        "cria.plan",
+        kPlanAttribute,
         b.getDictionaryAttr(
             {b.getNamedAttr("arena", b.getI64IntegerAttr(arena)),
              b.getNamedAttr("workspace_zeroed", workspace),

@@ -1,4 +1,5 @@
 #include "lowering/gpu/schedules/GemmTile.h"
+#include "dialect/Attributes.h"
 #include "lowering/kernel/BlockProduct.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -48,8 +49,8 @@ GemmTile::GemmTile(Launch &launch, ArrayRef<Work> works, const GemmShape &shape,
 }
 
 std::optional<int64_t> simt::invariantRows(func::FuncOp kernel) {
-  auto chunk = kernel->getAttrOfType<IntegerAttr>("chunk");
-  if (!chunk || !kernel->hasAttr("invariant"))
+  auto chunk = kernel->getAttrOfType<IntegerAttr>(kChunkAttribute);
+  if (!chunk || !kernel->hasAttr(kInvariantAttribute))
     return std::nullopt;
   return chunk.getInt();
 }

@@ -117,14 +117,14 @@ func.func private @caller(%n: index) {
 func.func private @callee(%a: memref<?x8xf32>)
 // -----
 // Attributes of entries, weights and kernels that say nothing.
-func.func private @w() -> tensor<4xf32> attributes {weight = {slot = "a"}}
-func.func private @v(index, index) attributes {weight = 3, rope = {}}
-func.func @decode(%ids: memref<4xi32>, %n: index) attributes {arguments = ["ids", "tokens"], chunk = -4 : index} { return }
-func.func @prefill(%ids: memref<4xi32>, %k: memref<1x1x4x4xf32>) attributes {arguments = ["ids", 3], arena_bytes = "many"} {
+func.func private @w() -> tensor<4xf32> attributes {cria.weight = {slot = "a"}}
+func.func private @v(index, index) attributes {cria.weight = 3, cria.rope = {}}
+func.func @decode(%ids: memref<4xi32>, %n: index) attributes {cria.arguments = ["ids", "tokens"], cria.chunk = -4 : index} { return }
+func.func @prefill(%ids: memref<4xi32>, %k: memref<1x1x4x4xf32>) attributes {cria.arguments = ["ids", 3], cria.arena_bytes = "many"} {
   %0 = func.call @w() : () -> tensor<4xf32>
   return
 }
-func.func @sample(%ids: i64) attributes {arguments = ["sampled"]} { return }
+func.func @sample(%ids: i64) attributes {cria.arguments = ["sampled"]} { return }
 // -----
 module { func.func @f() { return } module attributes {cria.manifest = 3} {} }
 // -----

@@ -17,6 +17,7 @@
 ///
 /// Copies bring what lies after the last key, too. Such scores are masked, and
 /// such values cleared before the last product: 0 * NaN is not 0.
+#include "dialect/Attributes.h"
 #include "lowering/gpu/cuda/BoxTile.h"
 #include "lowering/gpu/cuda/Ring.h"
 #include "lowering/gpu/cuda/TensorCores.h"
@@ -43,7 +44,7 @@ static int64_t queriesTogether(const AttentionMemory &in) {
 /// The tokens of the longest prompt, if that is known.
 static std::optional<int64_t> mostTokens(const KernelFunction &of) {
   func::FuncOp kernel = of.kernel;
-  if (auto chunk = kernel->getAttrOfType<IntegerAttr>("chunk"))
+  if (auto chunk = kernel->getAttrOfType<IntegerAttr>(kChunkAttribute))
     return chunk.getInt();
   return std::nullopt;
 }

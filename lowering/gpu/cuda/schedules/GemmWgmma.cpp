@@ -25,6 +25,7 @@
 ///
 /// which is copied in this order. Of two sums, all units of the first come
 /// first.
+#include "dialect/Attributes.h"
 #include "lowering/gpu/cuda/Layouts.h"
 #include "lowering/gpu/cuda/Ring.h"
 #include "lowering/gpu/cuda/TensorCores.h"
@@ -148,7 +149,7 @@ WgmmaGemm::Boxes WgmmaGemm::boxesOf(const Operand &weight, int64_t units) {
 
 bool WgmmaGemm::addMaps() {
   Size rows = works[0].rows();
-  auto chunk = launch.of.kernel->getAttrOfType<IntegerAttr>("chunk");
+  auto chunk = launch.of.kernel->getAttrOfType<IntegerAttr>(kChunkAttribute);
   if (!takesInput() || (!rows.isConstant() && !chunk))
     return false;
   auto fits = [&](int64_t group) {
@@ -362,8 +363,8 @@ static int64_t columnsOf(const GemmProblem &problem) {
   int64_t rows = kTileM, tiles = 0;
   if (Size size = works[0].rows(); size.isConstant())
     rows = size.constant;
-  else if (auto chunk =
-               problem.function.kernel->getAttrOfType<IntegerAttr>("chunk"))
+  else if (auto chunk = problem.function.kernel->getAttrOfType<IntegerAttr>(
+               kChunkAttribute))
     rows = chunk.getInt();
   for (const Work &work : works)
     tiles += llvm::divideCeil(

@@ -3,10 +3,10 @@
 #t = affine_map<(t, k) -> (t)>
 #k = affine_map<(t, k) -> (k)>
 
-func.func private @x() -> tensor<20x37xf32> attributes {weight = {slot = 0 : index, source = "x"}}
-func.func private @gamma() -> tensor<37xf32> attributes {weight = {slot = 1 : index, source = "gamma"}}
+func.func private @x() -> tensor<20x37xf32> attributes {cria.weight = {slot = 0 : index, source = "x"}}
+func.func private @gamma() -> tensor<37xf32> attributes {cria.weight = {slot = 1 : index, source = "gamma"}}
 
-func.func private @abs_norm(%x: tensor<20x37xf32>, %gamma: tensor<37xf32>, %n: index, %out: tensor<20x37xf32>) -> tensor<20x37xf32> attributes {chunk = 20 : index} {
+func.func private @abs_norm(%x: tensor<20x37xf32>, %gamma: tensor<37xf32>, %n: index, %out: tensor<20x37xf32>) -> tensor<20x37xf32> attributes {cria.chunk = 20 : index} {
   %zero = arith.constant 0.0 : f32
   %count = arith.constant 37.0 : f32
   %eps = arith.constant 1.0e-3 : f32
@@ -33,7 +33,7 @@ func.func private @abs_norm(%x: tensor<20x37xf32>, %gamma: tensor<37xf32>, %n: i
 }
 
 func.func @prefill(%ids: tensor<20xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: tensor<20x37xf32>) -> tensor<20x37xf32>
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 20 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 20 : index} {
   %x = call @x() : () -> tensor<20x37xf32>
   %gamma = call @gamma() : () -> tensor<37xf32>
   %made = call @abs_norm(%x, %gamma, %tokens, %logits) : (tensor<20x37xf32>, tensor<37xf32>, index, tensor<20x37xf32>) -> tensor<20x37xf32>

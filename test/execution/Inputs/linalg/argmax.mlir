@@ -5,9 +5,9 @@
 #k = affine_map<(t, k) -> (k)>
 #one = affine_map<(t) -> (t)>
 
-func.func private @x() -> tensor<20x37xf32> attributes {weight = {slot = 0 : index, source = "x"}}
+func.func private @x() -> tensor<20x37xf32> attributes {cria.weight = {slot = 0 : index, source = "x"}}
 
-func.func private @argmax(%x: tensor<20x37xf32>, %n: index, %ids: tensor<20xi32>, %out: tensor<20x2xf32>) -> tensor<20x2xf32> attributes {chunk = 20 : index} {
+func.func private @argmax(%x: tensor<20x37xf32>, %n: index, %ids: tensor<20xi32>, %out: tensor<20x2xf32>) -> tensor<20x2xf32> attributes {cria.chunk = 20 : index} {
   %lowest = arith.constant 0xFF800000 : f32
   %zero = arith.constant 0.0 : f32
   %one = arith.constant 1.0 : f32
@@ -55,7 +55,7 @@ func.func private @argmax(%x: tensor<20x37xf32>, %n: index, %ids: tensor<20xi32>
 }
 
 func.func @prefill(%ids: tensor<20xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: tensor<20x2xf32>) -> tensor<20x2xf32>
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 20 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 20 : index} {
   %x = call @x() : () -> tensor<20x37xf32>
   %made = call @argmax(%x, %tokens, %ids, %logits) : (tensor<20x37xf32>, index, tensor<20xi32>, tensor<20x2xf32>) -> tensor<20x2xf32>
   return %made : tensor<20x2xf32>

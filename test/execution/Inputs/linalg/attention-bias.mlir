@@ -8,10 +8,10 @@
 #o = affine_map<(t, h, g, d, s) -> (t, h, g, d)>
 #same = affine_map<(h, g, t, s) -> (h, g, t, s)>
 
-func.func private @query() -> tensor<20x2x3x10xf32> attributes {weight = {slot = 0 : index, source = "query"}}
-func.func private @bias() -> tensor<2x3x20x48xf32> attributes {weight = {slot = 1 : index, source = "bias"}}
+func.func private @query() -> tensor<20x2x3x10xf32> attributes {cria.weight = {slot = 0 : index, source = "query"}}
+func.func private @bias() -> tensor<2x3x20x48xf32> attributes {cria.weight = {slot = 1 : index, source = "bias"}}
 
-func.func private @attention_bias(%query: tensor<20x2x3x10xf32>, %bias: tensor<2x3x20x48xf32>, %n: index, %position: index, %keys: tensor<2x2x48x10xf32>, %values: tensor<2x2x48x10xf32>, %out: tensor<20x60xf32>) -> tensor<20x60xf32> attributes {chunk = 20 : index} {
+func.func private @attention_bias(%query: tensor<20x2x3x10xf32>, %bias: tensor<2x3x20x48xf32>, %n: index, %position: index, %keys: tensor<2x2x48x10xf32>, %values: tensor<2x2x48x10xf32>, %out: tensor<20x60xf32>) -> tensor<20x60xf32> attributes {cria.chunk = 20 : index} {
   %zero = arith.constant 0.0 : f32
   %lowest = arith.constant 0xFF800000 : f32
   %len = affine.min #room()[%position, %n]
@@ -54,7 +54,7 @@ func.func private @attention_bias(%query: tensor<20x2x3x10xf32>, %bias: tensor<2
 }
 
 func.func @prefill(%ids: tensor<20xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: tensor<20x60xf32>, %keys: tensor<2x2x48x10xf32>, %values: tensor<2x2x48x10xf32>) -> (tensor<20x60xf32>, tensor<2x2x48x10xf32>, tensor<2x2x48x10xf32>)
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "cache"], chunk = 20 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "cache"], cria.chunk = 20 : index} {
   %query = call @query() : () -> tensor<20x2x3x10xf32>
   %bias = call @bias() : () -> tensor<2x3x20x48xf32>
   %made = call @attention_bias(%query, %bias, %tokens, %position, %keys, %values, %logits) : (tensor<20x2x3x10xf32>, tensor<2x3x20x48xf32>, index, index, tensor<2x2x48x10xf32>, tensor<2x2x48x10xf32>, tensor<20x60xf32>) -> tensor<20x60xf32>

@@ -9,10 +9,10 @@
 #same = affine_map<(h, g, t, s) -> (h, g, t, s)>
 #head = affine_map<(h, g, t, s) -> (h, g)>
 
-func.func private @query() -> tensor<20x2x3x10xf32> attributes {weight = {slot = 0 : index, source = "query"}}
-func.func private @scales() -> tensor<2x3xf32> attributes {weight = {slot = 1 : index, source = "scales"}}
+func.func private @query() -> tensor<20x2x3x10xf32> attributes {cria.weight = {slot = 0 : index, source = "query"}}
+func.func private @scales() -> tensor<2x3xf32> attributes {cria.weight = {slot = 1 : index, source = "scales"}}
 
-func.func private @attention_head_scales(%query: tensor<20x2x3x10xf32>, %scales: tensor<2x3xf32>, %n: index, %position: index, %keys: tensor<2x2x48x10xf32>, %values: tensor<2x2x48x10xf32>, %out: tensor<20x60xf32>) -> tensor<20x60xf32> attributes {chunk = 20 : index} {
+func.func private @attention_head_scales(%query: tensor<20x2x3x10xf32>, %scales: tensor<2x3xf32>, %n: index, %position: index, %keys: tensor<2x2x48x10xf32>, %values: tensor<2x2x48x10xf32>, %out: tensor<20x60xf32>) -> tensor<20x60xf32> attributes {cria.chunk = 20 : index} {
   %zero = arith.constant 0.0 : f32
   %lowest = arith.constant 0xFF800000 : f32
   %len = affine.min #room()[%position, %n]
@@ -54,7 +54,7 @@ func.func private @attention_head_scales(%query: tensor<20x2x3x10xf32>, %scales:
 }
 
 func.func @prefill(%ids: tensor<20xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: tensor<20x60xf32>, %keys: tensor<2x2x48x10xf32>, %values: tensor<2x2x48x10xf32>) -> (tensor<20x60xf32>, tensor<2x2x48x10xf32>, tensor<2x2x48x10xf32>)
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "cache"], chunk = 20 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "cache"], cria.chunk = 20 : index} {
   %query = call @query() : () -> tensor<20x2x3x10xf32>
   %scales = call @scales() : () -> tensor<2x3xf32>
   %made = call @attention_head_scales(%query, %scales, %tokens, %position, %keys, %values, %logits) : (tensor<20x2x3x10xf32>, tensor<2x3xf32>, index, index, tensor<2x2x48x10xf32>, tensor<2x2x48x10xf32>, tensor<20x60xf32>) -> tensor<20x60xf32>

@@ -3,10 +3,10 @@
 #w = affine_map<(h, t, n, k) -> (h, k, n)>
 #y = affine_map<(h, t, n, k) -> (h, t, n)>
 
-func.func private @x() -> tensor<20x3x11xf32> attributes {weight = {slot = 0 : index, source = "x"}}
-func.func private @w() -> tensor<3x11x7xf32> attributes {weight = {slot = 1 : index, source = "w"}}
+func.func private @x() -> tensor<20x3x11xf32> attributes {cria.weight = {slot = 0 : index, source = "x"}}
+func.func private @w() -> tensor<3x11x7xf32> attributes {cria.weight = {slot = 1 : index, source = "w"}}
 
-func.func private @batch(%x: tensor<20x3x11xf32>, %w: tensor<3x11x7xf32>, %n: index, %out: tensor<20x21xf32>) -> tensor<20x21xf32> attributes {chunk = 20 : index} {
+func.func private @batch(%x: tensor<20x3x11xf32>, %w: tensor<3x11x7xf32>, %n: index, %out: tensor<20x21xf32>) -> tensor<20x21xf32> attributes {cria.chunk = 20 : index} {
   %zero = arith.constant 0.0 : f32
   %rows = tensor.extract_slice %x[0, 0, 0] [%n, 3, 11] [1, 1, 1] : tensor<20x3x11xf32> to tensor<?x3x11xf32>
   %e = tensor.empty(%n) : tensor<3x?x7xf32>
@@ -20,7 +20,7 @@ func.func private @batch(%x: tensor<20x3x11xf32>, %w: tensor<3x11x7xf32>, %n: in
 }
 
 func.func @prefill(%ids: tensor<20xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: tensor<20x21xf32>) -> tensor<20x21xf32>
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 20 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 20 : index} {
   %x = call @x() : () -> tensor<20x3x11xf32>
   %w = call @w() : () -> tensor<3x11x7xf32>
   %made = call @batch(%x, %w, %tokens, %logits) : (tensor<20x3x11xf32>, tensor<3x11x7xf32>, index, tensor<20x21xf32>) -> tensor<20x21xf32>

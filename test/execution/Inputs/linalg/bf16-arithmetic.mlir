@@ -3,10 +3,10 @@
 #t = affine_map<(t, k) -> (t)>
 #k = affine_map<(t, k) -> (k)>
 
-func.func private @x() -> tensor<20x37xbf16> attributes {weight = {slot = 0 : index, source = "x"}}
-func.func private @gamma() -> tensor<37xbf16> attributes {weight = {slot = 1 : index, source = "gamma"}}
+func.func private @x() -> tensor<20x37xbf16> attributes {cria.weight = {slot = 0 : index, source = "x"}}
+func.func private @gamma() -> tensor<37xbf16> attributes {cria.weight = {slot = 1 : index, source = "gamma"}}
 
-func.func private @bf16_arithmetic(%x: tensor<20x37xbf16>, %gamma: tensor<37xbf16>, %n: index, %out: tensor<20x37xf32>) -> tensor<20x37xf32> attributes {chunk = 20 : index} {
+func.func private @bf16_arithmetic(%x: tensor<20x37xbf16>, %gamma: tensor<37xbf16>, %n: index, %out: tensor<20x37xf32>) -> tensor<20x37xf32> attributes {cria.chunk = 20 : index} {
   %rows = tensor.extract_slice %x[0, 0] [%n, 37] [1, 1] : tensor<20x37xbf16> to tensor<?x37xbf16>
   %e = tensor.empty(%n) : tensor<?x37xf32>
   %y = linalg.generic {indexing_maps = [#id, #k, #id], iterator_types = ["parallel", "parallel"]} ins(%rows, %gamma : tensor<?x37xbf16>, tensor<37xbf16>) outs(%e : tensor<?x37xf32>) {
@@ -22,7 +22,7 @@ func.func private @bf16_arithmetic(%x: tensor<20x37xbf16>, %gamma: tensor<37xbf1
 }
 
 func.func @prefill(%ids: tensor<20xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: tensor<20x37xf32>) -> tensor<20x37xf32>
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 20 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 20 : index} {
   %x = call @x() : () -> tensor<20x37xbf16>
   %gamma = call @gamma() : () -> tensor<37xbf16>
   %made = call @bf16_arithmetic(%x, %gamma, %tokens, %logits) : (tensor<20x37xbf16>, tensor<37xbf16>, index, tensor<20x37xf32>) -> tensor<20x37xf32>

@@ -4,11 +4,11 @@
 #nk = affine_map<(t, n, k) -> (n, k)>
 #tn = affine_map<(t, n, k) -> (t, n)>
 
-func.func private @x() -> tensor<20x108xbf16> attributes {weight = {slot = 0 : index, source = "x"}}
-func.func private @w() -> tensor<45x70xbf16> attributes {weight = {slot = 1 : index, source = "w"}}
-func.func private @u() -> tensor<45x67xbf16> attributes {weight = {slot = 2 : index, source = "u"}}
+func.func private @x() -> tensor<20x108xbf16> attributes {cria.weight = {slot = 0 : index, source = "x"}}
+func.func private @w() -> tensor<45x70xbf16> attributes {cria.weight = {slot = 1 : index, source = "w"}}
+func.func private @u() -> tensor<45x67xbf16> attributes {cria.weight = {slot = 2 : index, source = "u"}}
 
-func.func private @bf16_slices(%x: tensor<20x108xbf16>, %w: tensor<45x70xbf16>, %u: tensor<45x67xbf16>, %n: index, %out: tensor<20x45xf32>) -> tensor<20x45xf32> attributes {chunk = 20 : index} {
+func.func private @bf16_slices(%x: tensor<20x108xbf16>, %w: tensor<45x70xbf16>, %u: tensor<45x67xbf16>, %n: index, %out: tensor<20x45xf32>) -> tensor<20x45xf32> attributes {cria.chunk = 20 : index} {
   %zero = arith.constant 0.0 : f32
   %left = tensor.extract_slice %x[0, 0] [%n, 67] [1, 1] : tensor<20x108xbf16> to tensor<?x67xbf16>
   %right = tensor.extract_slice %x[0, 41] [%n, 67] [1, 1] : tensor<20x108xbf16> to tensor<?x67xbf16>
@@ -22,7 +22,7 @@ func.func private @bf16_slices(%x: tensor<20x108xbf16>, %w: tensor<45x70xbf16>, 
 }
 
 func.func @prefill(%ids: tensor<20xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: tensor<20x45xf32>) -> tensor<20x45xf32>
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 20 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 20 : index} {
   %x = call @x() : () -> tensor<20x108xbf16>
   %w = call @w() : () -> tensor<45x70xbf16>
   %u = call @u() : () -> tensor<45x67xbf16>

@@ -6,12 +6,12 @@
 #t = affine_map<(t, n) -> (t)>
 #n = affine_map<(t, n) -> (n)>
 
-func.func private @x() -> tensor<20x37xf32> attributes {weight = {slot = 0 : index, source = "x"}}
-func.func private @w() -> tensor<29x37xf32> attributes {weight = {slot = 1 : index, source = "w"}}
-func.func private @row() -> tensor<20xf32> attributes {weight = {slot = 2 : index, source = "row"}}
-func.func private @column() -> tensor<29xf32> attributes {weight = {slot = 3 : index, source = "column"}}
+func.func private @x() -> tensor<20x37xf32> attributes {cria.weight = {slot = 0 : index, source = "x"}}
+func.func private @w() -> tensor<29x37xf32> attributes {cria.weight = {slot = 1 : index, source = "w"}}
+func.func private @row() -> tensor<20xf32> attributes {cria.weight = {slot = 2 : index, source = "row"}}
+func.func private @column() -> tensor<29xf32> attributes {cria.weight = {slot = 3 : index, source = "column"}}
 
-func.func private @biases(%x: tensor<20x37xf32>, %w: tensor<29x37xf32>, %row: tensor<20xf32>, %column: tensor<29xf32>, %n: index, %out: tensor<20x29xf32>) -> tensor<20x29xf32> attributes {chunk = 20 : index} {
+func.func private @biases(%x: tensor<20x37xf32>, %w: tensor<29x37xf32>, %row: tensor<20xf32>, %column: tensor<29xf32>, %n: index, %out: tensor<20x29xf32>) -> tensor<20x29xf32> attributes {cria.chunk = 20 : index} {
   %zero = arith.constant 0.0 : f32
   %rows = tensor.extract_slice %x[0, 0] [%n, 37] [1, 1] : tensor<20x37xf32> to tensor<?x37xf32>
   %row_n = tensor.extract_slice %row[0] [%n] [1] : tensor<20xf32> to tensor<?xf32>
@@ -30,7 +30,7 @@ func.func private @biases(%x: tensor<20x37xf32>, %w: tensor<29x37xf32>, %row: te
 }
 
 func.func @prefill(%ids: tensor<20xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: tensor<20x29xf32>) -> tensor<20x29xf32>
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 20 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 20 : index} {
   %x = call @x() : () -> tensor<20x37xf32>
   %w = call @w() : () -> tensor<29x37xf32>
   %row = call @row() : () -> tensor<20xf32>

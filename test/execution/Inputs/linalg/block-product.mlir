@@ -5,11 +5,11 @@
 #ns = affine_map<(t, n, b, j) -> (n, b)>
 #tn = affine_map<(t, n, b, j) -> (t, n)>
 
-func.func private @x() -> tensor<20x3x32xi8> attributes {weight = {slot = 0 : index, source = "x"}}
-func.func private @scales() -> tensor<20x3xf16> attributes {weight = {slot = 1 : index, source = "scales"}}
-func.func private @w() -> tensor<29x3x32xi8> attributes {weight = {slot = 2 : index, source = "w"}}
+func.func private @x() -> tensor<20x3x32xi8> attributes {cria.weight = {slot = 0 : index, source = "x"}}
+func.func private @scales() -> tensor<20x3xf16> attributes {cria.weight = {slot = 1 : index, source = "scales"}}
+func.func private @w() -> tensor<29x3x32xi8> attributes {cria.weight = {slot = 2 : index, source = "w"}}
 
-func.func private @block_product(%x: tensor<20x3x32xi8>, %scales: tensor<20x3xf16>, %w: tensor<29x3x32xi8>, %n: index, %out: tensor<20x29xf32>) -> tensor<20x29xf32> attributes {chunk = 20 : index} {
+func.func private @block_product(%x: tensor<20x3x32xi8>, %scales: tensor<20x3xf16>, %w: tensor<29x3x32xi8>, %n: index, %out: tensor<20x29xf32>) -> tensor<20x29xf32> attributes {cria.chunk = 20 : index} {
   %zero = arith.constant 0.0 : f32
   %eight = arith.constant 8 : i16
   // Twice this byte is the f16 0.0965576171875.
@@ -47,7 +47,7 @@ func.func private @block_product(%x: tensor<20x3x32xi8>, %scales: tensor<20x3xf1
 }
 
 func.func @prefill(%ids: tensor<20xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: tensor<20x29xf32>) -> tensor<20x29xf32>
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 20 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 20 : index} {
   %x = call @x() : () -> tensor<20x3x32xi8>
   %scales = call @scales() : () -> tensor<20x3xf16>
   %w = call @w() : () -> tensor<29x3x32xi8>

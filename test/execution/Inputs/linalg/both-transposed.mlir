@@ -3,10 +3,10 @@
 #nk = affine_map<(t, n, k) -> (n, k)>
 #tn = affine_map<(t, n, k) -> (t, n)>
 
-func.func private @x() -> tensor<37x20xf32> attributes {weight = {slot = 0 : index, source = "x"}}
-func.func private @w() -> tensor<29x37xf32> attributes {weight = {slot = 1 : index, source = "w"}}
+func.func private @x() -> tensor<37x20xf32> attributes {cria.weight = {slot = 0 : index, source = "x"}}
+func.func private @w() -> tensor<29x37xf32> attributes {cria.weight = {slot = 1 : index, source = "w"}}
 
-func.func private @both_transposed(%x: tensor<37x20xf32>, %w: tensor<29x37xf32>, %n: index, %out: tensor<20x29xf32>) -> tensor<20x29xf32> attributes {chunk = 20 : index} {
+func.func private @both_transposed(%x: tensor<37x20xf32>, %w: tensor<29x37xf32>, %n: index, %out: tensor<20x29xf32>) -> tensor<20x29xf32> attributes {cria.chunk = 20 : index} {
   %zero = arith.constant 0.0 : f32
   %columns = tensor.extract_slice %x[0, 0] [37, %n] [1, 1] : tensor<37x20xf32> to tensor<37x?xf32>
   %e = tensor.empty(%n) : tensor<?x29xf32>
@@ -17,7 +17,7 @@ func.func private @both_transposed(%x: tensor<37x20xf32>, %w: tensor<29x37xf32>,
 }
 
 func.func @prefill(%ids: tensor<20xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: tensor<20x29xf32>) -> tensor<20x29xf32>
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 20 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 20 : index} {
   %x = call @x() : () -> tensor<37x20xf32>
   %w = call @w() : () -> tensor<29x37xf32>
   %made = call @both_transposed(%x, %w, %tokens, %logits) : (tensor<37x20xf32>, tensor<29x37xf32>, index, tensor<20x29xf32>) -> tensor<20x29xf32>

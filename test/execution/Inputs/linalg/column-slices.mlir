@@ -3,11 +3,11 @@
 #nk = affine_map<(t, n, k) -> (n, k)>
 #tn = affine_map<(t, n, k) -> (t, n)>
 
-func.func private @x() -> tensor<20x37xf32> attributes {weight = {slot = 0 : index, source = "x"}}
-func.func private @w() -> tensor<29x23xf32> attributes {weight = {slot = 1 : index, source = "w"}}
-func.func private @u() -> tensor<29x23xf32> attributes {weight = {slot = 2 : index, source = "u"}}
+func.func private @x() -> tensor<20x37xf32> attributes {cria.weight = {slot = 0 : index, source = "x"}}
+func.func private @w() -> tensor<29x23xf32> attributes {cria.weight = {slot = 1 : index, source = "w"}}
+func.func private @u() -> tensor<29x23xf32> attributes {cria.weight = {slot = 2 : index, source = "u"}}
 
-func.func private @column_slices(%x: tensor<20x37xf32>, %w: tensor<29x23xf32>, %u: tensor<29x23xf32>, %n: index, %out: tensor<20x29xf32>) -> tensor<20x29xf32> attributes {chunk = 20 : index} {
+func.func private @column_slices(%x: tensor<20x37xf32>, %w: tensor<29x23xf32>, %u: tensor<29x23xf32>, %n: index, %out: tensor<20x29xf32>) -> tensor<20x29xf32> attributes {cria.chunk = 20 : index} {
   %zero = arith.constant 0.0 : f32
   %left = tensor.extract_slice %x[0, 0] [%n, 23] [1, 1] : tensor<20x37xf32> to tensor<?x23xf32>
   %right = tensor.extract_slice %x[0, 14] [%n, 23] [1, 1] : tensor<20x37xf32> to tensor<?x23xf32>
@@ -20,7 +20,7 @@ func.func private @column_slices(%x: tensor<20x37xf32>, %w: tensor<29x23xf32>, %
 }
 
 func.func @prefill(%ids: tensor<20xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: tensor<20x29xf32>) -> tensor<20x29xf32>
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 20 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 20 : index} {
   %x = call @x() : () -> tensor<20x37xf32>
   %w = call @w() : () -> tensor<29x23xf32>
   %u = call @u() : () -> tensor<29x23xf32>

@@ -4,10 +4,10 @@
 #k = affine_map<(t, c, w) -> (w, c)>
 #y = affine_map<(t, c, w) -> (t, c)>
 
-func.func private @x() -> tensor<20x37xf32> attributes {weight = {slot = 0 : index, source = "x"}}
-func.func private @kernel() -> tensor<3x37xf32> attributes {weight = {slot = 1 : index, source = "kernel"}}
+func.func private @x() -> tensor<20x37xf32> attributes {cria.weight = {slot = 0 : index, source = "x"}}
+func.func private @kernel() -> tensor<3x37xf32> attributes {cria.weight = {slot = 1 : index, source = "kernel"}}
 
-func.func private @convolution(%x: tensor<20x37xf32>, %kernel: tensor<3x37xf32>, %n: index, %out: tensor<20x37xf32>) -> tensor<20x37xf32> attributes {chunk = 20 : index} {
+func.func private @convolution(%x: tensor<20x37xf32>, %kernel: tensor<3x37xf32>, %n: index, %out: tensor<20x37xf32>) -> tensor<20x37xf32> attributes {cria.chunk = 20 : index} {
   %zero = arith.constant 0.0 : f32
   %rows = tensor.extract_slice %x[0, 0] [%n, 37] [1, 1] : tensor<20x37xf32> to tensor<?x37xf32>
   %padded = tensor.pad %rows low[2, 0] high[0, 0] {
@@ -27,7 +27,7 @@ func.func private @convolution(%x: tensor<20x37xf32>, %kernel: tensor<3x37xf32>,
 }
 
 func.func @prefill(%ids: tensor<20xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: tensor<20x37xf32>) -> tensor<20x37xf32>
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 20 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 20 : index} {
   %x = call @x() : () -> tensor<20x37xf32>
   %kernel = call @kernel() : () -> tensor<3x37xf32>
   %made = call @convolution(%x, %kernel, %tokens, %logits) : (tensor<20x37xf32>, tensor<3x37xf32>, index, tensor<20x37xf32>) -> tensor<20x37xf32>

@@ -6,11 +6,11 @@
 #w = affine_map<(n, k) -> (n, k)>
 #block = affine_map<(n, k) -> (n, k floordiv 32)>
 
-func.func private @x() -> tensor<20x80xf32> attributes {weight = {slot = 0 : index, source = "x"}}
-func.func private @q() -> tensor<29x80xi8> attributes {weight = {slot = 1 : index, source = "q"}}
-func.func private @scales() -> tensor<29x3xbf16> attributes {weight = {slot = 2 : index, source = "scales"}}
+func.func private @x() -> tensor<20x80xf32> attributes {cria.weight = {slot = 0 : index, source = "x"}}
+func.func private @q() -> tensor<29x80xi8> attributes {cria.weight = {slot = 1 : index, source = "q"}}
+func.func private @scales() -> tensor<29x3xbf16> attributes {cria.weight = {slot = 2 : index, source = "scales"}}
 
-func.func private @dequantize(%x: tensor<20x80xf32>, %q: tensor<29x80xi8>, %scales: tensor<29x3xbf16>, %n: index, %out: tensor<20x29xf32>) -> tensor<20x29xf32> attributes {chunk = 20 : index} {
+func.func private @dequantize(%x: tensor<20x80xf32>, %q: tensor<29x80xi8>, %scales: tensor<29x3xbf16>, %n: index, %out: tensor<20x29xf32>) -> tensor<20x29xf32> attributes {cria.chunk = 20 : index} {
   %zero = arith.constant 0.0 : f32
   %rows = tensor.extract_slice %x[0, 0] [%n, 80] [1, 1] : tensor<20x80xf32> to tensor<?x80xf32>
   %ew = tensor.empty() : tensor<29x80xf32>
@@ -29,7 +29,7 @@ func.func private @dequantize(%x: tensor<20x80xf32>, %q: tensor<29x80xi8>, %scal
 }
 
 func.func @prefill(%ids: tensor<20xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: tensor<20x29xf32>) -> tensor<20x29xf32>
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 20 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 20 : index} {
   %x = call @x() : () -> tensor<20x80xf32>
   %q = call @q() : () -> tensor<29x80xi8>
   %scales = call @scales() : () -> tensor<29x3xbf16>

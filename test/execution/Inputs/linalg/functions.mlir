@@ -2,10 +2,10 @@
 #id = affine_map<(t, k) -> (t, k)>
 #back = affine_map<(t, k) -> (t)>
 
-func.func private @x() -> tensor<20x31xf32> attributes {weight = {slot = 0 : index, source = "x"}}
-func.func private @other() -> tensor<20xf32> attributes {weight = {slot = 1 : index, source = "other"}}
+func.func private @x() -> tensor<20x31xf32> attributes {cria.weight = {slot = 0 : index, source = "x"}}
+func.func private @other() -> tensor<20xf32> attributes {cria.weight = {slot = 1 : index, source = "other"}}
 
-func.func private @functions(%x: tensor<20x31xf32>, %other: tensor<20xf32>, %n: index, %out: tensor<20x31xf32>) -> tensor<20x31xf32> attributes {chunk = 20 : index} {
+func.func private @functions(%x: tensor<20x31xf32>, %other: tensor<20xf32>, %n: index, %out: tensor<20x31xf32>) -> tensor<20x31xf32> attributes {cria.chunk = 20 : index} {
   %zero = arith.constant 0.0 : f32
   %one = arith.constant 1.0 : f32
   %tenth = arith.constant 0.1 : f32
@@ -150,7 +150,7 @@ func.func private @functions(%x: tensor<20x31xf32>, %other: tensor<20xf32>, %n: 
 }
 
 func.func @prefill(%ids: tensor<20xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: tensor<20x31xf32>) -> tensor<20x31xf32>
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 20 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 20 : index} {
   %x = call @x() : () -> tensor<20x31xf32>
   %other = call @other() : () -> tensor<20xf32>
   %made = call @functions(%x, %other, %tokens, %logits) : (tensor<20x31xf32>, tensor<20xf32>, index, tensor<20x31xf32>) -> tensor<20x31xf32>

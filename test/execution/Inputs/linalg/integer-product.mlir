@@ -4,10 +4,10 @@
 #tn = affine_map<(t, n, k) -> (t, n)>
 #id = affine_map<(t, n) -> (t, n)>
 
-func.func private @x() -> tensor<20x37xi8> attributes {weight = {slot = 0 : index, source = "x"}}
-func.func private @w() -> tensor<29x37xi8> attributes {weight = {slot = 1 : index, source = "w"}}
+func.func private @x() -> tensor<20x37xi8> attributes {cria.weight = {slot = 0 : index, source = "x"}}
+func.func private @w() -> tensor<29x37xi8> attributes {cria.weight = {slot = 1 : index, source = "w"}}
 
-func.func private @integer_product(%x: tensor<20x37xi8>, %w: tensor<29x37xi8>, %n: index, %out: tensor<20x29xf32>) -> tensor<20x29xf32> attributes {chunk = 20 : index} {
+func.func private @integer_product(%x: tensor<20x37xi8>, %w: tensor<29x37xi8>, %n: index, %out: tensor<20x29xf32>) -> tensor<20x29xf32> attributes {cria.chunk = 20 : index} {
   %zero = arith.constant 0 : i32
   %rows = tensor.extract_slice %x[0, 0] [%n, 37] [1, 1] : tensor<20x37xi8> to tensor<?x37xi8>
   %pe = tensor.empty(%n) : tensor<?x29xi32>
@@ -24,7 +24,7 @@ func.func private @integer_product(%x: tensor<20x37xi8>, %w: tensor<29x37xi8>, %
 }
 
 func.func @prefill(%ids: tensor<20xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: tensor<20x29xf32>) -> tensor<20x29xf32>
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 20 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 20 : index} {
   %x = call @x() : () -> tensor<20x37xi8>
   %w = call @w() : () -> tensor<29x37xi8>
   %made = call @integer_product(%x, %w, %tokens, %logits) : (tensor<20x37xi8>, tensor<29x37xi8>, index, tensor<20x29xf32>) -> tensor<20x29xf32>

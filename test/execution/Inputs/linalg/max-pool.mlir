@@ -3,9 +3,9 @@
 #of = affine_map<(t, c, w) -> (w)>
 #out = affine_map<(t, c, w) -> (t, c)>
 
-func.func private @x() -> tensor<20x37xf32> attributes {weight = {slot = 0 : index, source = "x"}}
+func.func private @x() -> tensor<20x37xf32> attributes {cria.weight = {slot = 0 : index, source = "x"}}
 
-func.func private @max_pool(%x: tensor<20x37xf32>, %n: index, %out: tensor<20x18xf32>) -> tensor<20x18xf32> attributes {chunk = 20 : index} {
+func.func private @max_pool(%x: tensor<20x37xf32>, %n: index, %out: tensor<20x18xf32>) -> tensor<20x18xf32> attributes {cria.chunk = 20 : index} {
   %lowest = arith.constant 0xFF800000 : f32
   %rows = tensor.extract_slice %x[0, 0] [%n, 37] [1, 1] : tensor<20x37xf32> to tensor<?x37xf32>
   %shape = tensor.empty() : tensor<3xf32>
@@ -21,7 +21,7 @@ func.func private @max_pool(%x: tensor<20x37xf32>, %n: index, %out: tensor<20x18
 }
 
 func.func @prefill(%ids: tensor<20xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: tensor<20x18xf32>) -> tensor<20x18xf32>
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 20 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 20 : index} {
   %x = call @x() : () -> tensor<20x37xf32>
   %made = call @max_pool(%x, %tokens, %logits) : (tensor<20x37xf32>, index, tensor<20x18xf32>) -> tensor<20x18xf32>
   return %made : tensor<20x18xf32>

@@ -1,9 +1,9 @@
 // The sum of the columns up to each one, as a loop that carries it.
 #t = affine_map<(t) -> (t)>
 
-func.func private @x() -> tensor<20x37xf32> attributes {weight = {slot = 0 : index, source = "x"}}
+func.func private @x() -> tensor<20x37xf32> attributes {cria.weight = {slot = 0 : index, source = "x"}}
 
-func.func private @running_sum(%x: tensor<20x37xf32>, %n: index, %out: tensor<20x37xf32>) -> tensor<20x37xf32> attributes {chunk = 20 : index} {
+func.func private @running_sum(%x: tensor<20x37xf32>, %n: index, %out: tensor<20x37xf32>) -> tensor<20x37xf32> attributes {cria.chunk = 20 : index} {
   %zero = arith.constant 0.0 : f32
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -24,7 +24,7 @@ func.func private @running_sum(%x: tensor<20x37xf32>, %n: index, %out: tensor<20
 }
 
 func.func @prefill(%ids: tensor<20xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: tensor<20x37xf32>) -> tensor<20x37xf32>
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 20 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 20 : index} {
   %x = call @x() : () -> tensor<20x37xf32>
   %made = call @running_sum(%x, %tokens, %logits) : (tensor<20x37xf32>, index, tensor<20x37xf32>) -> tensor<20x37xf32>
   return %made : tensor<20x37xf32>

@@ -4,12 +4,12 @@
 #tn = affine_map<(t, n, k) -> (t, n)>
 #id = affine_map<(t, n) -> (t, n)>
 
-func.func private @x() -> tensor<20x37xf32> attributes {weight = {slot = 0 : index, source = "x"}}
-func.func private @w() -> tensor<29x37xf32> attributes {weight = {slot = 1 : index, source = "w"}}
-func.func private @u() -> tensor<29x37xf32> attributes {weight = {slot = 2 : index, source = "u"}}
-func.func private @v() -> tensor<29x37xf32> attributes {weight = {slot = 3 : index, source = "v"}}
+func.func private @x() -> tensor<20x37xf32> attributes {cria.weight = {slot = 0 : index, source = "x"}}
+func.func private @w() -> tensor<29x37xf32> attributes {cria.weight = {slot = 1 : index, source = "w"}}
+func.func private @u() -> tensor<29x37xf32> attributes {cria.weight = {slot = 2 : index, source = "u"}}
+func.func private @v() -> tensor<29x37xf32> attributes {cria.weight = {slot = 3 : index, source = "v"}}
 
-func.func private @three_linears(%x: tensor<20x37xf32>, %w: tensor<29x37xf32>, %u: tensor<29x37xf32>, %v: tensor<29x37xf32>, %n: index, %out: tensor<20x29xf32>) -> tensor<20x29xf32> attributes {chunk = 20 : index} {
+func.func private @three_linears(%x: tensor<20x37xf32>, %w: tensor<29x37xf32>, %u: tensor<29x37xf32>, %v: tensor<29x37xf32>, %n: index, %out: tensor<20x29xf32>) -> tensor<20x29xf32> attributes {cria.chunk = 20 : index} {
   %zero = arith.constant 0.0 : f32
   %rows = tensor.extract_slice %x[0, 0] [%n, 37] [1, 1] : tensor<20x37xf32> to tensor<?x37xf32>
   %ae = tensor.empty(%n) : tensor<?x29xf32>
@@ -33,7 +33,7 @@ func.func private @three_linears(%x: tensor<20x37xf32>, %w: tensor<29x37xf32>, %
 }
 
 func.func @prefill(%ids: tensor<20xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: tensor<20x29xf32>) -> tensor<20x29xf32>
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 20 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 20 : index} {
   %x = call @x() : () -> tensor<20x37xf32>
   %w = call @w() : () -> tensor<29x37xf32>
   %u = call @u() : () -> tensor<29x37xf32>

@@ -7,14 +7,14 @@
 #nk = affine_map<(t, n, k) -> (n, k)>
 #tn = affine_map<(t, n, k) -> (t, n)>
 
-func.func private @x() -> tensor<20x64xf32> attributes {weight = {slot = 0 : index, source = "x"}}
-func.func private @w() -> tensor<37x20xf32> attributes {weight = {slot = 1 : index, source = "w"}}
-func.func private @u() -> tensor<37x40xf32> attributes {weight = {slot = 2 : index, source = "u"}}
-func.func private @h() -> tensor<37x20xbf16> attributes {weight = {slot = 3 : index, source = "h"}}
-func.func private @codes() -> tensor<20x32xi8> attributes {weight = {slot = 4 : index, source = "codes"}}
-func.func private @entries() -> tensor<256xf32> attributes {weight = {slot = 5 : index, source = "entries"}}
+func.func private @x() -> tensor<20x64xf32> attributes {cria.weight = {slot = 0 : index, source = "x"}}
+func.func private @w() -> tensor<37x20xf32> attributes {cria.weight = {slot = 1 : index, source = "w"}}
+func.func private @u() -> tensor<37x40xf32> attributes {cria.weight = {slot = 2 : index, source = "u"}}
+func.func private @h() -> tensor<37x20xbf16> attributes {cria.weight = {slot = 3 : index, source = "h"}}
+func.func private @codes() -> tensor<20x32xi8> attributes {cria.weight = {slot = 4 : index, source = "codes"}}
+func.func private @entries() -> tensor<256xf32> attributes {cria.weight = {slot = 5 : index, source = "entries"}}
 
-func.func private @unusual_operands(%x: tensor<20x64xf32>, %w: tensor<37x20xf32>, %u: tensor<37x40xf32>, %h: tensor<37x20xbf16>, %codes: tensor<20x32xi8>, %entries: tensor<256xf32>, %n: index, %out: tensor<20x175xf32>) -> tensor<20x175xf32> attributes {chunk = 20 : index} {
+func.func private @unusual_operands(%x: tensor<20x64xf32>, %w: tensor<37x20xf32>, %u: tensor<37x40xf32>, %h: tensor<37x20xbf16>, %codes: tensor<20x32xi8>, %entries: tensor<256xf32>, %n: index, %out: tensor<20x175xf32>) -> tensor<20x175xf32> attributes {cria.chunk = 20 : index} {
   %zero = arith.constant 0.0 : f32
   %count = arith.constant 64.0 : f32
   %e = tensor.empty(%n) : tensor<?x37xf32>
@@ -84,7 +84,7 @@ func.func private @unusual_operands(%x: tensor<20x64xf32>, %w: tensor<37x20xf32>
 }
 
 func.func @prefill(%ids: tensor<20xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: tensor<20x175xf32>) -> tensor<20x175xf32>
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 20 : index} {
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 20 : index} {
   %x = call @x() : () -> tensor<20x64xf32>
   %w = call @w() : () -> tensor<37x20xf32>
   %u = call @u() : () -> tensor<37x40xf32>
