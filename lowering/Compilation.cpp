@@ -375,11 +375,9 @@ llvm::Error Compilation::advance(Phase phase) {
   return llvm::Error::success();
 }
 
-llvm::Error Compilation::print(llvm::raw_ostream &os) const {
+llvm::Error Compilation::print(llvm::raw_ostream &os, bool locations) const {
   OpPrintingFlags flags;
-  // At Import, locations are printed: fusion names kernels after the module
-  // paths in locations.
-  if (current == Phase::Import)
+  if (current == Phase::Import && locations)
     flags.enableDebugInfo(true, /*prettyForm=*/false).useLocalScope();
   if (current <= Phase::Llvm) {
     (*module)->print(os, flags);

@@ -68,7 +68,9 @@ public:
 
   /// Prints the program in its current phase, as text or bytes. Printing an
   /// object resets LLVM's command-line options, as lld does; so does `link`.
-  llvm::Error print(llvm::raw_ostream &os) const;
+  /// At Import the text has locations, because fusion names kernels after the
+  /// module paths in them, unless `locations` is false.
+  llvm::Error print(llvm::raw_ostream &os, bool locations = true) const;
 
   /// Kernels and host plan. The device must be Cuda, the phase Ptx or later.
   const CudaImage &cudaImage() const { return *image; }

@@ -20,11 +20,9 @@ prompt=${1:-"Once upon a time"}
 say() { printf '\n\033[1m# %s\033[0m\n' "$*"; }
 [[ -t 1 ]] || say() { printf '\n# %s\n' "$*"; }
 
-# Prints the loop over the layers of a function of the module on stdin, without
-# locations.
+# Prints the loop over the layers of a function of the module on stdin.
 layer() {
-  sed 's/ loc([^)]*)//g' |
-    awk -v entry="@$1(" '
+  awk -v entry="@$1(" '
     index($0, "func.func") && index($0, entry) { inside = 1 }
     inside && !indent && !done && /scf\.for/ { match($0, /^ */); indent = RLENGTH }
     indent { print substr($0, indent + 1) }
@@ -52,8 +50,8 @@ ls -l tiny.cria | awk '{ print $5 " bytes" }'
 say "cria-inspect tiny.cria"
 "$bin/cria-inspect" tiny.cria
 
-say "One layer as imported: cria-compile examples/tiny/config.json --emit=import"
-"$bin/cria-compile" "$tiny/config.json" --emit=import | layer forward
+say "One layer as imported: cria-compile examples/tiny/config.json --emit=import --no-locations"
+"$bin/cria-compile" "$tiny/config.json" --emit=import --no-locations | layer forward
 
 say "The same layer of the decode entry, fused into kernels: --emit=fuse"
 "$bin/cria-compile" "$tiny/config.json" --emit=fuse | layer decode

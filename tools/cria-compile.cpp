@@ -76,6 +76,13 @@ static cl::opt<std::string>
     dumpPhases("dump-phases", cl::value_desc("dir"),
                cl::desc("Write the program at every phase into a folder"),
                cl::cat(category));
+static cl::opt<bool> noLocations(
+    "no-locations",
+    cl::desc("For --emit=import and --dump-phases: print import without "
+             "locations, for reading. Locations name the model's modules; "
+             "kernels that are compiled from a text without them are named "
+             "after their ops"),
+    cl::cat(category));
 static cl::opt<std::string> reportKind(
     "report", cl::value_desc("plan|html|config|keys|gguf-keys|schedules"),
     cl::desc(
@@ -322,7 +329,7 @@ static llvm::Error dump(Compilation &compilation) {
   llvm::sys::path::append(path, name);
   std::string text;
   llvm::raw_string_ostream stream(text);
-  if (llvm::Error error = compilation.print(stream))
+  if (llvm::Error error = compilation.print(stream, !noLocations))
     return error;
   return writeFile(path, text, OutputFile::Named::ByProgram);
 }
@@ -352,7 +359,7 @@ static int writeText(llvm::StringRef path, llvm::StringRef text) {
 static int print(Compilation &compilation, llvm::StringRef path) {
   std::string text;
   llvm::raw_string_ostream stream(text);
-  if (llvm::Error error = compilation.print(stream))
+  if (llvm::Error error = compilation.print(stream, !noLocations))
     return fail(std::move(error));
   return writeText(path, text);
 }
@@ -623,6 +630,9 @@ int main(int argc, char **argv) {
     last = phaseByName(emit);
   if (llvm::Error error = checkReport())
     return fail(std::move(error));
+  if (noLocations && emit != "import" && dumpPhases.empty())
+    return fail("--no-locations: expected --emit=import or --dump-phases with "
+                "it: no other text has locations");
   if (emit.empty() && output.empty() && dumpPhases.empty() &&
       reportKind.empty())
     return fail("expected -o, --emit, --dump-phases or --report");
