@@ -53,6 +53,34 @@ static bool hasWholeBlocks(RankedTensorType type) {
          type.getShape().back() % BlocksType::kNumbers == 0;
 }
 
+/// Names the results of an op in printed IR: after its symbol, after the weight
+/// that it multiplies with, or else after the op.
+///
+///   %q_proj = llama.get_weight @q_proj
+///   %q = llama.linear %rmsnorm, %q_proj
+///   %layers_attn_qkv:3 = llama.kernel "layers_attn_qkv"
+static void nameResults(Operation *op, OpAsmSetValueNameFn setName) {
+  if (op->getNumResults() == 0)
+    return;
+  if (auto tables = dyn_cast<GetRopeOp>(op)) {
+    setName(tables.getCos(), "cos");
+    setName(tables.getSin(), "sin");
+    return;
+  }
+  StringRef name = op->getName().stripDialect();
+  if (auto get = dyn_cast<GetWeightOp>(op)) {
+    name = get.getWeight();
+  } else if (auto kernel = dyn_cast<KernelOp>(op)) {
+    name = kernel.getKernelName();
+  } else if (auto linear = dyn_cast<LinearOp>(op)) {
+    auto weight = linear.getWeight().getDefiningOp<GetWeightOp>();
+    StringRef symbol = weight ? weight.getWeight() : "";
+    if (symbol.consume_back("_proj"))
+      name = symbol;
+  }
+  setName(op->getResult(0), name);
+}
+
 #define GET_OP_CLASSES
 #include "dialect/Ops.cpp.inc"
 
@@ -353,11 +381,6 @@ LogicalResult GetWeightOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return success();
 }
 
-/// %q_proj = llama.get_weight @q_proj
-void GetWeightOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
-  setName(getResult(), getWeight());
-}
-
 LogicalResult GetRopeOp::verifySymbolUses(SymbolTableCollection &symbols) {
   auto table =
       symbols.lookupNearestSymbolFrom<RopeTableOp>(*this, getTableAttr());
@@ -656,12 +679,6 @@ LogicalResult KernelOp::verify() {
       !(*this)->getParentOfType<FunctionOpInterface>()) // kernel_c3
     return emitOpError("expected a function, and no kernel, around a kernel");
   return success();
-}
-
-/// %layers_attn_qkv:3 = llama.kernel "layers_attn_qkv"
-void KernelOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
-  if (getNumResults())
-    setName(getResult(0), getKernelName());
 }
 
 LogicalResult KernelOp::verifyRegions() {

@@ -20,7 +20,14 @@ def KnownAttributes : NativeOpTrait<"KnownAttributes"> {
 }
 
 class Llama_Op<string mnemonic, list<Trait> traits = []>
-    : Op<Llama_Dialect, mnemonic, traits # [KnownAttributes]>;
+    : Op<Llama_Dialect, mnemonic, traits # [KnownAttributes,
+        DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+  let extraClassDefinition = [{
+    void $cppClass::getAsmResultNames(::mlir::OpAsmSetValueNameFn setName) {
+      nameResults(*this, setName);
+    }
+  }];
+}
 
 //===----------------------------------------------------------------------===//
 // Types
@@ -233,8 +240,7 @@ def Llama_RopeTableOp : Llama_Op<"rope_table", [Symbol]> {
 }
 
 def Llama_GetWeightOp : Llama_Op<"get_weight",
-    [Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>,
-     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+    [Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "a weight as a tensor";
   let description = [{
     Reads the tensor of a `llama.weight`, or the tensor of one layer. No data is
@@ -743,8 +749,7 @@ def Llama_GQAOp : Llama_Op<"gqa",
 
 def Llama_KernelOp : Llama_Op<"kernel",
     [RecursiveMemoryEffects, RecursivelySpeculatable, SingleBlock,
-     NoRegionArguments,
-     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+     NoRegionArguments]> {
   let summary = "the ops of one fused kernel";
   let description = [{
     Holds the ops that run as one kernel. The ops may use values from outside
