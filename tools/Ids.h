@@ -10,8 +10,8 @@
 
 namespace cria {
 
-/// The ids of a comma-separated list, with white space allowed around them; no
-/// ids for a blank list. Each id is in [0, 2^31).
+/// The ids of a list with commas, white space or both between them; no ids for
+/// a blank list. Each id is in [0, 2^31).
 Result<std::vector<int32_t>> parseIds(std::string_view list);
 
 /// The list of `ids`.

@@ -30,7 +30,8 @@ namespace json = llvm::json;
 static cl::OptionCategory category("cria-compile options");
 static cl::opt<std::string>
     input(cl::Positional, cl::Required,
-          cl::desc("CONFIG.json|MODEL.gguf|PROGRAM.mlir"), cl::cat(category));
+          cl::desc("DIR|CONFIG.json|MODEL.gguf|PROGRAM.mlir"),
+          cl::cat(category));
 static cl::opt<std::string>
     output("o", cl::value_desc("file"),
            cl::desc("File to write: the artifact, or the output of --emit or "
@@ -617,9 +618,12 @@ int main(int argc, char **argv) {
   cl::HideUnrelatedOptions(category);
   cl::ParseCommandLineOptions(
       argc, argv,
-      "Compiles a Hugging Face config.json, the metadata of a GGUF file, or a "
-      "program in the llama dialect, to an artifact without weights. The "
+      "Compiles a Hugging Face config.json, or the one of a folder, the "
+      "metadata of a GGUF file, or a program in the llama dialect, to an "
+      "artifact without weights. The "
       "output of --emit=import, fuse, linalg or tile can be compiled, too.\n");
+  if (llvm::sys::fs::is_directory(input))
+    input += "/config.json";
   if (shrink.getNumOccurrences())
     return writeShrunk();
   auto options = readOptions();

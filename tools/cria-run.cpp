@@ -7,12 +7,15 @@
 #include "runtime/gguf/Files.h"
 #include "tools/Ids.h"
 #include "tools/Ranks.h"
+#include "tools/run/Compile.h"
 #include "tools/run/Process.h"
 #include "tools/run/Run.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <random>
+#include <sstream>
 #include <string>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -33,8 +36,35 @@ static Status openMachine(Run &run) {
 static void printWarnings(const Run &run,
                           const std::vector<std::string> &lines) {
   for (const std::string &line : lines)
-    if (run.isFirst())
+    if (run.talks())
       fprintf(stderr, "cria-run: warning: %s\n", line.c_str());
+}
+
+/// Sequences that a model compiled for --prompts runs together.
+static constexpr const char *kBatch = "--batch=8";
+
+/// Compiles the model if it is no artifact. Its artifact then takes its place.
+static Status compileModel(Run &run) {
+  RunOptions &options = run.options;
+  if (!isModel(options.artifact))
+    return Status();
+  CompileRequest request;
+  request.model = options.artifact;
+  request.device = deviceOptions(options).kind;
+  std::istringstream words(options.compile);
+  for (std::string word; words >> word;)
+    request.flags.push_back(word);
+  if (!options.prompts.empty())
+    request.defaults.push_back(kBatch);
+  auto say = [](const std::string &line) {
+    fprintf(stderr, "cria-run: %s\n", line.c_str());
+  };
+  auto quiet = [](const std::string &) {};
+  Result<std::string> artifact =
+      options.quiet ? compiled(request, quiet) : compiled(request, say);
+  if (artifact.ok())
+    options.artifact = *artifact;
+  return artifact.status();
 }
 
 /// Joins the other ranks of an artifact that is compiled for several. Rank 0
@@ -75,6 +105,15 @@ static Status openModel(Run &run) {
     return session.status();
   run.session = std::move(*session);
   return options.profile.empty() ? Status() : run.session->trace(&run.kernels);
+}
+
+/// Draws a seed, the same on all ranks, if the user gives none.
+static Status chooseSeed(Run &run) {
+  uint64_t seed = std::random_device()();
+  if (run.ranks)
+    run.ranks->broadcast(run.ranks->data, &seed, sizeof(seed));
+  run.options.seed = run.options.seed.value_or(seed);
+  return Status();
 }
 
 /// Loads the defaults of generation, and the begin and end ids, from the
@@ -189,10 +228,15 @@ Result<std::vector<int32_t>> cria::promptOf(const Run &run,
 static Status readPrompt(Run &run) {
   const RunOptions &options = run.options;
   Result<std::vector<int32_t>> ids = std::vector<int32_t>();
-  if (options.hasIds)
+  if (options.hasIds) {
     ids = readIds("--ids", options.ids);
-  else if (run.tokenizer || options.hasPrompt)
+  } else if (!options.promptFile.empty()) {
+    Result<Lines> file = Lines::open(options.promptFile);
+    Result<std::string> text = file.ok() ? file->rest() : file.status();
+    ids = text.ok() ? readText(run, "--file", *text, "--ids") : text.status();
+  } else if (run.tokenizer || options.hasPrompt) {
     ids = readText(run, "--prompt", options.prompt, "--ids");
+  }
   ids = orBegin(run, std::move(ids));
   if (!ids.ok())
     return ids.status();
@@ -237,13 +281,14 @@ static std::string phase(const Run &run, const char *name) {
   return text;
 }
 
-static void printSummary(const Run &run, double loaded) {
+/// `seed` is that of the first text.
+static void printSummary(const Run &run, double loaded, uint64_t seed) {
   rusage usage = {};
   getrusage(RUSAGE_SELF, &usage);
   auto peak = static_cast<uint64_t>(usage.ru_maxrss);
   if (run.ranks)
     run.ranks->max(run.ranks->data, &peak, 1);
-  if (!run.isFirst())
+  if (!run.talks())
     return;
   if (isatty(STDOUT_FILENO) && isatty(STDERR_FILENO))
     fputc('\n', stderr);
@@ -252,6 +297,8 @@ static void printSummary(const Run &run, double loaded) {
   std::string phases;
   if (run.options.prompts.empty())
     phases = phase(run, "prefill") + ", " + phase(run, "decode") + ", ";
+  if (samplerOptions(run).temperature > 0)
+    phases += "seed " + std::to_string(seed) + ", ";
   fprintf(stderr, "load %.3f s, %speak memory %s%.1f MiB\n", loaded,
           phases.c_str(), run.ranks ? "of a rank " : "",
           static_cast<double>(peak) / 1024);
@@ -260,7 +307,8 @@ static void printSummary(const Run &run, double loaded) {
 static int runAll(Run &run) {
   Status status = checkOptions(run.options);
   bool chat = run.options.chat, prompts = !run.options.prompts.empty();
-  for (auto step : {openMachine, openModel, loadGeneration, loadTokenizer})
+  for (auto step : {compileModel, openMachine, openModel, chooseSeed,
+                    loadGeneration, loadTokenizer})
     if (status.ok())
       status = step(run);
   for (auto step : {encodeSource, readPrompt, readPrefix, setLimit})
@@ -269,13 +317,14 @@ static int runAll(Run &run) {
   if (status.ok())
     status = agree(run);
   double loaded = now();
+  uint64_t seed = run.options.seed.value_or(0);
   if (status.ok()) {
     status = chat ? runChat(run) : prompts ? runPrompts(run) : runPrompt(run);
     if (run.options.printIds && (status.ok() || caughtSignal()))
       if (Status written = writeOut(joinIds(run.generated) + "\n"); status.ok())
         status = written;
     if (status.ok() || caughtSignal())
-      printSummary(run, loaded);
+      printSummary(run, loaded, seed);
     if (status.ok() && !run.options.profile.empty())
       status = writeTrace(run.options.profile, run.manifest(), run.rates,
                           run.events);

@@ -49,6 +49,18 @@ static VectorUnit vectorUnit(const CpuTarget &target) {
   return unit;
 }
 
+/// An error that names the valid name that is nearest to `name`.
+static llvm::Error unknownCpu(llvm::StringRef name,
+                              llvm::ArrayRef<llvm::StringRef> valid) {
+  auto *nearest = llvm::min_element(valid, [&](auto a, auto b) {
+    return name.edit_distance(a) < name.edit_distance(b);
+  });
+  bool isNear = name.edit_distance(*nearest) < name.size();
+  return llvm::createStringError(
+      "unknown CPU '" + name + "'" +
+      (isNear ? ": did you mean '" + *nearest + "'?" : ""));
+}
+
 llvm::Expected<CpuTarget> cria::selectCpu(llvm::StringRef name,
                                           llvm::StringRef ratesFile) {
   CpuTarget target;
@@ -61,7 +73,7 @@ llvm::Expected<CpuTarget> cria::selectCpu(llvm::StringRef name,
     llvm::SmallVector<llvm::StringRef> valid, features;
     llvm::X86::fillValidCPUArchList(valid, /*Only64Bit=*/true);
     if (!llvm::is_contained(valid, name))
-      return llvm::createStringError("unknown CPU '" + name + "'");
+      return unknownCpu(name, valid);
     llvm::X86::getFeaturesForCPU(name, features);
     for (llvm::StringRef feature : features)
       has[feature] = true;

@@ -178,8 +178,10 @@ cria::parseConfig(llvm::StringRef text, llvm::ArrayRef<std::string> allowed) {
   std::string type = typeReader.text("model_type", std::nullopt);
   const Family *family = findFamily(type);
   if (!family)
-    typeReader.failKey("model_type", "expected " + familyNames() + ", got " +
-                                         shownJson(type));
+    typeReader.failKey(
+        "model_type", "expected " + familyNames() + ", got " + shownJson(type) +
+                          "; other transformers can be written in the llama "
+                          "dialect (examples/graphs)");
   if (typeReader.failed())
     return typeReader.takeError();
   ConfigDraft draft;

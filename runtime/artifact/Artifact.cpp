@@ -24,7 +24,9 @@ static Result<CriaFooter> checkImage(std::string_view image,
   };
   CriaFooter footer;
   if (image.size() < 4 || memcmp(image.data(), "\177ELF", 4) != 0)
-    return fail(CRIA_INVALID_ARGUMENT, "is not a Cria artifact: no ELF header");
+    return fail(
+        CRIA_INVALID_ARGUMENT,
+        "is not a Cria artifact: no ELF header; cria-compile makes one");
   if (image.size() >= sizeof(footer))
     memcpy(&footer, image.data() + image.size() - sizeof(footer),
            sizeof(footer));

@@ -42,6 +42,36 @@ Status unfit(const std::string &file,
        problems.size() == 1 ? " tensor: " : " tensors: ", firstTen(problems)});
 }
 
+/// Whether `path` looks like the name of a repository on the Hugging Face Hub:
+/// "meta-llama/Llama-3.2-1B".
+static bool isHubName(const std::string &path) {
+  size_t slash = path.find('/');
+  return slash != 0 && slash != std::string::npos && path[0] != '.' &&
+         slash + 1 < path.size() && path.find('/', slash + 1) == path.npos;
+}
+
+static Status noCheckpoint(const std::string &path) {
+  return Status(CRIA_NOT_FOUND,
+                {path, ": no such file or folder",
+                 isHubName(path) ? "; a model of the Hugging Face Hub comes by "
+                                   "'hf download NAME --local-dir=FOLDER'"
+                                 : ""});
+}
+
+/// `folder` has no file of weights that this can read.
+static Status noWeights(const std::string &folder) {
+  static constexpr const char *kPickles[] = {"pytorch_model.bin",
+                                             "pytorch_model.bin.index.json"};
+  std::error_code ignored;
+  for (const char *name : kPickles)
+    if (std::filesystem::exists(std::filesystem::path(folder) / name, ignored))
+      return Status(CRIA_NOT_FOUND,
+                    {folder, ": has ", name, ", expected ", singleName,
+                     ": load it in transformers and save it again"});
+  return Status(CRIA_NOT_FOUND,
+                {folder, ": has neither ", singleName, " nor ", indexName});
+}
+
 Result<Checkpoint> Checkpoint::open(const std::string &path) {
   namespace fs = std::filesystem;
   Checkpoint checkpoint;
@@ -49,7 +79,7 @@ Result<Checkpoint> Checkpoint::open(const std::string &path) {
   std::error_code ignored;
   Status status;
   if (!fs::exists(path, ignored))
-    return Status(CRIA_NOT_FOUND, path + ": no such file or folder");
+    return noCheckpoint(path);
   if (!fs::is_directory(path, ignored) && gguf::isGguf(path))
     status = checkpoint.addGguf(path);
   else if (!fs::is_directory(path, ignored))
@@ -59,8 +89,7 @@ Result<Checkpoint> Checkpoint::open(const std::string &path) {
   else if (fs::exists(fs::path(path) / indexName, ignored))
     status = checkpoint.addShards(fs::path(path) / indexName);
   else
-    status = Status(CRIA_NOT_FOUND,
-                    {path, ": has neither ", singleName, " nor ", indexName});
+    status = noWeights(path);
   if (!status.ok())
     return status;
   return checkpoint;

@@ -4,6 +4,7 @@
 #include "runtime/base/Json.h"
 
 #include <algorithm>
+#include <cstring>
 #include <tuple>
 #include <unordered_set>
 
@@ -57,6 +58,10 @@ static Result<Header> readHeader(const File &file) {
   Status status = file.read(0, prefix, sizeof(prefix));
   if (!status.ok())
     return status;
+  if (memcmp(prefix, "version ", sizeof(prefix)) == 0)
+    return fail(CRIA_INVALID_ARGUMENT,
+                "is a Git LFS pointer, not the file itself: 'git lfs pull' "
+                "brings it");
   uint64_t length = 0;
   for (int i = 7; i >= 0; --i)
     length = length << 8 | prefix[i];

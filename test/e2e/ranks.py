@@ -282,7 +282,8 @@ def check_chat(tools, ranks):
     shutil.copytree(TINY, folder)
     template = "{% for m in messages %}{{ m.content }}\n{% endfor %}"
     (folder / "chat_template.jinja").write_text(template)
-    flags = ["--chat", f"--weights={folder}", "--max-tokens=12", "--temperature=0.8"]
+    flags = ["--chat", f"--weights={folder}", "--max-tokens=12", "--temperature=0.8",
+             "--seed=3"]
     one, two = both(tools, TINY / "config.json")
     commands = [tools.run_command(one, *flags),
                 ranks.mpirun(ranks.run_command(two, "--threads=1", *flags))]

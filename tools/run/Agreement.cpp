@@ -22,7 +22,7 @@ static uint64_t hashOfSteps(const Run &run) {
   std::string text = joinIds(run.prompt);
   for (uint64_t number :
        {static_cast<uint64_t>(run.limit),
-        static_cast<uint64_t>(options.maxTokens.value_or(-1)), options.seed,
+        static_cast<uint64_t>(options.maxTokens.value_or(-1)), *options.seed,
         uint64_t(!options.logits.empty()), uint64_t(options.chat),
         uint64_t(!options.prompts.empty()),
         static_cast<uint64_t>(run.prefix.rows)})

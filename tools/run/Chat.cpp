@@ -107,7 +107,7 @@ static Status reply(Run &run, Conversation &talk, std::string message) {
   if (!text.ok())
     return text.status();
   talk.say("assistant", std::move(*text));
-  ++run.options.seed; // the next reply is another draw
+  ++*run.options.seed; // the next reply is another draw
   if (caughtSignal() == SIGINT) {
     forgetSignal();
     run.session->resume();

@@ -59,7 +59,7 @@ SamplerOptions samplerOptions(const Run &run) {
   sampling.topK = options.topK.value_or(sampling.topK);
   sampling.topP = options.topP.value_or(sampling.topP);
   sampling.minP = options.minP.value_or(sampling.minP);
-  sampling.seed = options.seed;
+  sampling.seed = *options.seed;
   return sampling;
 }
 
@@ -127,7 +127,8 @@ static Status feedPrompt(Run &run, Sampler &sampler, PromptOutputs &outputs) {
        before = static_cast<int64_t>(run.prefix.rows);
   int64_t chunk = run.manifest().chunk,
           first = run.session->position() - before;
-  bool showProgress = isatty(STDERR_FILENO) && count - first > 2 * chunk;
+  bool showProgress =
+      run.talks() && isatty(STDERR_FILENO) && count - first > 2 * chunk;
   for (int64_t at = first, tokens; at < count; at += tokens) {
     const int32_t *ids = &run.prompt[at];
     tokens = std::min(chunk - at % chunk, count - at); // as if all were fed

@@ -12,10 +12,12 @@
 #include "runtime/text/tokenizer/Text.h"
 #include "tools/CommandLine.h"
 #include "tools/WeightOptions.h"
+#include "tools/run/Compile.h"
 #include "tools/run/Devices.h"
 
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,7 +26,8 @@ namespace cria {
 
 /// The command line.
 struct RunOptions {
-  std::string artifact, weights, prompt, ids, device = "auto", cpu;
+  std::string artifact, compile, weights, prompt, promptFile, ids,
+      device = "auto", cpu;
   std::string logits, hidden, embedding, pooling = "mean";
   std::string profile, machine, prompts;
   std::string system, source, sourceIds, prefixEmbeddings;
@@ -33,11 +36,11 @@ struct RunOptions {
   std::optional<double> temperature, topP, minP;
   std::optional<int64_t> maxTokens, topK;
   std::optional<uint64_t> randomWeights;
-  uint64_t seed = 0;
+  std::optional<uint64_t> seed; // set when the first id is drawn, at the latest
   int threads = 0;
   bool hasPrompt = false, hasIds = false, printIds = false, chat = false,
-       hasSource = false, hasSourceIds = false, hasEmbedding = false,
-       normalize = false;
+       quiet = false, hasSource = false, hasSourceIds = false,
+       hasEmbedding = false, normalize = false;
 
   /// How many results other than the text of a prompt go to stdout.
   int resultsOnStdout() const {
@@ -63,7 +66,7 @@ inline void addSource(CLI::App &app, RunOptions &options) {
 inline void addChat(CLI::App &app, RunOptions &options,
                     const std::vector<CLI::Option *> &others) {
   auto *chat =
-      app.add_flag("--chat", options.chat,
+      app.add_flag("-i,--chat", options.chat,
                    "chat by the chat template of --weights: each line on stdin "
                    "is a message; /reset forgets, /exit ends, Ctrl-C stops a "
                    "reply");
@@ -90,31 +93,41 @@ inline CLI::Option *addProfile(CLI::App &app, RunOptions &options) {
 /// Options that say how ids are drawn.
 inline void addSampling(CLI::App &app, RunOptions &options) {
   app.add_option("--temperature", options.temperature,
-                 "divides logits; 0: greedy");
+                 "divides logits; 0: greedy")
+      ->check(anyNumber);
   app.add_option("--top-k", options.topK, "sample from the K likeliest; 0: all")
       ->check(wholeNumber<int64_t>(0, INT64_MAX));
   app.add_option("--top-p", options.topP,
-                 "sample from the likeliest whose probabilities add up to P");
+                 "sample from the likeliest whose probabilities add up to P")
+      ->check(anyNumber);
   app.add_option("--min-p", options.minP,
-                 "sample from ids with at least P times the best probability");
-  app.add_option("--seed", options.seed, "seed of sampling (default 0)")
+                 "sample from ids with at least P times the best probability")
+      ->check(anyNumber);
+  app.add_option("--seed", options.seed,
+                 "seed of sampling (default: another one each time)")
       ->check(wholeNumber<uint64_t>(0, UINT64_MAX));
 }
 
 /// Options for the prompt; returns them.
 inline std::vector<CLI::Option *> addPrompt(CLI::App &app,
                                             RunOptions &options) {
-  auto *prompt = app.add_option("--prompt", options.prompt, "text to continue")
-                     ->expected(0, 1); // --prompt= is the empty text
+  auto *prompt =
+      app.add_option("-p,--prompt", options.prompt, "text to continue")
+          ->expected(0, 1); // --prompt= is the empty text
   auto *ids =
       app.add_option("--ids", options.ids, "token ids to continue: 1,2,3")
           ->expected(0, 1)
           ->excludes(prompt);
+  auto *file = app.add_option("-f,--file", options.promptFile,
+                              "file of the text to continue; -: standard input")
+                   ->type_name("FILE")
+                   ->excludes(prompt)
+                   ->excludes(ids);
   auto *prefix = app.add_option(
       "--prefix-embeddings", options.prefixEmbeddings,
       "NumPy file of embeddings (positions, hidden) that precede the prompt "
       "and its begin token");
-  return {prompt, ids, prefix};
+  return {prompt, ids, file, prefix};
 }
 
 /// --prompts, which excludes `others`.
@@ -174,7 +187,14 @@ inline void addGeneration(CLI::App &app, RunOptions &options) {
 
 /// Declares the options on `app`; parsing then fills `options`.
 inline void addOptions(CLI::App &app, RunOptions &options) {
-  app.add_option("OUT.cria", options.artifact, "the artifact")->required();
+  app.add_option("-m,--model,MODEL", options.artifact,
+                 "an artifact; or a folder from Hugging Face, or file.gguf, "
+                 "which is compiled first, once, and has the weights")
+      ->required();
+  app.add_option("--compile", options.compile,
+                 "options of cria-compile for a folder or file.gguf: "
+                 "--compile='--quantize=q8_0 --max-seq=8192'")
+      ->type_name("OPTIONS");
   auto *weights = app.add_option(
       "--weights", options.weights,
       "folder of *.safetensors, tokenizer.json, generation_config.json; or one "
@@ -184,7 +204,7 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
                      ->check(wholeNumber<uint64_t>(0, UINT64_MAX));
   std::vector<CLI::Option *> notChat = addPrompt(app, options);
   addSource(app, options);
-  app.add_option("--max-tokens", options.maxTokens,
+  app.add_option("-n,--max-tokens", options.maxTokens,
                  "most tokens to generate (default: the limit of "
                  "generation_config.json, or the end of the context)")
       ->check(wholeNumber<int64_t>(0, INT64_MAX));
@@ -211,7 +231,7 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
                  "lists (default: the best that runs here)");
   // Of earlier versions, which kept code that the CUDA driver now keeps.
   app.add_flag("--no-cache")->group("");
-  app.add_option("--threads", options.threads,
+  app.add_option("-t,--threads", options.threads,
                  "number of threads; 0, the default: one for each core, within "
                  "the quota of the process's control groups")
       ->check(wholeNumber(0, 1024));
@@ -220,6 +240,8 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
                    "print the generated ids on one line instead of text"));
   for (CLI::Option *output : addOutputs(app, options))
     notChat.push_back(output);
+  app.add_flag("-q,--quiet", options.quiet,
+               "print no warnings, progress and statistics");
   addWeightOptions(app, options.binding);
   addCacheOption(app, options.binding);
   addGeneration(app, options);
@@ -251,6 +273,15 @@ inline Status checkOptions(const RunOptions &options) {
   Result<DeviceOptions> device = deviceNamed(options.device);
   if (!device.ok())
     return Status(device.status().code(), "--" + device.status().message());
+  std::error_code ignored;
+  if (!std::filesystem::exists(options.artifact, ignored))
+    return Status(CRIA_NOT_FOUND,
+                  options.artifact + ": no such file or folder");
+  if (!options.compile.empty() && !isModel(options.artifact))
+    return Status(
+        CRIA_INVALID_ARGUMENT,
+        "--compile: expected a folder or a file.gguf to compile, got " +
+            options.artifact);
   if (options.weights.empty() && !options.randomWeights)
     return Status(CRIA_INVALID_ARGUMENT,
                   "expected --weights=DIR or --random-weights=SEED");
@@ -281,8 +312,12 @@ inline Status checkOptions(const RunOptions &options) {
 
 /// The weights that checked options ask for.
 inline WeightSource weightSource(const RunOptions &options) {
-  return weightSource(options.randomWeights ? "" : options.weights,
-                      options.randomWeights.value_or(0), options.binding);
+  WeightSource source =
+      weightSource(options.randomWeights ? "" : options.weights,
+                   options.randomWeights.value_or(0), options.binding);
+  if (options.quiet)
+    source.progress = {};
+  return source;
 }
 
 /// The device that checked options ask for.
@@ -298,7 +333,10 @@ inline std::optional<int> parseOptions(int argc, char **argv,
   addOptions(app, options);
   if (auto code = parseCommandLine(app, "cria-run", argc, argv))
     return code;
-  options.hasPrompt = app.count("--prompt") > 0;
+  if (isModel(options.artifact) && options.weights.empty() &&
+      !options.randomWeights)
+    options.weights = options.artifact;
+  options.hasPrompt = app.count("--prompt") + app.count("--file") > 0;
   options.hasIds = app.count("--ids") > 0;
   options.hasSource = app.count("--source") > 0;
   options.hasSourceIds = app.count("--source-ids") > 0;

@@ -188,7 +188,7 @@ Status Prompts::runAll() {
   const BatchCounts &counts = batch.counts();
   double seconds = now() - began;
   auto computed = static_cast<double>(counts.prefilled + counts.decoded);
-  if (run.isFirst())
+  if (run.talks())
     fprintf(stderr,
             "prompts %zu, prefill %lld tokens and decode %lld tokens in %.3f s "
             "(%.1f tokens/s), %lld tokens were there already\n",

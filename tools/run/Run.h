@@ -39,6 +39,8 @@ struct Run {
   const Manifest &manifest() const { return model->manifest(); }
   /// Whether this process prints for all ranks.
   bool isFirst() const { return !ranks || ranks->rank == 0; }
+  /// Whether this process prints warnings, progress and statistics.
+  bool talks() const { return isFirst() && !options.quiet; }
   /// Positions that prefix and prompt take.
   int64_t promptLength() const {
     return static_cast<int64_t>(prefix.rows + prompt.size());

@@ -52,6 +52,12 @@ TEST_F(CheckpointTest, SaysWhatAFolderLacks) {
               fails(CRIA_NOT_FOUND, "no such file or folder"));
   EXPECT_THAT(Checkpoint::open(folder.path()).status(),
               fails(CRIA_NOT_FOUND, "has neither model.safetensors nor"));
+  EXPECT_THAT(Checkpoint::open("meta-llama/Llama-3.2-1B").status(),
+              fails(CRIA_NOT_FOUND, "hf download"));
+  folder.write("pytorch_model.bin", "PK");
+  EXPECT_THAT(Checkpoint::open(folder.path()).status(),
+              fails(CRIA_NOT_FOUND,
+                    "has pytorch_model.bin, expected model.safetensors"));
 }
 
 TEST_F(CheckpointTest, FindsTensorsInShards) {

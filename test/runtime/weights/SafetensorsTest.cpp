@@ -58,6 +58,11 @@ TEST_F(SafetensorsTest, AcceptsScalarsAndEmptyTensors) {
   EXPECT_TRUE(openHeader("", 0).ok());
 }
 
+TEST_F(SafetensorsTest, NamesAGitLfsPointer) {
+  EXPECT_THAT(open("version https://git-lfs.github.com/spec/v1\n"),
+              fails(CRIA_INVALID_ARGUMENT, "is a Git LFS pointer"));
+}
+
 TEST_F(SafetensorsTest, RejectsImpossibleHeaderLengths) {
   EXPECT_THAT(open("1234567"), fails(CRIA_INVALID_ARGUMENT, "has 7 bytes"));
   EXPECT_THAT(open(""), fails(CRIA_INVALID_ARGUMENT, "has 0 bytes"));

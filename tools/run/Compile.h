@@ -1,0 +1,36 @@
+/// cria-run of a model that nobody has compiled yet.
+#pragma once
+
+#include "runtime/base/Status.h"
+#include "runtime/device/Device.h"
+
+#include <string>
+#include <vector>
+
+namespace cria {
+
+/// Whether `path` names a model to be compiled: a folder, or a GGUF file.
+bool isModel(const std::string &path);
+
+/// How a model is compiled.
+struct CompileRequest {
+  std::string model;              // see isModel
+  DeviceKind device;              // where it will run; Auto: on a GPU if there
+                                  // is one
+  std::vector<std::string> flags; // options of cria-compile
+  /// Options that count where `flags` do not have them.
+  std::vector<std::string> defaults;
+};
+
+/// The path of the model's artifact in the user's cache, where cria-compile
+/// puts it if it is not there: in the folder CRIA_CACHE, or else cria in
+/// XDG_CACHE_HOME or ~/.cache. The artifact is one of the same config, options,
+/// compiler and CPU. An artifact is a program, so the folder must be the user's
+/// own: see OwnFolder. `say` hears what takes time.
+///
+/// cria-compile is the environment's CRIA_COMPILE, or the one beside this
+/// program, or one on the PATH; NOT_FOUND if there is none.
+Result<std::string> compiled(const CompileRequest &request,
+                             void (*say)(const std::string &line));
+
+} // namespace cria
