@@ -5,8 +5,10 @@ Jinja and tokenizers make these ids. Only ids that the cache does not hold are f
 is also where the frequencies of RoPE depend on the length of the conversation.
 """
 
+import ctypes
 import json
 import os
+import pty
 import shutil
 import signal
 import subprocess
@@ -143,6 +145,71 @@ def check_faults(tools, artifact, folder):
     check(status in (1, 2) and "--weights" in errors, errors)
 
 
+def check_commands(tools, artifact, folder):
+    """What a line that begins with / does, and a message of several lines."""
+    saved, again = tools.scratch / "talk.json", tools.scratch / "again.json"
+    first = [{"role": "system", "content": "Tell a story."}]
+    second = [*first, {"role": "user", "content": "a fox"}]
+    lines = [
+        *["a mouse", "/nope", "/set temperature=0", "/set temperature=-1", "/set x", "/load"],
+        *["/load no", "/reset now", "/drop", "/drop", "/system Tell a story.", f"/save {saved}"],
+        *[f"/set max-tokens={NEW}", '"""', "a", "fox", '"""', f"/load {saved}", "a fox"],
+        *["/help", f"/save {again}", f"/load {TINY}/config.json"],
+    ]
+    flags = ["--max-tokens=3", "--temperature=1", "--quiet"]
+    status, out, errors = chat(tools, artifact, folder, "\n".join(lines).encode(), *flags)
+    check(status == 0, errors)
+    said = [
+        *["/nope is no command: /help lists them", "temperature is -1", "'x': expected a number"],
+        *["/load: expected FILE", "/load: no: cannot open", "/reset: takes nothing after it"],
+        *["0 messages and replies are left", "/drop: there is no message", "/exit: ends"],
+        *["1 messages and replies", "expected messages as /save writes them"],
+    ]
+    for words in said:
+        check(words in errors, f"{words}: {errors}")
+    talk = Talk(tools, artifact)
+    talk.reset("Tell a story.")
+    talk.reply("a\nfox")
+    talk.reset("Tell a story.")
+    reply = talk.reply("a fox")
+    check(out.endswith(reply) and out.count("\n") == 3, f"{out!r}, expected {reply!r}")
+    check(json.loads(saved.read_text()) == first, saved.read_text())
+    check(json.loads(again.read_text())[:2] == second, again.read_text())
+
+
+def check_terminal(tools, artifact, folder):
+    """A person edits a line, takes the line before again, and pastes lines."""
+    try:
+        ctypes.CDLL("libedit.so.2")
+    except OSError:
+        return
+    saved = tools.scratch / "typed.json"
+    flags = ["--chat", f"--weights={folder}", "--max-tokens=1", "--temperature=0", "--quiet"]
+    command = list(map(str, tools.run_command(artifact, *flags)))
+    process, terminal = pty.fork()
+    if process == 0:
+        os.environ.update(TERM="xterm", LC_ALL="C.UTF-8")
+        os.execv(command[0], command)
+    shown = b""
+
+    def await_prompts(count):
+        nonlocal shown
+        while shown.count(b"\x1b[?2004h") < count:
+            shown += os.read(terminal, 1 << 12)
+
+    typed = [
+        *[b"a fx\x1b[Do\r", b"\x1b[A\r", b"\x1b[200~a\r\xc3\xa4 b\x1b[201~\r"],
+        *[f"/save {saved}\r".encode(), b"\x03"],
+    ]
+    for count, keys in enumerate(typed, 1):
+        await_prompts(count)
+        os.write(terminal, keys)
+    _, status = os.waitpid(process, 0)
+    check(os.waitstatus_to_exitcode(status) == 130, f"exit status {status}")
+    messages = [m["content"] for m in json.loads(saved.read_text()) if m["role"] == "user"]
+    check(messages == ["a fox", "a fox", "a\nä b"], f"{messages}, shown {shown}")
+
+
 def check_interrupt(tools):
     """Ctrl-C stops the reply, and the conversation goes on."""
     artifact, folder = slow_model(tools)
@@ -192,6 +259,8 @@ def main():
         flags = ["--max-seq=256"]
         of_length = tools.compile(path, *flags, out=f"{name}.cria")
         check_replies(tools, of_length, folder)
+    check_commands(tools, artifact, folder)
+    check_terminal(tools, artifact, folder)
     check_faults(tools, artifact, folder)
     check_interrupt(tools)
 

@@ -4,15 +4,19 @@
 /// holds: it is rewound to the first difference, and only the rest is fed. A
 /// template may change earlier text; for example, it may leave out the part of
 /// a reply before "</think>".
+#include "tools/run/LineEditor.h"
 #include "tools/run/Process.h"
 #include "tools/run/Run.h"
 
+#include "runtime/base/File.h"
+#include "runtime/base/OutputFile.h"
 #include "runtime/text/chat/Prompt.h"
 #include "runtime/text/tokenizer/Text.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <string>
@@ -20,12 +24,14 @@
 
 namespace cria {
 
+using json = nlohmann::ordered_json;
+
 namespace {
 
 /// A template and the messages so far.
 struct Conversation {
   chat::Template form;
-  nlohmann::ordered_json messages;
+  json messages;
   std::vector<int32_t> held; // ids in the session's cache
 
   void say(const char *role, std::string text) {
@@ -35,8 +41,14 @@ struct Conversation {
 
 } // namespace
 
+/// Says something that is no part of the conversation.
+static void tell(const Run &run, const std::string &line) {
+  if (run.isFirst())
+    fprintf(stderr, "cria-run: %s\n", line.c_str());
+}
+
 static void restart(const Run &run, Conversation &talk) {
-  talk.messages = nlohmann::ordered_json::array();
+  talk.messages = json::array();
   if (!run.options.system.empty())
     talk.say("system", run.options.system);
 }
@@ -44,8 +56,8 @@ static void restart(const Run &run, Conversation &talk) {
 /// Makes the conversation the prompt. The session keeps as much of it as it
 /// can.
 static Status encodeConversation(Run &run, Conversation &talk) {
-  nlohmann::ordered_json variables = {{"messages", talk.messages},
-                                      {"add_generation_prompt", true}};
+  json variables = {{"messages", talk.messages},
+                    {"add_generation_prompt", true}};
   Result<std::vector<int32_t>> ids =
       chat::encode(talk.form, *run.tokenizer, variables.dump());
   if (!ids.ok())
@@ -82,15 +94,22 @@ static Result<std::string> replyText(const Run &run) {
   return rest.ok() ? text + *rest : rest;
 }
 
+/// What a reply cost, for a person.
+static void printSpeed(const Run &run, double seconds) {
+  if (run.talks() && isatty(STDERR_FILENO) && seconds > 0)
+    fprintf(stderr, "[%zu tokens, %.1f tokens/s]\n", run.generated.size(),
+            static_cast<double>(run.generated.size()) / seconds);
+}
+
 /// Prints the reply to `message`. A reply that a signal stopped counts as far
 /// as it was printed.
 static Status reply(Run &run, Conversation &talk, std::string message) {
   talk.say("user", std::move(message));
   Status status = encodeConversation(run, talk);
   if (status.code() == CRIA_OUT_OF_RANGE) {
-    if (run.isFirst())
-      fprintf(stderr, "cria-run: %s: /reset starts again\n",
-              status.message().c_str());
+    tell(run, status.message() +
+                  ": /drop forgets the oldest message and its reply, /reset "
+                  "starts again");
     talk.messages.erase(talk.messages.size() - 1);
     return Status();
   }
@@ -98,6 +117,7 @@ static Status reply(Run &run, Conversation &talk, std::string message) {
     return status;
   run.generated.clear();
   status = agree(run);
+  double begin = now();
   if (status.ok())
     status = runPrompt(run);
   talk.held = run.prompt;
@@ -113,8 +133,207 @@ static Status reply(Run &run, Conversation &talk, std::string message) {
     run.session->resume();
     status = Status();
   }
-  return status.ok() ? writeOut("\n") : status;
+  if (status.ok())
+    status = writeOut("\n");
+  if (status.ok())
+    printSpeed(run, now() - begin);
+  return status;
 }
+
+// ---- Commands --------------------------------------------------------------
+
+/// Forgets the oldest message and what follows it, up to the next message of
+/// the user.
+static Status dropOldest(Run &run, Conversation &talk, const std::string &) {
+  json &all = talk.messages;
+  auto isUser = [](const json &message) { return message["role"] == "user"; };
+  auto first = std::find_if(all.begin(), all.end(), isUser);
+  if (first == all.end())
+    return Status(CRIA_FAILED_PRECONDITION, "there is no message");
+  all.erase(first, std::find_if(first + 1, all.end(), isUser));
+  tell(run, std::to_string(all.size()) + " messages and replies are left");
+  return Status();
+}
+
+static Status reset(Run &run, Conversation &talk, const std::string &) {
+  restart(run, talk);
+  return Status();
+}
+
+static Status setSystem(Run &run, Conversation &talk, const std::string &text) {
+  run.options.system = text;
+  restart(run, talk);
+  return Status();
+}
+
+static Status save(Run &run, Conversation &talk, const std::string &path) {
+  if (!run.isFirst())
+    return Status();
+  std::string text = talk.messages.dump(2) + "\n";
+  OutputFile file(path);
+  file.write(text.data(), text.size());
+  file.commit();
+  return statusOf(file);
+}
+
+/// Whether `messages` are what `save` writes.
+static bool areMessages(const json &messages) {
+  return messages.is_array() &&
+         std::all_of(messages.begin(), messages.end(), [](const json &message) {
+           return message.is_object() && message.size() == 2 &&
+                  message.contains("role") && message["role"].is_string() &&
+                  message.contains("content") && message["content"].is_string();
+         });
+}
+
+static Status load(Run &run, Conversation &talk, const std::string &path) {
+  Result<std::string> text = readFile(path, 64u << 20);
+  if (!text.ok())
+    return text.status();
+  json messages = json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (!areMessages(messages))
+    return Status(CRIA_INVALID_ARGUMENT,
+                  path + ": expected messages as /save writes them: a list of "
+                         "objects with role and content");
+  talk.messages = std::move(messages);
+  tell(run, std::to_string(talk.messages.size()) + " messages and replies");
+  return Status();
+}
+
+/// Sets `option` from `text`, if it is a number of its type.
+template <typename Number>
+static bool setNumber(std::optional<Number> &option, const std::string &text) {
+  Number number = 0;
+  const char *end = text.data() + text.size();
+  auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || stop != end)
+    return false;
+  option = number;
+  return true;
+}
+
+/// Sets an option of the command line: "temperature=0.7".
+static Status setOption(Run &run, Conversation &, const std::string &text) {
+  size_t equals = std::min(text.find('='), text.size());
+  std::string name = text.substr(0, equals),
+              value = text.substr(std::min(equals + 1, text.size()));
+  RunOptions changed = run.options;
+  bool isSet = name == "temperature"  ? setNumber(changed.temperature, value)
+               : name == "top-k"      ? setNumber(changed.topK, value)
+               : name == "top-p"      ? setNumber(changed.topP, value)
+               : name == "min-p"      ? setNumber(changed.minP, value)
+               : name == "seed"       ? setNumber(changed.seed, value)
+               : name == "max-tokens" ? setNumber(changed.maxTokens, value)
+                                      : false;
+  if (!isSet || changed.maxTokens.value_or(0) < 0)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  quote(text) + ": expected a number for temperature, top-k, "
+                                "top-p, min-p, seed or max-tokens: /set "
+                                "temperature=0.7");
+  if (Status status = checkOptions(changed); !status.ok())
+    return status;
+  run.options = std::move(changed);
+  return Status();
+}
+
+static Status help(Run &run, Conversation &talk, const std::string &);
+
+namespace {
+struct Command {
+  const char *name, *argument; // null: it takes none
+  const char *does;
+  Status (*run)(Run &run, Conversation &talk, const std::string &argument);
+};
+} // namespace
+
+static const Command commands[] = {
+    {"/help", nullptr, "prints these lines", help},
+    {"/reset", nullptr, "forgets all but the system message", reset},
+    {"/drop", nullptr, "forgets the oldest message and its reply", dropOldest},
+    {"/system", "TEXT", "starts again with another system message", setSystem},
+    {"/set", "OPTION=NUMBER", "sets temperature, top-k, ... from now on",
+     setOption},
+    {"/save", "FILE", "writes the conversation", save},
+    {"/load", "FILE", "goes on with a conversation that /save wrote", load},
+};
+
+static Status help(Run &run, Conversation &, const std::string &) {
+  for (const Command &command : commands)
+    tell(run,
+         std::string(command.name) +
+             (command.argument ? std::string(" ") + command.argument : "") +
+             ": " + command.does);
+  tell(run, "/exit: ends, as the end of the input does. A message of several "
+            "lines stands between lines of \"\"\". Ctrl-C stops a reply");
+  return Status();
+}
+
+/// Runs the command in `line`. What is wrong with it does not end the chat.
+static void runCommand(Run &run, Conversation &talk, const std::string &line) {
+  size_t end = std::min(line.find(' '), line.size());
+  std::string name = line.substr(0, end),
+              argument = line.substr(std::min(end + 1, line.size()));
+  const Command *command =
+      std::find_if(std::begin(commands), std::end(commands),
+                   [&](const Command &known) { return name == known.name; });
+  if (command == std::end(commands))
+    return tell(run, name + " is no command: /help lists them");
+  if (!command->argument != argument.empty())
+    return tell(run, name + (command->argument ? std::string(": expected ") +
+                                                     command->argument
+                                               : ": takes nothing after it"));
+  if (Status status = command->run(run, talk, argument); !status.ok())
+    tell(run, name + ": " + status.message());
+}
+
+// ---- Messages --------------------------------------------------------------
+
+namespace {
+/// What a person types, or a pipe brings.
+class Input {
+public:
+  explicit Input(Run &run)
+      : run(run), editor(run.ranks ? nullptr : LineEditor::open()),
+        lines(std::move(*Lines::open("-"))),
+        asks(isatty(STDIN_FILENO) && isatty(STDERR_FILENO)) {}
+
+  /// The next message or command: a line, or the lines between two that have
+  /// """. False at the end.
+  Result<bool> next(std::string &message) {
+    Result<bool> found = nextLine("> ", message);
+    if (!found.ok() || !*found || message != kMark)
+      return found;
+    message.clear();
+    for (std::string line;;) {
+      found = nextLine(". ", line);
+      if (!found.ok() || !*found || line == kMark)
+        return found;
+      message += (message.empty() ? "" : "\n") + line;
+      if (message.size() > kMostBytes)
+        return Status(CRIA_INVALID_ARGUMENT,
+                      "standard input: a message has more than " +
+                          std::to_string(kMostBytes) + " bytes");
+    }
+  }
+
+private:
+  static constexpr const char *kMark = "\"\"\"";
+  static constexpr size_t kMostBytes = 64u << 20;
+
+  Result<bool> nextLine(const char *prompt, std::string &line) {
+    if (editor)
+      return editor->next(prompt, line);
+    if (asks && run.isFirst())
+      fputs(prompt, stderr);
+    return readLine(run, lines, line);
+  }
+
+  Run &run;
+  std::unique_ptr<LineEditor> editor;
+  Lines lines;
+  bool asks;
+};
+} // namespace
 
 Status runChat(Run &run) {
   if (!run.tokenizer)
@@ -125,27 +344,21 @@ Status runChat(Run &run) {
     return form.status();
   Conversation talk{std::move(*form), {}, {}};
   restart(run, talk);
-  bool terminal = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
-  Result<Lines> lines = Lines::open("-");
-  std::string line;
-  for (;;) {
-    if (terminal)
-      fputs("> ", stderr);
-    Result<bool> found = readLine(run, *lines, line);
-    if (!found.ok() || !*found)
+  if (isatty(STDIN_FILENO))
+    tell(run, "/help lists the commands, /exit ends");
+  Input input(run);
+  for (std::string message;;) {
+    Result<bool> found = input.next(message);
+    if (!found.ok() || !*found || message == "/exit")
       return found.status();
-    if (line == "/exit")
-      break;
-    if (line == "/reset")
-      restart(run, talk);
-    else if (findInvalidUtf8(line) != line.npos) {
-      if (run.isFirst())
-        fprintf(stderr, "cria-run: the message is not UTF-8\n");
-    } else if (!line.empty())
-      if (Status status = reply(run, talk, line); !status.ok())
+    if (findInvalidUtf8(message) != message.npos)
+      tell(run, "the message is not UTF-8");
+    else if (message[0] == '/')
+      runCommand(run, talk, message);
+    else if (!message.empty())
+      if (Status status = reply(run, talk, message); !status.ok())
         return status;
   }
-  return Status();
 }
 
 } // namespace cria

@@ -68,8 +68,8 @@ inline void addChat(CLI::App &app, RunOptions &options,
   auto *chat =
       app.add_flag("-i,--chat", options.chat,
                    "chat by the chat template of --weights: each line on stdin "
-                   "is a message; /reset forgets, /exit ends, Ctrl-C stops a "
-                   "reply");
+                   "is a message; /help lists commands, /exit ends, Ctrl-C "
+                   "stops a reply");
   for (CLI::Option *other : others)
     chat->excludes(other);
   app.add_option("--system", options.system, "system message of the chat")

@@ -21,6 +21,10 @@ void setRunning(Session *session);
 void addPartialFile(const char *path);
 void removePartialFile(const char *path);
 
+/// What to write to stderr if a signal ends the process; null for nothing. Its
+/// characters must live as long.
+void setLastWords(const char *text);
+
 /// The signal that stopped the session, or 0.
 int caughtSignal();
 /// Lets the next signal stop the session again.
