@@ -1,6 +1,7 @@
 #include "tools/run/Process.h"
 #include "tools/run/Run.h"
 
+#include "tools/run/LogProbs.h"
 #include "tools/run/PromptOutputs.h"
 
 #include <algorithm>
@@ -59,6 +60,8 @@ SamplerOptions samplerOptions(const Run &run) {
   sampling.topK = options.topK.value_or(sampling.topK);
   sampling.topP = options.topP.value_or(sampling.topP);
   sampling.minP = options.minP.value_or(sampling.minP);
+  sampling.repetitionPenalty =
+      options.repetitionPenalty.value_or(sampling.repetitionPenalty);
   sampling.seed = *options.seed;
   return sampling;
 }
@@ -78,9 +81,28 @@ static Status feed(Run &run, const char *name, int64_t count, int64_t logits,
   return status;
 }
 
+/// Draws the next id from logits; all ranks take that of rank 0, as the last
+/// bits of their sums may differ.
+static Status drawFrom(Run &run, const float *logits, Sampler &sampler) {
+  if (run.options.logProbs && logits != run.logits.data())
+    run.logits.assign(logits, logits + run.manifest().vocabSize);
+  Result<int32_t> id = sampler.sample(logits);
+  run.next = id.ok() ? *id : 0;
+  if (run.ranks)
+    run.ranks->broadcast(run.ranks->data, &run.next, sizeof(run.next));
+  return id.status();
+}
+
 /// Feeds ids and draws the id that follows them.
 static Status draw(Run &run, const char *name, const int32_t *ids,
                    int64_t count, Sampler &sampler) {
+  if (run.options.logProbs) {
+    run.logits.resize(static_cast<size_t>(run.manifest().vocabSize));
+    Status status = feed(run, name, count, 1, [&] {
+      return run.session->feed(ids, count, CRIA_LOGITS_LAST, run.logits.data());
+    });
+    return status.ok() ? drawFrom(run, run.logits.data(), sampler) : status;
+  }
   return feed(run, name, count, 1, [&] {
     Result<int32_t> id = run.session->draw(ids, count, sampler);
     run.next = id.ok() ? *id : 0;
@@ -99,11 +121,7 @@ static Status take(Run &run, int64_t done, int64_t count, Sampler *sampler,
     return Status(CRIA_CANCELLED, "interrupted");
   if (!status.ok() || !sampler)
     return status;
-  Result<int32_t> id = sampler->sample(last);
-  run.next = id.ok() ? *id : 0;
-  if (run.ranks) // sums of ranks may differ in their last bits
-    run.ranks->broadcast(run.ranks->data, &run.next, sizeof(run.next));
-  return id.status();
+  return drawFrom(run, last, *sampler);
 }
 
 /// Feeds the embeddings before the prompt.
@@ -197,6 +215,12 @@ static Status generate(Run &run, Sampler &sampler, TextStream *text) {
     if (text)
       if (Status status = print(run, text->push(id)); !status.ok())
         return status;
+    if (run.options.logProbs) {
+      Result<std::string> line = logProbsLine(run, id);
+      Status status = line.ok() ? writeOut(*line) : line.status();
+      if (!status.ok())
+        return status;
+    }
     if (run.generation.ends(id) || (text && text->stopped()) ||
         static_cast<int64_t>(run.generated.size()) == run.limit)
       break;

@@ -33,8 +33,8 @@ struct RunOptions {
   std::string system, source, sourceIds, prefixEmbeddings;
   WeightOptions binding;
   std::vector<std::string> allowUnknown, stops;
-  std::optional<double> temperature, topP, minP;
-  std::optional<int64_t> maxTokens, topK;
+  std::optional<double> temperature, topP, minP, repetitionPenalty;
+  std::optional<int64_t> maxTokens, topK, logProbs;
   std::optional<uint64_t> randomWeights;
   std::optional<uint64_t> seed; // set when the first id is drawn, at the latest
   int threads = 0;
@@ -46,8 +46,8 @@ struct RunOptions {
   int resultsOnStdout() const {
     bool printsEmbedding =
         hasEmbedding && (embedding.empty() || embedding == "-");
-    return printIds + (logits == "-") + (hidden == "-") + printsEmbedding +
-           (profile == "-") + chat + !prompts.empty();
+    return printIds + bool(logProbs) + (logits == "-") + (hidden == "-") +
+           printsEmbedding + (profile == "-") + chat + !prompts.empty();
   }
 };
 
@@ -102,6 +102,10 @@ inline void addSampling(CLI::App &app, RunOptions &options) {
       ->check(anyNumber);
   app.add_option("--min-p", options.minP,
                  "sample from ids with at least P times the best probability")
+      ->check(anyNumber);
+  app.add_option("--repetition-penalty", options.repetitionPenalty,
+                 "weakens the ids that the text has already: divides their "
+                 "logits, or multiplies those below 0 (default 1: not)")
       ->check(anyNumber);
   app.add_option("--seed", options.seed,
                  "seed of sampling (default: another one each time)")
@@ -238,6 +242,12 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
   notChat.push_back(
       app.add_flag("--print-ids", options.printIds,
                    "print the generated ids on one line instead of text"));
+  notChat.push_back(
+      app.add_option("--logprobs", options.logProbs,
+                     "print a line of JSON for each generated id instead of "
+                     "text: its log-probability, and the N likeliest ids")
+          ->type_name("N")
+          ->check(wholeNumber<int64_t>(0, 1024)));
   for (CLI::Option *output : addOutputs(app, options))
     notChat.push_back(output);
   app.add_flag("-q,--quiet", options.quiet,
@@ -294,7 +304,7 @@ inline Status checkOptions(const RunOptions &options) {
   if (options.resultsOnStdout() > 1)
     return Status(
         CRIA_INVALID_ARGUMENT,
-        "standard output takes one of --print-ids, --logits=-, "
+        "standard output takes one of --print-ids, --logprobs, --logits=-, "
         "--hidden=-, --embedding, --profile=-, --prompts and --chat's "
         "replies, got several");
   if (size_t bad = findInvalidUtf8(options.system); bad != std::string::npos)
@@ -307,6 +317,7 @@ inline Status checkOptions(const RunOptions &options) {
   sampling.topK = options.topK.value_or(0);
   sampling.topP = options.topP.value_or(1);
   sampling.minP = options.minP.value_or(0);
+  sampling.repetitionPenalty = options.repetitionPenalty.value_or(1);
   return sampling.check();
 }
 

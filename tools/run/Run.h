@@ -29,7 +29,8 @@ struct Run {
   std::optional<Tokenizer> tokenizer;
   NpyMatrix prefix; // embeddings before the prompt
   std::vector<int32_t> prompt, generated;
-  int32_t next = 0; // drawn, not yet fed
+  int32_t next = 0;          // drawn, not yet fed
+  std::vector<float> logits; // that `next` was drawn from, for --logprobs
   std::vector<RunEvent> events;
   std::vector<KernelTime> kernels; // of the current feed, for --profile
   MachineRates rates;
