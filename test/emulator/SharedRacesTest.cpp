@@ -191,5 +191,79 @@ TEST(SharedHalves, AreFreeAfterAWarpBarrier) {
   }
 }
 
+/// What the lanes of a warp do between two accesses: each writes its own word,
+/// and lane 8 then reads, or writes, the word of lane 8 ^ `other`.
+struct Meeting {
+  const char *name, *code;
+  uint32_t other;
+  bool isRace;
+};
+
+class SharedTiles : public testing::TestWithParam<Meeting> {};
+
+const char kTile[] = R"(
+  and.b32 %mask, %me, 16;
+  shl.b32 %mask, 0xffff, %mask;
+  bar.warp.sync %mask;
+)";
+const char kOneTile[] = R"(
+  @%q bra over;
+  bar.warp.sync 0xffff;
+over:
+)";
+/// The lanes of each tile meet, and then lanes 8 to 23.
+const char kChain[] = R"(
+  and.b32 %mask, %me, 16;
+  shl.b32 %mask, 0xffff, %mask;
+  bar.warp.sync %mask;
+  add.u32 %mask, %me, -8;
+  setp.gt.u32 %q, %mask, 15;
+  @%q bra over;
+  bar.warp.sync 0xffff00;
+over:
+)";
+
+/// Lanes that meet without the rest of their warp are ordered, and so are lanes
+/// that have met one of them.
+TEST_P(SharedTiles, AreOrderedAlone) {
+  const Meeting &meeting = GetParam();
+  for (std::string access :
+       {"ld.shared.u32 %mask, [%at];", "st.shared.u32 [%at], %me;"}) {
+    TestDevice device;
+    ASSERT_EQ(device.load(kernelPtx("", R"(
+  .shared .align 4 .b8 data[128];
+  .reg .b32 %me, %at, %mask;
+  .reg .pred %q;
+  mov.u32 %me, %tid.x;
+  setp.gt.u32 %q, %me, 15;
+  mad.lo.u32 %at, %me, 4, data;
+  st.shared.u32 [%at], %me;
+)" + std::string(meeting.code) + R"(
+  xor.b32 %at, %me, )" + std::to_string(meeting.other) +
+                                            R"(;
+  mad.lo.u32 %at, %at, 4, data;
+  setp.eq.u32 %q, %me, 8;
+  @%q )" + access + R"(
+  ret;
+)")),
+              "");
+    LaunchResult result = device.launch("k", {1}, {32}, 0);
+    EXPECT_EQ(bool(result.finding), meeting.isRace) << access;
+    if (result.finding) {
+      EXPECT_EQ(result.finding->kind, Finding::Race);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , SharedTiles,
+    testing::Values(Meeting{"Nobody", "", 1, true},
+                    Meeting{"Own", kTile, 7, false},
+                    Meeting{"OtherTile", kTile, 16, true},
+                    Meeting{"OnlyOneTile", kOneTile, 7, false},
+                    Meeting{"NotTheOtherTile", kOneTile, 24, true},
+                    Meeting{"OverAThirdLane", kChain, 20, false}),
+    [](const auto &info) { return std::string(info.param.name); });
+
 } // namespace
 } // namespace cria::emulator

@@ -91,7 +91,7 @@ void Block::shapeThreads() {
   const Dim &size = launch.block;
   uint32_t count = uint32_t(size.total());
   threads.resize(count);
-  warps.assign((count + 31) / 32, Warp());
+  warps = std::vector<Warp>((count + 31) / 32);
   warpgroups.resize((warps.size() + 3) / 4);
   segments.resize(warps.size());
   bool coarse = grid->races && grid->races->wholeBlocks();
@@ -156,7 +156,7 @@ void Block::startThreads(Dim at, Dim in) {
   for (Warp &warp : warps) {
     warp.ready = warp.full;
     warp.waiting = warp.exited = warp.sharing = warp.waited = 0;
-    ++warp.syncs;
+    warp.syncs.meetAll();
   }
   std::fill(segments.begin(), segments.end(), kNoSegment);
   openSegments.assign(warps.size(), {kNoSegment, 0});

@@ -28,6 +28,11 @@ bool inWarpOf(uint16_t who, const Thread &thread) {
          warpOf(who) == thread.warpIndex;
 }
 
+/// The last bar.warp.sync of the thread.
+uint32_t lastSync(const Thread &thread) {
+  return thread.warp->syncs.last(thread.lane);
+}
+
 /// Whether the thread has heard of the epoch; for several warps, from any warp.
 bool heardOf(uint16_t who, uint32_t epoch, const Thread &thread) {
   if (!thread.sync)
@@ -72,11 +77,20 @@ uint32_t Shadow::advance() {
   return epoch;
 }
 
+/// Whether bar.warp.sync orders the access before the thread's. Of several
+/// lanes that made it, only one needs to be known.
+bool Shadow::hasMet(const Stamp &stamp, const Thread &thread) {
+  if (!inWarpOf(stamp.who, thread))
+    return false;
+  unsigned other = stamp.who & kOneWarp ? thread.lane : (stamp.who - 1u) % 32;
+  return thread.warp->syncs.hasMet(thread.lane, other, stamp.syncs);
+}
+
 bool Shadow::ordered(const Stamp &stamp, const Thread &thread) {
   if (stamp.epoch < thread.acquired || stamp.who == whoIs(thread) ||
       stamp.who == kOwnBytes)
     return true;
-  if (inWarpOf(stamp.who, thread) && stamp.syncs != thread.warp->syncs)
+  if (hasMet(stamp, thread))
     return true;
   return heardOf(stamp.who, stamp.epoch, thread);
 }
@@ -112,8 +126,8 @@ bool Shadow::storesTheSame(const Word &word, const Access &access, uint32_t at,
                            const Thread &thread) const {
   const Stamp &stamp = word.write;
   if (!access.stored || stamp.line != access.line || stamp.epoch != epoch ||
-      stamp.syncs != thread.warp->syncs || stamp.who == whoIs(thread) ||
-      !inWarpOf(stamp.who, thread))
+      stamp.who == whoIs(thread) || !inWarpOf(stamp.who, thread) ||
+      hasMet(stamp, thread))
     return false;
   uint32_t from = at - access.offset;
   uint32_t bytes = std::min(4 - at % 4, access.bytes - from);
@@ -161,12 +175,12 @@ void Shadow::noteWrite(Word &word, uint8_t bytes, const Access &access,
     // What the thread wrote before its warp met is ordered before the others'
     // next accesses, so those bytes are forgotten.
     bool joins =
-        sameEpoch && stamp.who == me && stamp.syncs == thread.warp->syncs;
+        sameEpoch && stamp.who == me && stamp.syncs == lastSync(thread);
     stamp.bytes = joins ? uint8_t(stamp.bytes | bytes) : bytes;
     stamp.who = me;
   }
   stamp.epoch = epoch;
-  stamp.syncs = thread.warp->syncs;
+  stamp.syncs = lastSync(thread);
   stamp.line = access.line;
   stamp.isStrong = access.isStrong;
   stamp.isVolatile = access.isVolatile;
@@ -177,7 +191,7 @@ void Shadow::noteRead(Word &word, uint8_t bytes, const Access &access,
   Stamp &stamp = word.read;
   uint16_t me = whoIs(access, thread), old = stamp.who;
   bool sameEpoch = stamp.epoch == epoch && stamp.bytes &&
-                   (old != me || stamp.syncs == thread.warp->syncs);
+                   (old != me || stamp.syncs == lastSync(thread));
   if (!sameEpoch || old == me || access.agent)
     stamp.who = me;
   else if (!(stamp.bytes & bytes) || old == kOwnBytes)
@@ -188,7 +202,7 @@ void Shadow::noteRead(Word &word, uint8_t bytes, const Access &access,
     stamp.who = kManyWarps;
   stamp.bytes = sameEpoch ? uint8_t(stamp.bytes | bytes) : bytes;
   stamp.epoch = epoch;
-  stamp.syncs = thread.warp->syncs;
+  stamp.syncs = std::max(sameEpoch ? stamp.syncs : 0, lastSync(thread));
   stamp.line = access.line;
 }
 

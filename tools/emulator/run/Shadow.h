@@ -105,7 +105,7 @@ private:
   /// Several accesses of one kind to one word.
   struct Stamp {
     uint32_t epoch = 0;
-    uint32_t syncs = 0; ///< of the accessor's warp
+    uint32_t syncs = 0; ///< the last bar.warp.sync of the accessor
     int line = 0;
     uint16_t who = 0;
     uint8_t bytes = 0; ///< one bit for each byte
@@ -118,6 +118,7 @@ private:
     uint8_t written = 0; ///< ever
   };
 
+  static bool hasMet(const Stamp &stamp, const Thread &thread);
   static bool ordered(const Stamp &stamp, const Thread &thread);
   bool fenced(const Stamp &stamp, const Thread &thread) const;
   static bool bothStrong(const Stamp &stamp, const Access &access,

@@ -5,8 +5,11 @@
 #include "tools/emulator/run/Clock.h"
 #include "tools/emulator/run/async/BulkCopy.h"
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace cria::emulator {
@@ -110,12 +113,36 @@ struct Thread {
   /// @}
 };
 
+/// The bar.warp.sync of a warp, numbered in the order in which they happen.
+/// Most have all lanes; the lanes of a tile may also meet alone.
+class WarpSyncs {
+public:
+  void meetAll() { everyone = ++count; }
+  void meet(uint32_t lanes);
+  /// The last one in which `lane` took part.
+  uint32_t last(unsigned lane) const {
+    return known ? std::max(everyone, (*known)[lane][lane]) : everyone;
+  }
+  /// Whether `lane` has met `other`, or a lane that had met it, after the last
+  /// one of `other` was `since`.
+  bool hasMet(unsigned lane, unsigned other, uint32_t since) const {
+    return everyone > since || (known && (*known)[lane][other] > since);
+  }
+
+private:
+  using Numbers = std::array<uint32_t, 32>;
+  uint32_t count = 0, everyone = 0;
+  /// What each lane knows: the last one in which each other lane took part.
+  /// Null before lanes meet alone.
+  std::unique_ptr<std::array<Numbers, 32>> known;
+};
+
 /// 32 lanes; bit masks have one bit for each lane.
 struct Warp {
   Thread *lanes = nullptr;
   uint32_t full = 0; ///< the lanes that exist
   uint32_t ready = 0, waiting = 0, exited = 0;
-  uint32_t syncs = 0;   ///< how often all its lanes met at bar.warp.sync
+  WarpSyncs syncs;
   uint32_t sharing = 0; ///< lanes whose clocks are the same unless `unshared`
   uint32_t waited = 0;  ///< lanes that have passed griddepcontrol.wait, or know
                         ///< of a thread that has

@@ -54,6 +54,20 @@ uint32_t reduced(ReduceOp op, uint32_t a, uint32_t b) {
 
 } // namespace
 
+void WarpSyncs::meet(uint32_t lanes) {
+  if (!known)
+    known = std::make_unique<std::array<Numbers, 32>>();
+  ++count;
+  Numbers all = {};
+  for (unsigned lane : Lanes(lanes))
+    for (unsigned other = 0; other < all.size(); ++other)
+      all[other] = std::max(all[other], (*known)[lane][other]);
+  for (unsigned lane : Lanes(lanes))
+    all[lane] = count;
+  for (unsigned lane : Lanes(lanes))
+    (*known)[lane] = all;
+}
+
 void Block::rendezvous(Thread &thread, int line) {
   Warp &warp = *thread.warp;
   uint32_t self = 1u << thread.lane;
@@ -101,10 +115,11 @@ void Block::execute(Warp &warp, uint32_t lanes, int line) {
     counter->requests.join(warp.lanes->warpIndex);
   switch (warp.lanes[__builtin_ctz(lanes)].op) {
   case WarpOp::Sync:
-    if ((lanes | warp.exited) == warp.full) {
-      ++warp.syncs;
-      shadow.newGeneration();
-    }
+    if ((lanes | warp.exited) == warp.full)
+      warp.syncs.meetAll();
+    else
+      warp.syncs.meet(lanes);
+    shadow.newGeneration();
     return;
   case WarpOp::Shuffle:
     return shuffleLanes(*this, warp, lanes, line);
