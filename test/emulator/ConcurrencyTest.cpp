@@ -261,6 +261,34 @@ again:
   device.run("k", {3}, {1}, 0, flag, kLong);
 }
 
+/// The program cannot write the flag before the launch has ended, so this is a
+/// deadlock here, though not on a device.
+TEST(Progress, WaitingForTheHostIsNamed) {
+  TestDevice device;
+  ASSERT_EQ(device.load(kernelPtx(".param .u64 flag", R"(
+  .reg .b32 %r0;
+  .reg .b64 %flag;
+  .reg .pred %q;
+  ld.param.u64 %flag, [flag];
+wait:
+  ld.volatile.global.u32 %r0, [%flag];
+  setp.eq.u32 %q, %r0, 0;
+  @%q bra wait;
+  ret;
+)")),
+            "");
+  for (auto kind : {Allocation::Managed, Allocation::Device}) {
+    auto flag = device.memory.allocate(4, kind);
+    *reinterpret_cast<uint32_t *>(flag) = 0;
+    LaunchResult result = device.launch("k", {1}, {1}, 0, flag);
+    ASSERT_TRUE(result.finding);
+    EXPECT_EQ(result.finding->kind, Finding::Deadlock);
+    bool isNamed = result.finding->details.find(
+                       "memory that the host can write") != std::string::npos;
+    EXPECT_EQ(isNamed, kind == Allocation::Managed);
+  }
+}
+
 /// Two blocks pass a number to and fro, a third waits for the end.
 TEST(Progress, SlowProgressIsNoDeadlock) {
   TestDevice device;

@@ -240,6 +240,7 @@ private:
   static std::string blockName(const Dim &at);
   std::string where(const Thread *thread) const;
   std::string states() const;
+  std::string polledHostMemory() const;
 
   void checkCopies(Thread &thread);
   void checkEnd(Thread &last);

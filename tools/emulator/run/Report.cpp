@@ -109,6 +109,20 @@ std::string Block::states() const {
   return text;
 }
 
+/// Polled memory that only the program could write now, which waits for the
+/// launch.
+std::string Block::polledHostMemory() const {
+  for (auto &[address, value] : polled) {
+    const Allocation *found = launch().memory->find(address, 1);
+    if (found && (found->kind == Allocation::Managed ||
+                  found->kind == Allocation::PinnedHost ||
+                  found->kind == Allocation::RegisteredHost))
+      return "  the block polls memory that the host can write; here the host "
+             "runs on only when the launch has ended\n";
+  }
+  return "";
+}
+
 void Block::reportDeadlock() {
   int line = 0;
   for (const Thread &thread : threads)
@@ -116,7 +130,7 @@ void Block::reportDeadlock() {
       line = thread.line;
   if (earlyRead)
     return grid->stop(findingOf(*earlyRead));
-  std::string all = states();
+  std::string all = polledHostMemory() + states();
   for (size_t i = 0; i < cluster->size(); ++i) {
     const Block &other = cluster->block(i);
     if (&other != this)
