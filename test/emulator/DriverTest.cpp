@@ -569,16 +569,17 @@ TEST_F(Driver, FindsFunctionsByVersion) {
 
 TEST_F(Driver, NamesTheFunctionsThatItLacks) {
   void *found = nullptr;
-  ASSERT_EQ(
-      api().cuGetProcAddress_v2("cuArrayCreate", &found, 12000, 0, nullptr),
-      CUDA_SUCCESS);
+  ASSERT_EQ(api().cuGetProcAddress_v2("cuMipmappedArrayCreate", &found, 12000,
+                                      0, nullptr),
+            CUDA_SUCCESS);
   auto *create = reinterpret_cast<CUresult (*)(void *, void *)>(found);
   testing::internal::CaptureStderr();
   for (int i = 0; i < 2; ++i)
     EXPECT_EQ(create(nullptr, nullptr), CUDA_ERROR_NOT_SUPPORTED);
-  EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "cria-emulator: warning: cuArrayCreate_v2 is not implemented: it "
-            "returns CUDA_ERROR_NOT_SUPPORTED\n");
+  EXPECT_EQ(
+      testing::internal::GetCapturedStderr(),
+      "cria-emulator: warning: cuMipmappedArrayCreate is not implemented: "
+      "it returns CUDA_ERROR_NOT_SUPPORTED\n");
 }
 
 TEST_F(Driver, CapturesTwoStreamsAndReplaysThem) {

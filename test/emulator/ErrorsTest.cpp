@@ -44,6 +44,22 @@ TEST(Errors, NameWhatIsUnknown) {
   EXPECT_EQ(errorOf(".frob %r0;"), "line 7: unknown directive '.frob'");
 }
 
+TEST(Errors, NumbersOfCoordinatesAndValues) {
+  for (auto [line, what] :
+       {std::pair("tex.2d.v4.f32.f32 {%r0, %r1, %r2, %r3}, [%d0, {%f0}];",
+                  "expected 2 coordinates: tex.2d.v4.f32.f32"),
+        std::pair("tex.acube.v4.f32.f32 {%r0, %r1, %r2, %r3}, "
+                  "[%d0, {%f0, %f1, %f2}];",
+                  "expected 4 coordinates: tex.acube.v4.f32.f32"),
+        std::pair("tex.1d.v4.s32.s32 {%r0, %r1}, [%d0, {%r2}];",
+                  "expected 4 values: tex.1d.v4.s32.s32"),
+        std::pair("tex.1d.v4.s32.s32 {%r0, %r1, %r2, %r3}, [%d0+8, {%r2}];",
+                  "expected an object without an offset: tex.1d.v4.s32.s32"),
+        std::pair("suld.b.1d.v2.b32.trap {%r0}, [%d0, {%r2}];",
+                  "expected 2 values: suld.b.1d.v2.b32.trap")})
+    EXPECT_EQ(errorOf(line), std::string("line 7: ") + what);
+}
+
 /// Of a product, which is `modifiers` and `operands` in line 7.
 std::string errorOfProduct(const std::string &modifiers,
                            const std::string &operands,

@@ -83,19 +83,6 @@ TEST_F(MemoryCalls, boxIsCopiedBySlices) {
   EXPECT_THAT(to, testing::ElementsAre(0, 1, 4, 5, 12, 13, 16, 17));
 }
 
-TEST_F(MemoryCalls, arraysAreRefused) {
-  CUDA_MEMCPY2D copy = {};
-  uint8_t byte = 0;
-  copy.srcMemoryType = CU_MEMORYTYPE_ARRAY;
-  copy.dstMemoryType = CU_MEMORYTYPE_HOST;
-  copy.dstHost = &byte;
-  copy.WidthInBytes = copy.Height = 1;
-  testing::internal::CaptureStderr();
-  EXPECT_EQ(cuMemcpy2D_v2(&copy), CUDA_ERROR_NOT_SUPPORTED);
-  EXPECT_THAT(testing::internal::GetCapturedStderr(),
-              testing::HasSubstr("CUDA arrays are not emulated"));
-}
-
 TEST_F(MemoryCalls, fillLeavesWhatIsBetweenRows) {
   CUdeviceptr pointer = upload(std::vector<uint8_t>(8, 1));
   ASSERT_EQ(cuMemsetD2D16_v2(pointer, 4, 0x0203, 1, 2), CUDA_SUCCESS);

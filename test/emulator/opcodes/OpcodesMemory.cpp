@@ -162,6 +162,15 @@ void addMemoryCases(Cases &cases) {
   addWidths(cases);
   addControl(cases);
   addCalls(cases);
+  // TexturesTest.cpp reads images; here there are none.
+  cases.push_back(
+      alone("setp.ne.u32 %q0, %n, %n; "
+            "@%q0 tex.2d.v4.f32.f32 {%r0, %r1, %t0, %t1}, [%x0, {%a0, %a1}]; "
+            "@%q0 tex.level.3d.v4.u32.f32 {%r0, %r1, %t0, %t1}, "
+            "[%x0, {%a0, %a1, %a2, %a2}], %a3; "
+            "@%q0 suld.b.2d.v2.b32.trap {%r0, %r1}, [%x0, {%a0, %a1}]; "
+            "@%q0 sust.b.1d.b32.zero [%x0, {%a0}], {%a1}; mov.b32 %r0, %a0;",
+            [](const Inputs &in, Results &out) { out.r[0] = in.a(0); }));
 }
 
 namespace {

@@ -45,19 +45,6 @@ Error copyAsync(void *to, const void *from, size_t bytes, Direction direction,
   return kInvalidMemcpyDirection;
 }
 
-CUmemorytype sourceOf(Direction direction) {
-  return direction == Any            ? CU_MEMORYTYPE_UNIFIED
-         : direction <= HostToDevice ? CU_MEMORYTYPE_HOST
-                                     : CU_MEMORYTYPE_DEVICE;
-}
-
-CUmemorytype destinationOf(Direction direction) {
-  return direction == Any ? CU_MEMORYTYPE_UNIFIED
-         : direction == HostToDevice || direction == DeviceToDevice
-             ? CU_MEMORYTYPE_DEVICE
-             : CU_MEMORYTYPE_HOST;
-}
-
 CUDA_MEMCPY2D rectangle(void *to, size_t toPitch, const void *from,
                         size_t fromPitch, size_t width, size_t height,
                         Direction direction) {
@@ -110,10 +97,26 @@ template <typename F> Error allocate(void **pointer, size_t bytes, F with) {
 
 } // namespace
 
+CUmemorytype cria::cudart::sourceOf(Direction direction) {
+  return direction == Any            ? CU_MEMORYTYPE_UNIFIED
+         : direction <= HostToDevice ? CU_MEMORYTYPE_HOST
+                                     : CU_MEMORYTYPE_DEVICE;
+}
+
+CUmemorytype cria::cudart::destinationOf(Direction direction) {
+  return direction == Any ? CU_MEMORYTYPE_UNIFIED
+         : direction == HostToDevice || direction == DeviceToDevice
+             ? CU_MEMORYTYPE_DEVICE
+             : CU_MEMORYTYPE_HOST;
+}
+
+/// If one end is an array, extents count texels, and places in arrays do.
 Error cria::cudart::boxOf(const Memcpy3D *params, CUDA_MEMCPY3D &copy) {
   if (!params || params->kind > Any)
     return CUDA_ERROR_INVALID_VALUE;
   copy = {};
+  copy.srcArray = params->srcArray;
+  copy.dstArray = params->dstArray;
   copy.srcMemoryType =
       params->srcArray ? CU_MEMORYTYPE_ARRAY : sourceOf(params->kind);
   copy.dstMemoryType =
@@ -135,6 +138,14 @@ Error cria::cudart::boxOf(const Memcpy3D *params, CUDA_MEMCPY3D &copy) {
   copy.WidthInBytes = params->extent.width;
   copy.Height = params->extent.height;
   copy.Depth = params->extent.depth;
+  if (CUarray array = copy.srcArray ? copy.srcArray : copy.dstArray) {
+    size_t texel;
+    if (Error error = texelBytes(array, texel))
+      return error;
+    copy.WidthInBytes *= texel;
+    copy.srcXInBytes *= copy.srcArray ? texel : 1;
+    copy.dstXInBytes *= copy.dstArray ? texel : 1;
+  }
   return 0;
 }
 

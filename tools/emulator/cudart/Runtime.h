@@ -36,16 +36,25 @@ struct Extent { // cudaExtent
 };
 
 struct Memcpy3D { // cudaMemcpy3DParms
-  void *srcArray;
+  CUarray srcArray;
   size_t srcPos[3];
   PitchedPtr srcPtr;
-  void *dstArray;
+  CUarray dstArray;
   size_t dstPos[3];
   PitchedPtr dstPtr;
   Extent extent;
   Direction kind;
 };
 /// @}
+
+/// The types of the two ends of a copy in `direction`.
+/// @{
+CUmemorytype sourceOf(Direction direction);
+CUmemorytype destinationOf(Direction direction);
+/// @}
+
+/// Bytes of a texel of the array.
+Error texelBytes(CUarray array, size_t &bytes);
 
 /// The driver's description of a copy; an error if it makes no sense.
 Error boxOf(const Memcpy3D *params, CUDA_MEMCPY3D &copy);

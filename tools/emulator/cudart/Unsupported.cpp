@@ -16,11 +16,6 @@ int unsupported(const char *function, std::atomic<bool> &said) {
   return cria::cudart::remember(CUDA_ERROR_NOT_SUPPORTED);
 }
 
-/// cudaChannelFormatDesc.
-struct ChannelFormat {
-  int x, y, z, w, kind;
-};
-
 } // namespace
 
 // The arguments do not matter: the caller cleans them up.
@@ -30,9 +25,3 @@ struct ChannelFormat {
     return unsupported(#function, said);                                       \
   }
 #include "tools/emulator/cudart/Unsupported.def"
-
-/// The one function that returns a structure.
-extern "C" __attribute__((visibility("default"))) ChannelFormat
-cudaCreateChannelDesc(int x, int y, int z, int w, int kind) {
-  return {x, y, z, w, kind};
-}

@@ -145,6 +145,74 @@ typedef struct CUDA_MEMCPY3D_st {
   size_t dstPitch, dstHeight;
   size_t WidthInBytes, Height, Depth;
 } CUDA_MEMCPY3D;
+/// Of cuArrayCreate and cuArray3DCreate.
+enum {
+  CU_AD_FORMAT_UNSIGNED_INT8 = 1,
+  CU_AD_FORMAT_UNSIGNED_INT16 = 2,
+  CU_AD_FORMAT_UNSIGNED_INT32 = 3,
+  CU_AD_FORMAT_SIGNED_INT8 = 8,
+  CU_AD_FORMAT_SIGNED_INT16 = 9,
+  CU_AD_FORMAT_SIGNED_INT32 = 10,
+  CU_AD_FORMAT_HALF = 16,
+  CU_AD_FORMAT_FLOAT = 32
+};
+enum {
+  CUDA_ARRAY3D_LAYERED = 1,
+  CUDA_ARRAY3D_SURFACE_LDST = 2,
+  CUDA_ARRAY3D_CUBEMAP = 4,
+  CUDA_ARRAY3D_TEXTURE_GATHER = 8
+};
+typedef struct CUDA_ARRAY_DESCRIPTOR_st {
+  size_t Width, Height;
+  unsigned Format, NumChannels;
+} CUDA_ARRAY_DESCRIPTOR;
+typedef struct CUDA_ARRAY3D_DESCRIPTOR_st {
+  size_t Width, Height, Depth;
+  unsigned Format, NumChannels, Flags;
+} CUDA_ARRAY3D_DESCRIPTOR;
+/// What a texture or surface object reads, and how.
+/// @{
+enum {
+  CU_RESOURCE_TYPE_ARRAY,
+  CU_RESOURCE_TYPE_MIPMAPPED_ARRAY,
+  CU_RESOURCE_TYPE_LINEAR,
+  CU_RESOURCE_TYPE_PITCH2D
+};
+typedef struct CUDA_RESOURCE_DESC_st {
+  int resType;
+  union {
+    struct {
+      CUarray hArray;
+    } array;
+    struct {
+      CUdeviceptr devPtr;
+      unsigned format, numChannels;
+      size_t sizeInBytes;
+    } linear;
+    struct {
+      CUdeviceptr devPtr;
+      unsigned format, numChannels;
+      size_t width, height, pitchInBytes;
+    } pitch2D;
+    int reserved[32];
+  } res;
+  unsigned flags;
+} CUDA_RESOURCE_DESC;
+enum {
+  CU_TRSF_READ_AS_INTEGER = 1,
+  CU_TRSF_NORMALIZED_COORDINATES = 2,
+  CU_TRSF_SRGB = 16
+};
+typedef struct CUDA_TEXTURE_DESC_st {
+  int addressMode[3], filterMode;
+  unsigned flags, maxAnisotropy;
+  int mipmapFilterMode;
+  float mipmapLevelBias, minMipmapLevelClamp, maxMipmapLevelClamp;
+  float borderColor[4];
+  int reserved[12];
+} CUDA_TEXTURE_DESC;
+typedef unsigned long long CUtexObject, CUsurfObject;
+/// @}
 typedef struct CUmemLocation_st {
   int type, id;
 } CUmemLocation;
@@ -244,6 +312,34 @@ CUresult cuDeviceGetP2PAttribute(int *value, int attribute, CUdevice source,
                                  CUdevice destination);
 CUresult cuDeviceGetPCIBusId(char *id, int length, CUdevice device);
 CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *id);
+
+/* Arrays, textures and surfaces. */
+CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *shape);
+CUresult cuArray3DCreate_v2(CUarray *array,
+                            const CUDA_ARRAY3D_DESCRIPTOR *shape);
+CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *shape, CUarray array);
+CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *shape,
+                                   CUarray array);
+CUresult cuArrayDestroy(CUarray array);
+CUresult cuMemcpyHtoA_v2(CUarray to, size_t offset, const void *from,
+                         size_t bytes);
+CUresult cuMemcpyAtoH_v2(void *to, CUarray from, size_t offset, size_t bytes);
+CUresult cuMemcpyDtoA_v2(CUarray to, size_t offset, CUdeviceptr from,
+                         size_t bytes);
+CUresult cuMemcpyAtoD_v2(CUdeviceptr to, CUarray from, size_t offset,
+                         size_t bytes);
+CUresult cuMemcpyAtoA_v2(CUarray to, size_t toOffset, CUarray from,
+                         size_t fromOffset, size_t bytes);
+CUresult cuMemcpyHtoAAsync_v2(CUarray to, size_t offset, const void *from,
+                              size_t bytes, CUstream stream);
+CUresult cuMemcpyAtoHAsync_v2(void *to, CUarray from, size_t offset,
+                              size_t bytes, CUstream stream);
+CUresult cuTexObjectCreate(CUtexObject *object, const CUDA_RESOURCE_DESC *image,
+                           const CUDA_TEXTURE_DESC *how, const void *view);
+CUresult cuTexObjectDestroy(CUtexObject object);
+CUresult cuSurfObjectCreate(CUsurfObject *object,
+                            const CUDA_RESOURCE_DESC *image);
+CUresult cuSurfObjectDestroy(CUsurfObject object);
 
 /* Modules, libraries and links. */
 CUresult cuModuleGetLoadingMode(int *mode);

@@ -11,7 +11,33 @@ struct End {
   uint64_t host, device;
   uint64_t x, y, z;     ///< in bytes, rows and slices
   uint64_t pitch, rows; ///< of a row, and rows of a slice
+  CUarray array;
 };
+
+/// The place in memory of an end in an array.
+CUresult enterArray(Driver &driver, End &end, const CopyWork &work) {
+  if (CUresult result = driver.check(driver.arrays, end.array))
+    return result;
+  const Image &image = end.array->image;
+  uint64_t width = uint64_t(image.width) * image.texelBytes();
+  auto fits = [](uint64_t at, uint64_t count, uint64_t size) {
+    return at <= size && count <= size - at;
+  };
+  if (!fits(end.x, work.bytes, width) ||
+      !fits(end.y, work.rows, std::max(image.height, 1u)) ||
+      !fits(end.z, work.slices, std::max(image.depth, 1u))) {
+    driver.reportMisuse("the copy does not lie in the array of " +
+                        std::to_string(width) + " bytes x " +
+                        std::to_string(image.height) + " x " +
+                        std::to_string(image.depth));
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  end.type = CU_MEMORYTYPE_DEVICE;
+  end.device = image.address;
+  end.pitch = image.pitch;
+  end.rows = std::max(image.height, 1u);
+  return CUDA_SUCCESS;
+}
 
 /// The address of the first byte.
 uint64_t startOf(const End &end) {
@@ -35,6 +61,13 @@ bool isMemory(Driver &driver, const End &end, uint64_t start,
 }
 
 CUresult describe(Driver &driver, End to, End from, CopyWork &work) {
+  for (End *end : {&to, &from}) {
+    if (end->type < CU_MEMORYTYPE_HOST || end->type > CU_MEMORYTYPE_UNIFIED)
+      return CUDA_ERROR_INVALID_VALUE;
+    if (end->type == CU_MEMORYTYPE_ARRAY)
+      if (CUresult result = enterArray(driver, *end, work))
+        return result;
+  }
   auto fits = [&](End &end) {
     end.pitch = end.pitch ? end.pitch : end.x + work.bytes;
     end.rows = end.rows ? end.rows : end.y + work.rows;
@@ -42,14 +75,6 @@ CUresult describe(Driver &driver, End to, End from, CopyWork &work) {
   };
   if (!fits(to) || !fits(from))
     return CUDA_ERROR_INVALID_VALUE;
-  for (const End *end : {&to, &from}) {
-    if (end->type < CU_MEMORYTYPE_HOST || end->type > CU_MEMORYTYPE_UNIFIED)
-      return CUDA_ERROR_INVALID_VALUE;
-    if (end->type == CU_MEMORYTYPE_ARRAY) {
-      driver.reportMisuse("CUDA arrays are not emulated");
-      return CUDA_ERROR_NOT_SUPPORTED;
-    }
-  }
   work.to = startOf(to);
   work.from = startOf(from);
   work.toPitch = to.pitch;
@@ -65,12 +90,13 @@ CUresult describe(Driver &driver, End to, End from, CopyWork &work) {
 CUresult copyOf(const CUDA_MEMCPY2D &copy, CopyWork &work) {
   work.bytes = copy.WidthInBytes;
   work.rows = copy.Height;
-  return describe(Driver::get(),
-                  {copy.dstMemoryType, uint64_t(copy.dstHost), copy.dstDevice,
-                   copy.dstXInBytes, copy.dstY, 0, copy.dstPitch, 0},
-                  {copy.srcMemoryType, uint64_t(copy.srcHost), copy.srcDevice,
-                   copy.srcXInBytes, copy.srcY, 0, copy.srcPitch, 0},
-                  work);
+  return describe(
+      Driver::get(),
+      {copy.dstMemoryType, uint64_t(copy.dstHost), copy.dstDevice,
+       copy.dstXInBytes, copy.dstY, 0, copy.dstPitch, 0, copy.dstArray},
+      {copy.srcMemoryType, uint64_t(copy.srcHost), copy.srcDevice,
+       copy.srcXInBytes, copy.srcY, 0, copy.srcPitch, 0, copy.srcArray},
+      work);
 }
 
 /// The work of a copy of a rectangle or a box.
@@ -108,13 +134,14 @@ CUresult cria::emulator::copyOf(const CUDA_MEMCPY3D &copy, CopyWork &work) {
   work.bytes = copy.WidthInBytes;
   work.rows = copy.Height;
   work.slices = copy.Depth;
-  return describe(
-      Driver::get(),
-      {copy.dstMemoryType, uint64_t(copy.dstHost), copy.dstDevice,
-       copy.dstXInBytes, copy.dstY, copy.dstZ, copy.dstPitch, copy.dstHeight},
-      {copy.srcMemoryType, uint64_t(copy.srcHost), copy.srcDevice,
-       copy.srcXInBytes, copy.srcY, copy.srcZ, copy.srcPitch, copy.srcHeight},
-      work);
+  return describe(Driver::get(),
+                  {copy.dstMemoryType, uint64_t(copy.dstHost), copy.dstDevice,
+                   copy.dstXInBytes, copy.dstY, copy.dstZ, copy.dstPitch,
+                   copy.dstHeight, copy.dstArray},
+                  {copy.srcMemoryType, uint64_t(copy.srcHost), copy.srcDevice,
+                   copy.srcXInBytes, copy.srcY, copy.srcZ, copy.srcPitch,
+                   copy.srcHeight, copy.srcArray},
+                  work);
 }
 
 extern "C" {

@@ -48,6 +48,7 @@ void Driver::clear(CUctx_st &context) {
   streams.eraseIf(
       [&](CUstream_st &stream) { return stream.context == &context; });
   events.eraseIf([&](CUevent_st &event) { return event.context == &context; });
+  arrays.eraseIf([&](CUarray_st &array) { return array.context == &context; });
   for (uint64_t address : context.allocations)
     if (!memory->free(address, Allocation::Device))
       memory->free(address, Allocation::Managed);

@@ -29,6 +29,13 @@ struct CUctx_st {
   std::set<CUcontext> peers; ///< whose memory it may access
 };
 
+/// A CUDA array: an image whose layout programs do not see.
+struct CUarray_st {
+  CUcontext context = nullptr;
+  cria::emulator::Image image;
+  CUDA_ARRAY3D_DESCRIPTOR shape = {};
+};
+
 struct CUfunc_st {
   CUmodule module = nullptr;
   std::string name;
@@ -292,6 +299,8 @@ struct Driver {
   Handles<CUgraphNode_st> nodes{"a graph node"};
   Handles<CUgraphExec_st> executables{"an executable graph"};
   Handles<CUmemPoolHandle_st> pools{"a memory pool"};
+  Handles<CUarray_st> arrays{"an array"};
+  Textures textures;
   std::map<CUdevice, CUmemoryPool> defaultPools, currentPools;
   std::set<std::shared_ptr<Capture>> captures; ///< under way
   uint64_t captureCount = 0;

@@ -64,6 +64,7 @@ Launch launchOf(Driver &driver, const KernelWork &work) {
   launch.parameters = work.parameters;
   launch.countPlan = kernel.countPlan.get();
   launch.memory = driver.memory.get();
+  launch.textures = &driver.textures;
   launch.checks = driver.settings.checks;
   launch.seed = driver.settings.seed;
   launch.cooperative = work.cooperative;

@@ -3,6 +3,7 @@
 #include "tools/emulator/run/Block.h"
 #include "tools/emulator/run/Print.h"
 #include "tools/emulator/run/Rounding.h"
+#include "tools/emulator/run/Texture.h"
 #include "tools/emulator/run/Video.h"
 #include "tools/emulator/run/async/AsyncCopy.h"
 #include "tools/emulator/run/async/AsyncEntries.h"
@@ -307,6 +308,8 @@ std::vector<RuntimeEntry> runtimeEntries() {
           ENTRY(emulatorRoundSigned),
           ENTRY(emulatorTanh),
           ENTRY(emulatorVideo),
+          ENTRY(emulatorTexture),
+          ENTRY(emulatorSurface),
           ENTRY(emulatorFindNth),
           ENTRY(emulatorSpaceOf),
           ENTRY(emulatorCopyArrive),

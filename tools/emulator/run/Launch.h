@@ -3,6 +3,7 @@
 
 #include "tools/emulator/run/Counts.h"
 #include "tools/emulator/run/DeviceMemory.h"
+#include "tools/emulator/run/Texture.h"
 
 #include <functional>
 #include <optional>
@@ -91,6 +92,7 @@ struct Launch {
   std::vector<char> parameters;
   const CountPlan *countPlan = nullptr; ///< null: nothing is counted
   const DeviceMemory *memory = nullptr;
+  const Textures *textures = nullptr; ///< null: there are none
   Checks checks;
   uint64_t seed = 0; ///< 0: blocks, warps and lanes in order, copies late
   bool cooperative = false; ///< all blocks run at once

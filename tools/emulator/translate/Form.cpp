@@ -62,9 +62,10 @@ const Table &table() {
     Table table;
     for (auto family :
          {integerForms(), bitForms(), floatForms(), compareForms(),
-          convertForms(), memoryForms(), atomicForms(), controlForms(),
-          callForms(), videoForms(), warpForms(), matrixForms(), wmmaForms(),
-          asyncForms(), mbarrierForms(), bulkCopyForms(), warpgroupForms()})
+          convertForms(), memoryForms(), atomicForms(), textureForms(),
+          controlForms(), callForms(), videoForms(), warpForms(), matrixForms(),
+          wmmaForms(), asyncForms(), mbarrierForms(), bulkCopyForms(),
+          warpgroupForms()})
       table.forms.insert(table.forms.end(), family.begin(), family.end());
     for (const Form &form : table.forms) {
       table.byOpcode[form.opcode].push_back(table.groups.size());

@@ -14,7 +14,7 @@
 ///   P  d, or a pair `d|p`                V  vector of sources
 ///   m  address in brackets               i  integer
 ///   n  name (label, function)            a  arguments in parentheses
-///   t  box of a tensor: [map, {coordinates}]
+///   t  box of a tensor, or texel: [map or object, {coordinates}]
 #pragma once
 
 #include "tools/emulator/ptx/Ast.h"
@@ -61,6 +61,7 @@ llvm::ArrayRef<Form> compareForms();
 llvm::ArrayRef<Form> convertForms();
 llvm::ArrayRef<Form> memoryForms();
 llvm::ArrayRef<Form> atomicForms();
+llvm::ArrayRef<Form> textureForms();
 llvm::ArrayRef<Form> controlForms();
 llvm::ArrayRef<Form> callForms();
 llvm::ArrayRef<Form> warpForms();
