@@ -107,7 +107,7 @@ llvm::Error expectMade(llvm::StringRef flag,
 llvm::Error checkModel(const ProgramOptions &options, llvm::StringRef input,
                        const Manifest &manifest);
 
-/// Checks the same of a text of --emit, and of all options. Sets the options to
+/// The same check of all options, for a text of --emit. Sets the options to
 /// those with which compilation goes on.
 llvm::Error resumeOptions(ProgramOptions &options, llvm::StringRef input,
                           const Manifest &manifest);

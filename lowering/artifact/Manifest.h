@@ -14,7 +14,7 @@ namespace cria {
 /// The manifest is collected while a program is lowered. `fromProgram` reads
 /// the program in the llama dialect, `fromFuse` the costs of kernels,
 /// `fromTile` kernels and arenas. In the text of --emit, the manifest is the
-/// attribute `cria.manifest` of an empty module behind the program:
+/// attribute `cria.manifest` of an empty module after the program:
 ///
 ///   module {
 ///     func.func @prefill ...

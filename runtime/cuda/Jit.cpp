@@ -20,7 +20,7 @@ public:
 
 private:
   static constexpr size_t capacity = 1 << 16;
-  /// Zeros, of which the last stays one.
+  /// Zeros; the last one is never written.
   static std::unique_ptr<char[]> buffer() {
     return std::make_unique<char[]>(capacity);
   }
