@@ -107,8 +107,8 @@ llvm::Error expectMade(llvm::StringRef flag,
 llvm::Error checkModel(const ProgramOptions &options, llvm::StringRef input,
                        const Manifest &manifest);
 
-/// The same check of all options, for a text of --emit. Sets the options to
-/// those with which compilation goes on.
+/// Checks all options, for a text of --emit. Sets them to those with which
+/// compilation goes on.
 llvm::Error resumeOptions(ProgramOptions &options, llvm::StringRef input,
                           const Manifest &manifest);
 
