@@ -64,22 +64,22 @@ static std::string launchesOf(const cuda::Entry &entry) {
               : text;
 }
 
-static void printCuda(const cuda::Part &part) {
+static void printCuda(const cuda::Plan &plan) {
   std::string images;
-  for (const cuda::Image &image : part.images)
+  for (const cuda::Image &image : plan.images)
     images += (images.empty() ? "" : ", ") + image.chip +
               (image.isPtx ? " PTX" : " cubin");
   print("cuda", images);
-  if (!part.encode.empty())
-    print("encode", launchesOf(part.encode));
-  print("prefill", launchesOf(part.prefill));
-  if (!part.batch.empty()) {
-    print("batch", launchesOf(part.batch));
-    print("sample", launchesOf(part.sample));
+  if (!plan.encode.empty())
+    print("encode", launchesOf(plan.encode));
+  print("prefill", launchesOf(plan.prefill));
+  if (!plan.batch.empty()) {
+    print("batch", launchesOf(plan.batch));
+    print("sample", launchesOf(plan.sample));
     return;
   }
-  print("decode", launchesOf(part.decode) + ", replayed as a graph");
-  print("sample", launchesOf(part.sample) + ", in that graph");
+  print("decode", launchesOf(plan.decode) + ", replayed as a graph");
+  print("sample", launchesOf(plan.sample) + ", in that graph");
 }
 
 static void printWeights(const Manifest &manifest) {

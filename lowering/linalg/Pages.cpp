@@ -26,14 +26,14 @@ static Value element(LinalgBuilder &b, Value tensor, ValueRange at) {
 
 namespace {
 /// The place of a position's row: a page, and a position in the page.
-struct Place {
+struct PagedRow {
   Value page, place;
 };
 } // namespace
 
 /// The place of a position of a token.
-static Place placeOf(LinalgBuilder &b, const PagedCache &cache, Value token,
-                     Value position) {
+static PagedRow placeOf(LinalgBuilder &b, const PagedCache &cache, Value token,
+                        Value position) {
   Value size = b.index(tensorType(cache.cache).getDimSize(3));
   SmallVector<Value> at = {
       arith::DivUIOp::create(b, b.getLoc(), position, size)};
@@ -54,7 +54,7 @@ static Value positionOf(LinalgBuilder &b, const PagedCache &cache,
 /// Writes row `token` of `rows` (T, KVH, ...) to a place of the cache; in the
 /// last dimension, from `first` on. Returns the cache.
 static Value put(LinalgBuilder &b, const PagedCache &cache, Value rows,
-                 Value token, Place at, int64_t first) {
+                 Value token, PagedRow at, int64_t first) {
   SmallVector<OpFoldResult> sizes = b.sizes(rows);
   SmallVector<OpFoldResult> offsets(sizes.size(), b.getIndexAttr(0));
   offsets[0] = token;
@@ -92,7 +92,7 @@ Value cria::appendToPages(LinalgBuilder &b, Value rows, PagedCache cache) {
       [&](OpBuilder &, Location, Value token, ValueRange carried) {
         PagedCache now = cache;
         now.cache = carried[0];
-        Place at = placeOf(b, now, token, positionOf(b, now, token));
+        PagedRow at = placeOf(b, now, token, positionOf(b, now, token));
         for (auto [part, first] : parts)
           now.cache = put(b, now, part, token, at, first);
         scf::YieldOp::create(b, b.getLoc(), now.cache);
@@ -127,7 +127,7 @@ Value cria::gatherPages(LinalgBuilder &b, PagedCache cache, OpFoldResult first,
         if (ofTokens)
           key = arith::MinUIOp::create(b, b.getLoc(), key,
                                        positionOf(b, cache, token));
-        Place place = placeOf(b, cache, token, key);
+        PagedRow place = placeOf(b, cache, token, key);
         SmallVector<Value> source = {place.page, cache.layer, rest[0],
                                      place.place};
         llvm::append_range(source, rest.drop_front(2));

@@ -40,7 +40,7 @@ namespace {
 /// Reads steps; knows what the indices of their arguments may be.
 class Reader {
 public:
-  Reader(const Surroundings &around, Part &part) : around(around), part(part) {}
+  Reader(const Surroundings &around, Plan &plan) : around(around), plan(plan) {}
 
   void read(const JsonCursor &at);
 
@@ -56,7 +56,7 @@ private:
   uint64_t bytesAt(const Argument &argument, uint64_t layers) const;
 
   const Surroundings &around;
-  Part &part;
+  Plan &plan;
 };
 
 } // namespace
@@ -98,7 +98,7 @@ void Reader::readImage(const JsonCursor &at) {
     at["chip"].expected("a chip such as sm_80");
   if (!image.isPtx && format != "cubin")
     at["format"].expected("ptx or cubin");
-  part.images.push_back(std::move(image));
+  plan.images.push_back(std::move(image));
 }
 
 static Dimension readDimension(const JsonCursor &at) {
@@ -199,7 +199,7 @@ static TensorMap readMap(const JsonCursor &at) {
 /// weight, the cache or the arena; 0 for other memory.
 uint64_t Reader::bytesAt(const Argument &argument, uint64_t layers) const {
   if (argument.kind == Argument::Arena)
-    return part.arenaBytes - argument.value;
+    return plan.arenaBytes - argument.value;
   if (argument.kind == Argument::Cache)
     return around.cacheBytes[argument.value] - argument.offset -
            argument.perLayer * (layers - 1);
@@ -230,9 +230,9 @@ Argument Reader::readPlace(const JsonCursor &at, uint64_t layers, bool inLoop) {
     return readCache(at, layers, inLoop);
   if (auto offset = at.find("arena")) {
     Argument argument = {Argument::Arena, size(*offset)};
-    if (argument.value >= part.arenaBytes)
+    if (argument.value >= plan.arenaBytes)
       offset->fail(concat(
-          {"is ", argument.value, ", beyond the arena's ", part.arenaBytes}));
+          {"is ", argument.value, ", beyond the arena's ", plan.arenaBytes}));
     return argument;
   }
   static constexpr struct {
@@ -339,32 +339,32 @@ Entry Reader::readEntry(const JsonCursor &at) {
 void Reader::read(const JsonCursor &at) {
   for (const JsonCursor &image : at["images"].elements(64))
     readImage(image);
-  if (part.images.empty())
+  if (plan.images.empty())
     at["images"].fail("is empty");
-  part.arenaBytes = size(at["arena"]);
+  plan.arenaBytes = size(at["arena"]);
   if (auto zeroed = at.find("workspace_zeroed")) {
-    part.zeroedOffset = size((*zeroed)["offset"]);
-    part.zeroedBytes = size((*zeroed)["bytes"]);
-    if (part.zeroedOffset + part.zeroedBytes > part.arenaBytes)
+    plan.zeroedOffset = size((*zeroed)["offset"]);
+    plan.zeroedBytes = size((*zeroed)["bytes"]);
+    if (plan.zeroedOffset + plan.zeroedBytes > plan.arenaBytes)
       zeroed->fail(
-          concat({"ends beyond the arena's ", part.arenaBytes, " bytes"}));
+          concat({"ends beyond the arena's ", plan.arenaBytes, " bytes"}));
   }
   JsonCursor entries = at["entries"];
-  part.prefill = readEntry(entries["prefill"]);
-  part.sample = readEntry(entries["sample"]);
+  plan.prefill = readEntry(entries["prefill"]);
+  plan.sample = readEntry(entries["sample"]);
   if (around.hasPages) {
-    part.batch = readEntry(entries["batch"]);
+    plan.batch = readEntry(entries["batch"]);
     return;
   }
-  part.decode = readEntry(entries["decode"]);
+  plan.decode = readEntry(entries["decode"]);
   if (around.hasEncoder)
-    part.encode = readEntry(entries["encode"]);
+    plan.encode = readEntry(entries["encode"]);
 }
 
-Part readPart(const JsonCursor &at, const Surroundings &around) {
-  Part part;
-  Reader(around, part).read(at);
-  return part;
+Plan readPlan(const JsonCursor &at, const Surroundings &around) {
+  Plan plan;
+  Reader(around, plan).read(at);
+  return plan;
 }
 
 } // namespace cria::cuda

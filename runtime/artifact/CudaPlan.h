@@ -107,7 +107,7 @@ struct EntryStep {
 using Entry = std::vector<EntryStep>;
 
 /// The manifest's key "cuda".
-struct Part {
+struct Plan {
   std::vector<Image> images;
   uint64_t arenaBytes = 0;
   uint64_t zeroedOffset = 0, zeroedBytes = 0; // zeroed when a session starts
@@ -116,7 +116,7 @@ struct Part {
   Entry batch;  // of batches, in place of `decode`
 };
 
-/// What the rest of the manifest says, with which a part has to agree.
+/// What the rest of the manifest says, with which a plan has to agree.
 struct Surroundings {
   std::vector<uint64_t> slotBytes;  // of the weight in each slot, else 0
   std::vector<uint64_t> cacheBytes; // of each KV cache, or of a page of it
@@ -124,7 +124,7 @@ struct Surroundings {
   bool hasRanks = false, hasPages = false, hasEncoder = false;
 };
 
-/// Reads the part at `at`. The first error stays in the status of the cursor.
-Part readPart(const JsonCursor &at, const Surroundings &around);
+/// Reads the plan at `at`. The first error stays in the status of the cursor.
+Plan readPlan(const JsonCursor &at, const Surroundings &around);
 
 } // namespace cria::cuda

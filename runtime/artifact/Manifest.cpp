@@ -283,7 +283,7 @@ cuda::Surroundings Reader::surroundings() const {
 /// Reads the code for each device. At least one device must have code.
 void Reader::readCode(const JsonCursor &root) {
   if (auto cuda = root.find("cuda"); cuda && cuda->ok())
-    manifest.cuda = cuda::readPart(*cuda, surroundings());
+    manifest.cuda = cuda::readPlan(*cuda, surroundings());
   if (manifest.cuda && !root.find("cpu"))
     return;
   for (const JsonCursor &code : root["cpu"].elements(maxCpus))

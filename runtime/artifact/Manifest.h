@@ -175,7 +175,7 @@ struct Manifest {
   bool encoder = false;
 
   std::vector<CpuCode> cpus;      // code for CPUs, the most capable first
-  std::optional<cuda::Part> cuda; // code for GPUs
+  std::optional<cuda::Plan> cuda; // code for GPUs
   uint64_t slots = 0;
   std::vector<WeightSpec> weights;
   std::vector<RopeSpec> ropes;

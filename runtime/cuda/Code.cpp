@@ -175,14 +175,14 @@ Status Code::load(const Artifact &artifact) {
     return loaded.status();
   module = std::move(*loaded);
   const Manifest &manifest = artifact.manifest();
-  const Part &part = *manifest.cuda;
+  const Plan &plan = *manifest.cuda;
   int64_t rows = manifest.batch ? manifest.batch->rows : 0;
   DeviceMemory standIn;
   for (auto [entry, tokens] :
-       {std::pair(&part.prefill, manifest.chunk),
-        std::pair(&part.encode, manifest.chunk), std::pair(&part.batch, rows),
-        std::pair(&part.decode, int64_t(1)),
-        std::pair(&part.sample, std::max(rows, int64_t(1)))})
+       {std::pair(&plan.prefill, manifest.chunk),
+        std::pair(&plan.encode, manifest.chunk), std::pair(&plan.batch, rows),
+        std::pair(&plan.decode, int64_t(1)),
+        std::pair(&plan.sample, std::max(rows, int64_t(1)))})
     if (Status status = findKernels(*entry, tokens, standIn); !status.ok())
       return status;
   return Status();

@@ -57,13 +57,13 @@ Status Paged::allocate(uint64_t pages) {
 }
 
 Status Paged::makeLaunches() {
-  const Part &part = *model.manifest().cuda;
+  const Plan &plan = *model.manifest().cuda;
   std::vector<Launch> prefill, batch, sample;
-  Status status = expand(part.prefill, prefill);
+  Status status = expand(plan.prefill, prefill);
   if (status.ok())
-    status = expand(part.batch, batch);
+    status = expand(plan.batch, batch);
   if (status.ok())
-    status = expand(part.sample, sample);
+    status = expand(plan.sample, sample);
   if (!status.ok())
     return status;
   prefillLaunches = std::move(prefill);

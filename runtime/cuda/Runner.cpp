@@ -152,12 +152,12 @@ uint64_t Runner::chunkOfEmbeddings() const {
 }
 
 Status Runner::clearWorkspace() {
-  const Part &part = *model.manifest().cuda;
+  const Plan &plan = *model.manifest().cuda;
   Status status;
-  if (part.zeroedBytes)
+  if (plan.zeroedBytes)
     status = context->check(
-        (*context)->cuMemsetD8Async(places[Argument::Arena] + part.zeroedOffset,
-                                    0, part.zeroedBytes, stream.get()),
+        (*context)->cuMemsetD8Async(places[Argument::Arena] + plan.zeroedOffset,
+                                    0, plan.zeroedBytes, stream.get()),
         "cuMemsetD8Async", "clearing scratch");
   Status cleared = context->wait(stream.get(), "clearing a session's memory");
   return status.ok() ? cleared : status;

@@ -36,11 +36,11 @@ Status Session::allocate() {
 
 /// Forgets the graphs, too.
 Status Session::makeLaunches() {
-  const Part &part = *model.manifest().cuda;
+  const Plan &plan = *model.manifest().cuda;
   std::vector<Launch> made[4];
   auto *next = made;
   for (const Entry *entry :
-       {&part.prefill, &part.decode, &part.sample, &part.encode})
+       {&plan.prefill, &plan.decode, &plan.sample, &plan.encode})
     if (Status status = expand(*entry, *next++); !status.ok())
       return status;
   prefillLaunches = std::move(made[0]);

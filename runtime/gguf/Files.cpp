@@ -22,19 +22,19 @@ static std::string partSuffix(int64_t number, int64_t count) {
   return text;
 }
 
-static Result<Part> openPart(const std::string &path) {
+static Result<OpenFile> openPart(const std::string &path) {
   Result<File> file = File::open(path);
   if (!file.ok())
     return file.status();
   Result<Header> header = readHeader(*file);
   if (!header.ok())
     return header.status();
-  return Part{std::move(*file), std::move(*header)};
+  return OpenFile{std::move(*file), std::move(*header)};
 }
 
 /// The whole number under `key` in a part, from 0 to `most`; `absent` if the
 /// part does not have the key.
-static Result<int64_t> number(const Part &part, const std::string &key,
+static Result<int64_t> number(const OpenFile &part, const std::string &key,
                               int64_t most, int64_t absent) {
   const Value *value = part.header.find(key);
   if (!value)
@@ -48,7 +48,7 @@ static Result<int64_t> number(const Part &part, const std::string &key,
 }
 
 /// Checks that `part` says it is number `index` of `count`.
-static Status checkPart(const Part &part, int64_t index, int64_t count) {
+static Status checkPart(const OpenFile &part, int64_t index, int64_t count) {
   Result<int64_t> said = number(part, "split.count", maxParts, 0);
   Result<int64_t> place = number(part, "split.no", maxParts, -1);
   if (!said.ok() || !place.ok())
@@ -61,9 +61,9 @@ static Status checkPart(const Part &part, int64_t index, int64_t count) {
 }
 
 /// Checks that the parts together have as many tensors as the first one says.
-static Status checkTensors(const std::vector<Part> &parts) {
+static Status checkTensors(const std::vector<OpenFile> &parts) {
   int64_t have = 0;
-  for (const Part &part : parts)
+  for (const OpenFile &part : parts)
     have += static_cast<int64_t>(part.header.tensors().size());
   Result<int64_t> said =
       number(parts.front(), "split.tensors.count", INT64_MAX, have);
@@ -75,7 +75,7 @@ static Status checkTensors(const std::vector<Part> &parts) {
 }
 
 /// Opens all parts of the set that `given` belongs to.
-static Result<std::vector<Part>> openSet(Part given, int64_t count) {
+static Result<std::vector<OpenFile>> openSet(OpenFile given, int64_t count) {
   std::string path = given.file.path();
   Result<int64_t> index = number(given, "split.no", count - 1, 0);
   if (!index.ok())
@@ -87,10 +87,10 @@ static Result<std::vector<Part>> openSet(Part given, int64_t count) {
                   {path, ": is part ", *index + 1, " of ", count,
                    ", expected a name that ends in ", expected});
   std::string stem = path.substr(0, path.size() - expected.size());
-  std::vector<Part> parts;
+  std::vector<OpenFile> parts;
   for (int64_t i = 0; i < count; ++i) {
-    Result<Part> part = i == *index ? Result<Part>(std::move(given))
-                                    : openPart(stem + partSuffix(i, count));
+    Result<OpenFile> part = i == *index ? Result<OpenFile>(std::move(given))
+                                        : openPart(stem + partSuffix(i, count));
     if (!part.ok())
       return part.status();
     if (Status status = checkPart(*part, i, count); !status.ok())
@@ -102,8 +102,8 @@ static Result<std::vector<Part>> openSet(Part given, int64_t count) {
   return parts;
 }
 
-Result<std::vector<Part>> openFiles(const std::string &path) {
-  Result<Part> part = openPart(path);
+Result<std::vector<OpenFile>> openFiles(const std::string &path) {
+  Result<OpenFile> part = openPart(path);
   if (!part.ok())
     return part.status();
   Result<int64_t> count = number(*part, "split.count", maxParts, 1);
@@ -111,7 +111,7 @@ Result<std::vector<Part>> openFiles(const std::string &path) {
     return count.status();
   if (*count > 1)
     return openSet(std::move(*part), *count);
-  std::vector<Part> parts;
+  std::vector<OpenFile> parts;
   parts.push_back(std::move(*part));
   return parts;
 }

@@ -6,7 +6,7 @@
 namespace cria::gguf {
 
 /// A file and its header.
-struct Part {
+struct OpenFile {
   File file;
   Header header;
 };
@@ -16,6 +16,6 @@ bool isGguf(const std::string &path);
 
 /// Opens `path`. If it is a part of several (model-00002-of-00003.gguf), no
 /// matter which, opens them all, in order. The first has the metadata.
-Result<std::vector<Part>> openFiles(const std::string &path);
+Result<std::vector<OpenFile>> openFiles(const std::string &path);
 
 } // namespace cria::gguf

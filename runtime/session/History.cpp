@@ -8,24 +8,25 @@
 namespace cria {
 
 void History::append(const Step &step, uint64_t rowBytes) {
-  if (parts.empty() || step.embeddings || !parts.back().embeddings.empty()) {
-    Part part = {step.position, {step.ids, step.ids + step.tokens}, {}};
+  if (segments.empty() || step.embeddings ||
+      !segments.back().embeddings.empty()) {
+    Segment segment = {step.position, {step.ids, step.ids + step.tokens}, {}};
     uint64_t bytes = static_cast<uint64_t>(step.tokens) * rowBytes;
     if (step.embeddings)
-      part.embeddings.assign(step.embeddings, step.embeddings + bytes);
-    parts.push_back(std::move(part));
+      segment.embeddings.assign(step.embeddings, step.embeddings + bytes);
+    segments.push_back(std::move(segment));
     return;
   }
-  std::vector<int32_t> &ids = parts.back().ids;
+  std::vector<int32_t> &ids = segments.back().ids;
   ids.insert(ids.end(), step.ids, step.ids + step.tokens);
 }
 
 void History::cut(int64_t end) {
-  while (!parts.empty() && parts.back().position >= end)
-    parts.pop_back();
-  if (parts.empty())
+  while (!segments.empty() && segments.back().position >= end)
+    segments.pop_back();
+  if (segments.empty())
     return;
-  Part &last = parts.back();
+  Segment &last = segments.back();
   size_t count =
       std::min(last.ids.size(), static_cast<size_t>(end - last.position));
   last.embeddings.resize(last.embeddings.size() / last.ids.size() * count);
@@ -33,13 +34,13 @@ void History::cut(int64_t end) {
 }
 
 int64_t History::lastIds() const {
-  if (parts.empty() || !parts.back().embeddings.empty())
+  if (segments.empty() || !segments.back().embeddings.empty())
     return 0;
-  return static_cast<int64_t>(parts.back().ids.size());
+  return static_cast<int64_t>(segments.back().ids.size());
 }
 
 std::vector<int32_t> History::idsWith(int64_t count, const Step &step) const {
-  const std::vector<int32_t> &last = parts.back().ids;
+  const std::vector<int32_t> &last = segments.back().ids;
   std::vector<int32_t> ids(last.end() - count, last.end());
   ids.insert(ids.end(), step.ids, step.ids + step.tokens);
   return ids;
@@ -47,17 +48,17 @@ std::vector<int32_t> History::idsWith(int64_t count, const Step &step) const {
 
 Status History::replay(int64_t end, int64_t chunk,
                        const std::function<Status(Step)> &feed) const {
-  for (const Part &part : parts) {
-    auto size = static_cast<int64_t>(part.ids.size());
+  for (const Segment &segment : segments) {
+    auto size = static_cast<int64_t>(segment.ids.size());
     int64_t tokens = 0;
-    for (int64_t done = 0; done < size && part.position + done < end;
+    for (int64_t done = 0; done < size && segment.position + done < end;
          done += tokens) {
-      int64_t position = part.position + done;
+      int64_t position = segment.position + done;
       tokens = std::min({size - done, chunk, end - position});
-      Step step = {&part.ids[static_cast<size_t>(done)], tokens, position,
+      Step step = {&segment.ids[static_cast<size_t>(done)], tokens, position,
                    tokens, nullptr};
-      if (!part.embeddings.empty())
-        step.embeddings = part.embeddings.data(); // embeddings are one chunk
+      if (!segment.embeddings.empty())
+        step.embeddings = segment.embeddings.data(); // embeddings are one chunk
       Status status = feed(step);
       if (!status.ok())
         return status;
@@ -66,8 +67,8 @@ Status History::replay(int64_t end, int64_t chunk,
   return Status();
 }
 
-// Each part is its number of positions, whether they are embeddings, and then
-// its embeddings, or its ids.
+// Each segment is its number of positions, whether they are embeddings, and
+// then its embeddings, or its ids.
 struct PartHeader {
   int64_t count, areEmbeddings;
 };
@@ -78,14 +79,14 @@ std::vector<std::byte> History::write() const {
     auto *from = static_cast<const std::byte *>(data);
     bytes.insert(bytes.end(), from, from + size);
   };
-  for (const Part &part : parts) {
-    PartHeader header = {static_cast<int64_t>(part.ids.size()),
-                         !part.embeddings.empty()};
+  for (const Segment &segment : segments) {
+    PartHeader header = {static_cast<int64_t>(segment.ids.size()),
+                         !segment.embeddings.empty()};
     add(&header, sizeof(header));
     if (header.areEmbeddings)
-      add(part.embeddings.data(), part.embeddings.size());
+      add(segment.embeddings.data(), segment.embeddings.size());
     else
-      add(part.ids.data(), part.ids.size() * sizeof(int32_t));
+      add(segment.ids.data(), segment.ids.size() * sizeof(int32_t));
   }
   return bytes;
 }
@@ -112,18 +113,18 @@ Result<History> History::read(const std::byte *bytes, uint64_t size,
         static_cast<uint64_t>(end - bytes) / width <
             static_cast<uint64_t>(count))
       return bad;
-    Part part = {position, std::vector<int32_t>(count), {}};
+    Segment segment = {position, std::vector<int32_t>(count), {}};
     auto length = static_cast<size_t>(count) * width;
     if (header.areEmbeddings) {
-      std::iota(part.ids.begin(), part.ids.end(), 0);
-      part.embeddings.assign(bytes, bytes + length);
+      std::iota(segment.ids.begin(), segment.ids.end(), 0);
+      segment.embeddings.assign(bytes, bytes + length);
     } else {
-      memcpy(part.ids.data(), bytes, length);
+      memcpy(segment.ids.data(), bytes, length);
     }
-    for (int32_t id : part.ids)
+    for (int32_t id : segment.ids)
       if (id < 0 || id >= manifest.vocabSize)
         return bad;
-    made.parts.push_back(std::move(part));
+    made.segments.push_back(std::move(segment));
     bytes += length;
     position += count;
   }

@@ -36,12 +36,12 @@ public:
 
 private:
   /// Embeddings belong to one step, which numbers its ids from 0 on.
-  struct Part {
+  struct Segment {
     int64_t position;
     std::vector<int32_t> ids;
     std::vector<std::byte> embeddings;
   };
-  std::vector<Part> parts;
+  std::vector<Segment> segments;
 };
 
 } // namespace cria

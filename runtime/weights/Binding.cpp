@@ -187,7 +187,7 @@ private:
   std::string nameOf(const WeightSpec &weight, uint64_t index) const;
   void add(const WeightSpec &weight, uint64_t index, const std::string &tensor);
   void addPlain(const WeightSpec &weight, uint64_t index,
-                const Checkpoint::Place &place);
+                const Checkpoint::Tensor &place);
   void addPacked(const WeightSpec &weight, uint64_t index, PackedWeight packed);
   bool isBound(const WeightSpec &weight) const;
 
@@ -230,7 +230,7 @@ std::string Matcher::nameOf(const WeightSpec &weight, uint64_t index) const {
 
 void Matcher::match(const WeightSpec &weight, uint64_t index) {
   std::string tensor = nameOf(weight, index);
-  if (const Checkpoint::Place *place = checkpoint.find(tensor))
+  if (const Checkpoint::Tensor *place = checkpoint.find(tensor))
     used.insert(place->tensor->name);
   const WeightSpec &origin = manifest.origin(weight);
   bool sharesTensor = weight.tied && tensor == nameOf(origin, 0) &&
@@ -255,7 +255,7 @@ static ElementsPtr finished(ElementsPtr x, const WeightSpec &weight,
 void Matcher::add(const WeightSpec &weight, uint64_t index,
                   const std::string &tensor) {
   std::string problem;
-  const Checkpoint::Place *place = checkpoint.replacement(weight.name(index));
+  const Checkpoint::Tensor *place = checkpoint.replacement(weight.name(index));
   if (!place) {
     auto packed =
         findPacked(checkpoint, tensor, weight.sourceShape(), config, problem);
@@ -272,7 +272,7 @@ void Matcher::add(const WeightSpec &weight, uint64_t index,
 }
 
 void Matcher::addPlain(const WeightSpec &weight, uint64_t index,
-                       const Checkpoint::Place &place) {
+                       const Checkpoint::Tensor &place) {
   DType type = *place.tensor->type;
   if (type != weight.type)
     ++conversions[{type, weight.type, ""}];
@@ -287,7 +287,7 @@ void Matcher::addPlain(const WeightSpec &weight, uint64_t index,
 
 void Matcher::addPacked(const WeightSpec &weight, uint64_t index,
                         PackedWeight packed) {
-  for (const Checkpoint::Place *place : packed.tensors)
+  for (const Checkpoint::Tensor *place : packed.tensors)
     used.insert(place->tensor->name);
   ++conversions[{DType::F32, weight.type, packed.format}];
   binding.weights.push_back(

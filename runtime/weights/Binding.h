@@ -23,7 +23,7 @@ struct BoundWeight {
   ElementsPtr elements;
   /// The tensors of the checkpoint that the elements come from: one, or several
   /// of a packed weight, the one with the elements first.
-  std::vector<const Checkpoint::Place *> tensors = {};
+  std::vector<const Checkpoint::Tensor *> tensors = {};
   std::string reading = {}; // see PackedWeight
 
   /// Where compiled code can read the weight without a copy.

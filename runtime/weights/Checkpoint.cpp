@@ -115,7 +115,7 @@ Status Checkpoint::add(TensorFile file) {
   // The entries stay where they are when `opened` grows.
   for (const TensorEntry &tensor : opened.back().tensors) {
     auto [place, isNew] =
-        places.emplace(tensor.name, Place{opened.size() - 1, &tensor});
+        places.emplace(tensor.name, Tensor{opened.size() - 1, &tensor});
     if (!isNew)
       return Status(CRIA_INVALID_ARGUMENT,
                     {opened.back().file.path(), ": tensor ", quote(tensor.name),
@@ -177,7 +177,7 @@ Status Checkpoint::addShards(const std::string &indexPath) {
       return file.status();
     opened.push_back(std::move(*file));
     for (const TensorEntry &tensor : opened.back().tensors) {
-      Place here = {opened.size() - 1, &tensor};
+      Tensor here = {opened.size() - 1, &tensor};
       auto [place, isNew] = places.emplace(tensor.name, here);
       if (isNew)
         continue;
@@ -201,14 +201,14 @@ Status Checkpoint::addShards(const std::string &indexPath) {
   return Status();
 }
 
-ElementsPtr Checkpoint::elements(const Place &place) const {
+ElementsPtr Checkpoint::elements(const Tensor &place) const {
   const TensorEntry &tensor = *place.tensor;
   ElementsPtr plain =
       stored(opened[place.file].file, tensor.begin, *tensor.type);
   return tensor.decorate ? tensor.decorate(std::move(plain)) : std::move(plain);
 }
 
-Result<bool> Checkpoint::areEqual(const Place &a, const Place &b) const {
+Result<bool> Checkpoint::areEqual(const Tensor &a, const Tensor &b) const {
   static constexpr uint64_t most = 1 << 20;
   if (a.tensor->typeName != b.tensor->typeName ||
       a.tensor->shape != b.tensor->shape)
@@ -216,7 +216,7 @@ Result<bool> Checkpoint::areEqual(const Place &a, const Place &b) const {
   uint64_t size = a.tensor->end - a.tensor->begin;
   std::vector<std::byte> blocks[2];
   for (uint64_t at = 0; at < size; at += most) {
-    for (const Place *place : {&a, &b}) {
+    for (const Tensor *place : {&a, &b}) {
       std::vector<std::byte> &block = blocks[place == &b];
       block.resize(std::min(most, size - at));
       Status status = opened[place->file].file.read(place->tensor->begin + at,
@@ -241,7 +241,7 @@ Checkpoint::replace(const std::string &file,
   opened.push_back(std::move(*saved));
   for (const TensorEntry &tensor : opened.back().tensors)
     for (auto [at, end] = tensors.equal_range(tensor.name); at != end; ++at) {
-      Place here = {opened.size() - 1, &tensor};
+      Tensor here = {opened.size() - 1, &tensor};
       auto [place, isNew] = replaced.emplace(at->second, here);
       Result<bool> same =
           isNew ? Result<bool>(true) : areEqual(place->second, here);
@@ -256,13 +256,13 @@ Checkpoint::replace(const std::string &file,
   return Status();
 }
 
-const Checkpoint::Place *
+const Checkpoint::Tensor *
 Checkpoint::replacement(const std::string &name) const {
   auto found = replaced.find(name);
   return found == replaced.end() ? nullptr : &found->second;
 }
 
-const Checkpoint::Place *Checkpoint::find(const std::string &name) const {
+const Checkpoint::Tensor *Checkpoint::find(const std::string &name) const {
   auto found = places.find(name);
   if (found == places.end())
     found = places.find(otherNesting(name));

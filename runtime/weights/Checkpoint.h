@@ -35,7 +35,7 @@ std::string firstTen(const std::vector<std::string> &items);
 class Checkpoint {
 public:
   /// A tensor and the file it is in.
-  struct Place {
+  struct Tensor {
     size_t file;
     const TensorEntry *tensor;
   };
@@ -52,16 +52,16 @@ public:
   const std::string &path() const { return folder; }
   const std::vector<TensorFile> &files() const { return opened; }
   /// The tensor called `name`, else the one called otherNesting(name), or null.
-  const Place *find(const std::string &name) const;
+  const Tensor *find(const std::string &name) const;
   /// Every tensor by name.
-  const std::unordered_map<std::string_view, Place> &tensors() const {
+  const std::unordered_map<std::string_view, Tensor> &tensors() const {
     return places;
   }
   /// The elements of a tensor of a type that weights can have, in the order of
   /// Hugging Face's checkpoints. The checkpoint must outlive them.
-  std::unique_ptr<Elements> elements(const Place &place) const;
+  std::unique_ptr<Elements> elements(const Tensor &place) const;
   /// Whether two tensors have the same type, shape and bytes.
-  Result<bool> areEqual(const Place &a, const Place &b) const;
+  Result<bool> areEqual(const Tensor &a, const Tensor &b) const;
 
   /// Lets tensors of another safetensors file, which adapters saved, count in
   /// place of the checkpoint's; `tensors` has the names that they take by their
@@ -69,7 +69,7 @@ public:
   Status replace(const std::string &file,
                  const std::multimap<std::string, std::string> &tensors);
   /// What counts in place of the tensor called `name`, or null.
-  const Place *replacement(const std::string &name) const;
+  const Tensor *replacement(const std::string &name) const;
 
   /// Where shards and index disagree.
   const std::vector<std::string> &warnings() const { return notes; }
@@ -82,8 +82,8 @@ private:
 
   std::string folder;
   std::vector<TensorFile> opened;
-  std::unordered_map<std::string_view, Place> places; // by the entry's name
-  std::map<std::string, Place> replaced;
+  std::unordered_map<std::string_view, Tensor> places; // by the entry's name
+  std::map<std::string, Tensor> replaced;
   std::vector<std::string> notes;
 };
 

@@ -37,43 +37,45 @@ static const char *typeName(DType type) {
 
 namespace {
 /// A tensor to be written.
-struct Part {
+struct NamedTensor {
   std::string name, type;
   std::vector<uint64_t> shape;
   std::vector<std::byte> bytes;
 };
 } // namespace
 
-static Part idsPart(const char *name, const std::vector<int32_t> &ids) {
+static NamedTensor idsTensor(const char *name,
+                             const std::vector<int32_t> &ids) {
   auto *bytes = reinterpret_cast<const std::byte *>(ids.data());
   return {name, "I32", {ids.size()}, {bytes, bytes + ids.size() * 4}};
 }
 
-static Part rowsPart(const std::string &name, const Rows &rows) {
-  Part part = {name, typeName(rows.type), {rows.count(), rows.width}, {}};
+static NamedTensor rowsTensor(const std::string &name, const Rows &rows) {
+  NamedTensor tensor = {
+      name, typeName(rows.type), {rows.count(), rows.width}, {}};
   DType type = rows.type == DType::BF16 || rows.type == DType::F16 ? rows.type
                                                                    : DType::F32;
-  part.bytes.resize(bytesOf(type, rows.values.size()));
+  tensor.bytes.resize(bytesOf(type, rows.values.size()));
   convertElements(reinterpret_cast<const std::byte *>(rows.values.data()),
-                  DType::F32, part.bytes.data(), type, rows.values.size());
-  return part;
+                  DType::F32, tensor.bytes.data(), type, rows.values.size());
+  return tensor;
 }
 
 Status Recording::write(const std::string &path,
                         OutputFile::Named named) const {
-  std::vector<Part> parts = {idsPart("ids", ids)};
+  std::vector<NamedTensor> tensors = {idsTensor("ids", ids)};
   if (!sourceIds.empty())
-    parts.push_back(idsPart("source_ids", sourceIds));
+    tensors.push_back(idsTensor("source_ids", sourceIds));
   for (const auto &[name, rows] : results)
-    parts.push_back(rowsPart(name, rows));
+    tensors.push_back(rowsTensor(name, rows));
   nlohmann::json header;
   uint64_t end = 0;
-  for (const Part &part : parts) {
+  for (const NamedTensor &tensor : tensors) {
     uint64_t begin = end;
-    end += part.bytes.size();
-    header[part.name] = {{"dtype", part.type},
-                         {"shape", part.shape},
-                         {"data_offsets", {begin, end}}};
+    end += tensor.bytes.size();
+    header[tensor.name] = {{"dtype", tensor.type},
+                           {"shape", tensor.shape},
+                           {"data_offsets", {begin, end}}};
   }
   std::string text = header.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');
@@ -81,8 +83,8 @@ Status Recording::write(const std::string &path,
   OutputFile file(path, named);
   file.write(&size, sizeof(size));
   file.write(text.data(), text.size());
-  for (const Part &part : parts)
-    file.write(part.bytes.data(), part.bytes.size());
+  for (const NamedTensor &tensor : tensors)
+    file.write(tensor.bytes.data(), tensor.bytes.size());
   file.commit();
   return statusOf(file);
 }

@@ -37,7 +37,7 @@ private:
   std::vector<Sums> multiply(const Corner &corner);
   Rows freeMemory() const override { return tileX; }
   void fill(const Rows &tile, int64_t rows, Type element,
-            llvm::function_ref<Source(Value, Value)> at, Value first);
+            llvm::function_ref<Guarded(Value, Value)> at, Value first);
   SmallVector<Value> products(Value row, Value column, Value k,
                               ValueRange sums);
 
@@ -47,12 +47,12 @@ private:
 
 /// Rows of a tile, columns [first, first + kTileK) of k.
 void FmaGemm::fill(const Rows &tile, int64_t rows, Type element,
-                   llvm::function_ref<Source(Value, Value)> at, Value first) {
+                   llvm::function_ref<Guarded(Value, Value)> at, Value first) {
   int64_t each = kTileK / width;
   Type type = width == 1 ? element : VectorType::get({width}, element);
   b.loop(b.thread(), b.i32(rows * each), kGemmThreads, [&](Value i) {
     Value row = b.div(i, each), column = b.mul(b.rem(i, each), width);
-    Source from = at(row, b.add(first, column));
+    Guarded from = at(row, b.add(first, column));
     auto load = [&] { return b.loadFrom(from.address, type); };
     Value value =
         from.exists ? b.choose(from.exists, load, b.zero(type)) : load();

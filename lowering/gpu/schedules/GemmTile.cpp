@@ -65,9 +65,9 @@ Value GemmTile::orZero(Value exists, Value at) {
   return exists ? b.select(exists, at, b.i32(0)) : at;
 }
 
-GemmTile::Source GemmTile::elementOf(const Operand &operand, int64_t length,
-                                     const Corner &corner, Value row,
-                                     Value column) {
+GemmTile::Guarded GemmTile::elementOf(const Operand &operand, int64_t length,
+                                      const Corner &corner, Value row,
+                                      Value column) {
   Value at = b.add(corner.row, row), exists;
   restrict(exists, at, corner.rows);
   if (!wholeSteps)
@@ -197,8 +197,8 @@ GemmTile::Corner GemmTile::cornerOf(Value turn, Value rows) {
   return corner;
 }
 
-GemmTile::Source GemmTile::elementW(const Corner &corner, const UnitSum &mine,
-                                    Value column) {
+GemmTile::Guarded GemmTile::elementW(const Corner &corner, const UnitSum &mine,
+                                     Value column) {
   Value unit = b.add(corner.unit, mine.unit), exists;
   if (!hasWholeTiles())
     restrict(exists, unit, corner.units);

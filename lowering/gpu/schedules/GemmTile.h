@@ -65,7 +65,7 @@ public:
 protected:
   /// An element's address, and whether it exists: else it counts as zero, and
   /// the address is that of some other. Null where all of them exist.
-  struct Source {
+  struct Guarded {
     Address address;
     mlir::Value exists;
   };
@@ -97,14 +97,15 @@ protected:
   };
 
   /// Of the input at (row, k) of the tile, of the weights at (row, k).
-  Source elementX(const Corner &corner, mlir::Value row, mlir::Value column) {
+  Guarded elementX(const Corner &corner, mlir::Value row, mlir::Value column) {
     return elementOf(x, k, corner, row, column);
   }
   /// The same for an operand with `length` elements per input row, such as
   /// block scales.
-  Source elementOf(const Operand &operand, int64_t length, const Corner &corner,
-                   mlir::Value row, mlir::Value column);
-  Source elementW(const Corner &corner, const UnitSum &row, mlir::Value column);
+  Guarded elementOf(const Operand &operand, int64_t length,
+                    const Corner &corner, mlir::Value row, mlir::Value column);
+  Guarded elementW(const Corner &corner, const UnitSum &row,
+                   mlir::Value column);
 
   /// Multiplies and finishes all tiles of the block. The input has `rows` rows.
   virtual void multiplyTiles(mlir::Value rows) = 0;

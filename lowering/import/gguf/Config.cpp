@@ -18,7 +18,7 @@ namespace {
 /// Makes a config.json from one GGUF checkpoint. Stops at the first error.
 class ConfigReader {
 public:
-  ConfigReader(const std::vector<Part> &parts,
+  ConfigReader(const std::vector<OpenFile> &parts,
                const std::vector<std::string> &allowed)
       : parts(parts), header(parts.front().header), allowed(allowed) {}
   Result<Config> read();
@@ -56,7 +56,7 @@ private:
   void finishFamily();
   std::vector<double> factors(const std::string &name);
 
-  const std::vector<Part> &parts;
+  const std::vector<OpenFile> &parts;
   const Header &header;
   const std::vector<std::string> &allowed;
   const Architecture *architecture = nullptr;
@@ -68,7 +68,7 @@ private:
 } // namespace
 
 const TensorInfo *ConfigReader::tensor(const std::string &name) const {
-  for (const Part &part : parts)
+  for (const OpenFile &part : parts)
     for (const TensorInfo &info : part.header.tensors())
       if (info.name == name)
         return &info;
@@ -275,7 +275,7 @@ void ConfigReader::readWindow() {
 /// unknown tensors.
 void ConfigReader::readTensors() {
   bool attention = false, mlp = false;
-  for (const Part &part : parts)
+  for (const OpenFile &part : parts)
     for (const TensorInfo &info : part.header.tensors()) {
       std::string name = checkpointName(*architecture, info.name);
       bool bias =
@@ -308,7 +308,7 @@ void ConfigReader::readFormats(const std::string &main) {
   if (format == "none")
     return;
   std::string embedding, head;
-  for (const Part &part : parts)
+  for (const OpenFile &part : parts)
     for (const TensorInfo &info : part.header.tensors()) {
       if (info.name == "token_embd.weight")
         embedding = formatOf(info.type->name);
@@ -330,7 +330,7 @@ void ConfigReader::readFormats(const std::string &main) {
 /// this type has blocks.
 void ConfigReader::readDType() {
   std::map<std::string, uint64_t> elements;
-  for (const Part &part : parts)
+  for (const OpenFile &part : parts)
     for (const TensorInfo &info : part.header.tensors())
       if (info.shape.size() > 1)
         elements[info.type->name] += info.elements() / 256;
@@ -354,7 +354,7 @@ void ConfigReader::readDType() {
 /// The values of a small F32 tensor.
 std::vector<double> ConfigReader::factors(const std::string &name) {
   static constexpr uint64_t most = 1 << 12;
-  for (const Part &part : parts)
+  for (const OpenFile &part : parts)
     for (const TensorInfo &info : part.header.tensors()) {
       if (info.name != name)
         continue;
@@ -498,7 +498,7 @@ Result<Config> ConfigReader::read() {
 
 Result<Config> readConfig(const std::string &path,
                           const std::vector<std::string> &allowed) {
-  Result<std::vector<Part>> parts = openFiles(path);
+  Result<std::vector<OpenFile>> parts = openFiles(path);
   if (!parts.ok())
     return parts.status();
   return ConfigReader(*parts, allowed).read();

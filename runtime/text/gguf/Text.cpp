@@ -9,7 +9,7 @@ namespace cria::gguf {
 
 Result<ChatTemplate> readChatTemplate(const std::string &path) {
   static constexpr char key[] = "tokenizer.chat_template";
-  Result<std::vector<Part>> parts = openFiles(path);
+  Result<std::vector<OpenFile>> parts = openFiles(path);
   if (!parts.ok())
     return parts.status();
   TextReader reader(parts->front().header, path);
@@ -45,7 +45,7 @@ Result<TextIds> readTextIds(const std::string &path) {
       "<end_of_turn>", "<end_of_utterance>", "<|end_of_text|>", "<|endoftext|>",
       "<|end|>",       "<|eom_id|>",         "<|eot_id|>",      "<|im_end|>",
   };
-  Result<std::vector<Part>> parts = openFiles(path);
+  Result<std::vector<OpenFile>> parts = openFiles(path);
   if (!parts.ok())
     return parts.status();
   TextReader reader(parts->front().header, path);

@@ -247,7 +247,7 @@ static json readSentencePieces(TextReader &reader, const Tokens &tokens) {
 }
 
 Result<json> readTokenizer(const std::string &path) {
-  Result<std::vector<Part>> parts = openFiles(path);
+  Result<std::vector<OpenFile>> parts = openFiles(path);
   if (!parts.ok())
     return parts.status();
   const Header &header = parts->front().header;

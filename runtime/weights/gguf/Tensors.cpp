@@ -79,7 +79,7 @@ static Result<TensorEntry> entryOf(const Header &header,
 }
 
 Result<std::vector<TensorFile>> openTensors(const std::string &path) {
-  Result<std::vector<Part>> parts = openFiles(path);
+  Result<std::vector<OpenFile>> parts = openFiles(path);
   if (!parts.ok())
     return parts.status();
   const Header &header = parts->front().header;
@@ -91,7 +91,7 @@ Result<std::vector<TensorFile>> openTensors(const std::string &path) {
                                        name ? name->shown() : "missing",
                                        ", expected ", architectureNames()});
   std::vector<TensorFile> files;
-  for (Part &part : *parts) {
+  for (OpenFile &part : *parts) {
     TensorFile file{std::move(part.file), {}};
     for (const TensorInfo &tensor : part.header.tensors()) {
       if (isRopeTensor(tensor.name))

@@ -16,8 +16,8 @@ namespace {
 /// x = q * scale, as in DeepSeek-V3's weight_dequant and in vLLM.
 class Fp8 : public PackedElements {
 public:
-  Fp8(const Checkpoint &checkpoint, const Checkpoint::Place &place,
-      const Checkpoint::Place &scales)
+  Fp8(const Checkpoint &checkpoint, const Checkpoint::Tensor &place,
+      const Checkpoint::Tensor &scales)
       : PackedElements(checkpoint), shape(place.tensor->shape) {
     tensors = {&place, &scales};
   }
@@ -72,7 +72,7 @@ std::string Fp8::use(const PackedScheme &given) {
 }
 
 Result<std::string> Fp8::load() {
-  const Checkpoint::Place &place = *tensors[1];
+  const Checkpoint::Tensor &place = *tensors[1];
   Result<std::vector<float>> values = readFloats(fileOf(place), *place.tensor);
   if (!values.ok())
     return values.status();
@@ -87,7 +87,7 @@ Result<std::string> Fp8::load() {
 
 Status Fp8::read(uint64_t first, uint64_t count, float *to) const {
   std::vector<std::byte> bytes(count);
-  const Checkpoint::Place &place = *tensors[0];
+  const Checkpoint::Tensor &place = *tensors[0];
   Status status =
       fileOf(place).read(place.tensor->begin + first, bytes.data(), count);
   if (!status.ok())
@@ -109,12 +109,12 @@ Status Fp8::read(uint64_t first, uint64_t count, float *to) const {
 }
 
 /// The tensor of the scales; null if there is none or are two.
-static const Checkpoint::Place *findScales(const Checkpoint &checkpoint,
-                                           const std::string &name,
-                                           std::string &problem) {
+static const Checkpoint::Tensor *findScales(const Checkpoint &checkpoint,
+                                            const std::string &name,
+                                            std::string &problem) {
   std::string inverse = name + "_scale_inv", plain = name + "_scale";
-  const Checkpoint::Place *one = checkpoint.find(inverse),
-                          *other = checkpoint.find(plain);
+  const Checkpoint::Tensor *one = checkpoint.find(inverse),
+                           *other = checkpoint.find(plain);
   if (!one == !other)
     problem =
         concat({quote(name), " is F8_E4M3, expected one of ", quote(inverse),
@@ -128,9 +128,9 @@ static const Checkpoint::Place *findScales(const Checkpoint &checkpoint,
 
 std::unique_ptr<PackedElements> findFp8(const Checkpoint &checkpoint,
                                         const std::string &name,
-                                        const Checkpoint::Place &place,
+                                        const Checkpoint::Tensor &place,
                                         std::string &problem) {
-  const Checkpoint::Place *scales = findScales(checkpoint, name, problem);
+  const Checkpoint::Tensor *scales = findScales(checkpoint, name, problem);
   const TensorEntry &tensor = *place.tensor;
   if (problem.empty() && tensor.shape.size() != 2)
     problem = concat({quote(name), " is F8_E4M3 of shape ",

@@ -41,9 +41,9 @@ namespace {
 
 /// The tensors of one weight.
 struct Int4Tensors {
-  const Checkpoint::Place *q, *zeros, *scales;
-  const Checkpoint::Place *groups; // g_idx, or null
-  const Checkpoint::Place *shape;  // of compressed-tensors, else null
+  const Checkpoint::Tensor *q, *zeros, *scales;
+  const Checkpoint::Tensor *groups; // g_idx, or null
+  const Checkpoint::Tensor *shape;  // of compressed-tensors, else null
 };
 
 class Int4 : public PackedElements {
@@ -54,7 +54,7 @@ public:
         columns(shape[1]),
         groupCount(places.scales->tensor->shape[layout == PackedLayout::Rows]) {
     scheme.layout = layout;
-    for (const Checkpoint::Place *place :
+    for (const Checkpoint::Tensor *place :
          {places.q, places.zeros, places.scales, places.groups, places.shape})
       if (place)
         tensors.push_back(place);
@@ -66,9 +66,9 @@ public:
 
 private:
   Status read(uint64_t first, uint64_t count, float *to) const override;
-  Status readInts(const Checkpoint::Place &place, uint64_t begin,
+  Status readInts(const Checkpoint::Tensor &place, uint64_t begin,
                   uint64_t count, uint32_t *to) const;
-  Status fail(const Checkpoint::Place &place, std::string_view what) const;
+  Status fail(const Checkpoint::Tensor &place, std::string_view what) const;
   Status checkShape();
   Status loadGroups();
   Status loadScales();
@@ -92,7 +92,7 @@ private:
 } // namespace
 
 /// Reads elements [begin, begin + count) of the int32 tensor at `place`.
-Status Int4::readInts(const Checkpoint::Place &place, uint64_t begin,
+Status Int4::readInts(const Checkpoint::Tensor &place, uint64_t begin,
                       uint64_t count, uint32_t *to) const {
   return fileOf(place).read(place.tensor->begin + begin * sizeof(uint32_t), to,
                             count * sizeof(uint32_t));
@@ -100,7 +100,7 @@ Status Int4::readInts(const Checkpoint::Place &place, uint64_t begin,
 
 std::string Int4::use(const PackedScheme &given) {
   scheme = given;
-  auto named = [](const Checkpoint::Place &place) {
+  auto named = [](const Checkpoint::Tensor &place) {
     return quote(place.tensor->name);
   };
   if (scheme.block) {
@@ -124,7 +124,8 @@ std::string Int4::use(const PackedScheme &given) {
   return "";
 }
 
-Status Int4::fail(const Checkpoint::Place &place, std::string_view what) const {
+Status Int4::fail(const Checkpoint::Tensor &place,
+                  std::string_view what) const {
   return Status(CRIA_INVALID_ARGUMENT, {fileOf(place).path(), ": ",
                                         quote(place.tensor->name), " ", what});
 }
@@ -335,20 +336,20 @@ class Expectations {
 public:
   explicit Expectations(std::string &problem) : problem(problem) {}
 
-  void shape(const Checkpoint::Place &place, const Shape &expected) {
+  void shape(const Checkpoint::Tensor &place, const Shape &expected) {
     note(place.tensor->shape == expected, place, shapeText(place.tensor->shape),
          shapeText(expected));
   }
-  void ints(const Checkpoint::Place &place) {
+  void ints(const Checkpoint::Tensor &place) {
     const std::string &type = place.tensor->typeName;
     note(type == "I32" || type == "U32", place, quote(type), "I32");
   }
-  void floats(const Checkpoint::Place &place) {
+  void floats(const Checkpoint::Tensor &place) {
     std::optional<DType> type = place.tensor->type;
     note(type == DType::F16 || type == DType::BF16 || type == DType::F32, place,
          quote(place.tensor->typeName), "F16, BF16 or F32");
   }
-  void note(bool holds, const Checkpoint::Place &place, const std::string &is,
+  void note(bool holds, const Checkpoint::Tensor &place, const std::string &is,
             const std::string &expected) {
     if (!holds && problem.empty())
       problem = concat(
@@ -418,7 +419,7 @@ std::unique_ptr<PackedElements> findInt4(const Checkpoint &checkpoint,
        ".weight_shape"}};
   bool byRow = checkpoint.find(module + names[1][0]);
   const char *const *suffixes = names[byRow];
-  const Checkpoint::Place *places[5] = {};
+  const Checkpoint::Tensor *places[5] = {};
   for (int i = 0; i < 5; ++i)
     if (suffixes[i])
       places[i] = checkpoint.find(module + suffixes[i]);

@@ -136,7 +136,7 @@ std::optional<PackedWeight> findPacked(const Checkpoint &checkpoint,
                                        const Shape &shape,
                                        const PackedConfig &config,
                                        std::string &problem) {
-  const Checkpoint::Place *place = checkpoint.find(name);
+  const Checkpoint::Tensor *place = checkpoint.find(name);
   static const std::string suffix = ".weight";
   std::unique_ptr<PackedElements> found;
   if (place && place->tensor->type == DType::F8_E4M3 &&

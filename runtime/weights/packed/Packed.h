@@ -33,7 +33,7 @@ namespace cria {
 struct PackedWeight {
   ElementsPtr elements;
   /// All its tensors; the first has the elements.
-  std::vector<const Checkpoint::Place *> tensors;
+  std::vector<const Checkpoint::Tensor *> tensors;
   std::string format;  // for messages: "f8_e4m3", "gptq"
   std::string reading; // differs if the same tensors are read in another way
 };

@@ -26,7 +26,7 @@ public:
   /// How the weight is stored.
   PackedScheme scheme = {};
   /// All tensors; the first has the elements.
-  std::vector<const Checkpoint::Place *> tensors;
+  std::vector<const Checkpoint::Tensor *> tensors;
 
 protected:
   explicit PackedElements(const Checkpoint &checkpoint)
@@ -35,7 +35,7 @@ protected:
   /// Writes the elements [first, first + count), counted row by row.
   virtual Status read(uint64_t first, uint64_t count, float *to) const = 0;
 
-  const File &fileOf(const Checkpoint::Place &place) const {
+  const File &fileOf(const Checkpoint::Tensor &place) const {
     return checkpoint.files()[place.file].file;
   }
 
@@ -47,7 +47,7 @@ private:
 /// `problem` then says.
 [[gnu::cold]] std::unique_ptr<PackedElements>
 findFp8(const Checkpoint &checkpoint, const std::string &name,
-        const Checkpoint::Place &place, std::string &problem);
+        const Checkpoint::Tensor &place, std::string &problem);
 
 /// The weight X.weight of `shape` whose elements are 4-bit integers in groups,
 /// in X.qweight or X.weight_packed, where X is `module`; null if there is none,

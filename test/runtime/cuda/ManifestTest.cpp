@@ -27,19 +27,19 @@ TEST(CudaManifest, ReadsImagesScratchAndSteps) {
   ASSERT_TRUE(manifest.ok()) << manifest.status().message();
   EXPECT_TRUE(manifest->hasCpu());
   EXPECT_EQ(manifest->scratchBytes(), 512u);
-  const cuda::Part &part = *manifest->cuda;
-  EXPECT_EQ(part.images[0].chip, "sm_80");
-  EXPECT_TRUE(part.images[0].isPtx);
-  EXPECT_FALSE(part.images[0].dependent);
-  EXPECT_EQ(part.zeroedBytes, 256u);
-  ASSERT_EQ(part.decode.size(), 3u);
-  EXPECT_EQ(part.decode[1].layers, 2u);
-  const cuda::LaunchStep &append = part.decode[1].launches[0];
+  const cuda::Plan &plan = *manifest->cuda;
+  EXPECT_EQ(plan.images[0].chip, "sm_80");
+  EXPECT_TRUE(plan.images[0].isPtx);
+  EXPECT_FALSE(plan.images[0].dependent);
+  EXPECT_EQ(plan.zeroedBytes, 256u);
+  ASSERT_EQ(plan.decode.size(), 3u);
+  EXPECT_EQ(plan.decode[1].layers, 2u);
+  const cuda::LaunchStep &append = plan.decode[1].launches[0];
   EXPECT_EQ(append.kernel, "append");
   EXPECT_EQ(append.grid[0].at(3, 0), 2u);
   EXPECT_EQ(append.grid[1].at(3, 0), 1u);
   EXPECT_EQ(append.arguments[2].perLayer, 48u);
-  const cuda::LaunchStep &logits = part.decode[2].launches[0];
+  const cuda::LaunchStep &logits = plan.decode[2].launches[0];
   EXPECT_EQ(logits.grid[0].at(4, 0), 0u);
   EXPECT_EQ(logits.shared, 64u);
 }

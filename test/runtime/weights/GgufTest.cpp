@@ -440,7 +440,7 @@ TEST_F(GgufTest, PutsInterleavedRowsInOrder) {
       fileOf(llamaKeys(), {info("blk.0.attn_q.weight", {2, 4}, 0, 0)}, 32);
   auto checkpoint = Checkpoint::open(folder.write("x.gguf", bytes));
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
-  const Checkpoint::Place *place =
+  const Checkpoint::Tensor *place =
       checkpoint->find("model.layers.0.self_attn.q_proj.weight");
   ASSERT_TRUE(place);
   EXPECT_TRUE(place->tensor->decorate); // for two heads of two rows

@@ -11,7 +11,7 @@ constexpr uint32_t kMaxReleases = 1 << 20; // of a launch
 constexpr uint32_t kNumbers = 1 << (32 - kSegmentShift);
 constexpr uint64_t kKept = uint64_t(512) << 20; // bytes of stamps
 
-constexpr Segment::Place kNoPlaces[4];
+constexpr Segment::Site kNoSites[4];
 
 uint32_t numberOf(uint32_t half) { return half >> kSegmentShift; }
 uint32_t bytesOf(uint32_t half) { return half & kStampBytes; }
@@ -150,7 +150,7 @@ GlobalRace GlobalRaces::describe(const char *what, uint32_t number,
   const LineStamp &line = lineOf(access.address);
   race.otherLine = int(wrote ? line.writeLine : line.readLine);
   const Segment::Places *places = race.other->places.load();
-  for (const Segment::Place &place : places ? places->all : kNoPlaces)
+  for (const Segment::Site &place : places ? places->all : kNoSites)
     if (place.line && place.isWrite == wrote && access.address < place.high &&
         place.low < access.address + access.bytes)
       race.otherLine = place.line;
@@ -410,7 +410,7 @@ void GlobalRaces::notePlace(const Access &access, const Thread &thread) const {
   if (!mine.places.load())
     mine.places = new Segment::Places;
   Segment::Places &places = *mine.places.load();
-  Segment::Place *place = std::find_if(
+  Segment::Site *place = std::find_if(
       std::begin(places.all), std::end(places.all), [&](auto &old) {
         return old.line == access.line && old.isWrite == access.isWrite;
       });

@@ -63,14 +63,14 @@ struct Segment {
   static constexpr uint32_t kAnyWarp = 0xffff;
 
   /// Where it accessed memory, by PTX line, for messages.
-  struct Place {
+  struct Site {
     uint64_t low = 0, high = 0;
     int line = 0;
     bool isWrite = false;
   };
 
   struct Places {
-    Place all[4];
+    Site all[4];
     unsigned next = 0; ///< counts
   };
 

@@ -28,9 +28,9 @@ private:
   void fetchQueries();
   void fetch(const Rows &tile, const Rows &cache, Value first);
   /// The address of eight elements, and whether they exist.
-  using Source = std::pair<Address, Value>;
+  using Guarded = std::pair<Address, Value>;
   void copyRows(const Rows &tile, int64_t rows,
-                llvm::function_ref<Source(Value row, Value column)> from);
+                llvm::function_ref<Guarded(Value row, Value column)> from);
   SmallVector<Value> turn(Value first, ValueRange carried);
   SmallVector<Value> products();
   void addValues(ArrayRef<Value> p, MutableArrayRef<Value> out);
@@ -54,7 +54,7 @@ MmaAttention::MmaAttention(KernelFunction &of, const AttentionMemory &in,
 /// Begins to copy rows of a tile; zeros where there are none.
 void MmaAttention::copyRows(
     const Rows &tile, int64_t rows,
-    llvm::function_ref<Source(Value row, Value column)> from) {
+    llvm::function_ref<Guarded(Value row, Value column)> from) {
   int64_t chunks = size / 8;
   b.loop(b.thread(), b.i32(rows * chunks), b.threads(), [&](Value i) {
     Value row = b.div(i, chunks), column = b.mul(b.rem(i, chunks), 8);
@@ -66,7 +66,7 @@ void MmaAttention::copyRows(
 
 /// The block's rows of the queries.
 void MmaAttention::fetchQueries() {
-  copyRows(tileQ, blockRows, [&](Value row, Value column) -> Source {
+  copyRows(tileQ, blockRows, [&](Value row, Value column) -> Guarded {
     Row of = rowOf(b.add(start, row));
     return {launch.address(in.query, {of.token, kvHead, of.query, column}),
             of.exists};
@@ -75,7 +75,7 @@ void MmaAttention::fetchQueries() {
 
 /// A tile of rows of a cache, up to the last that is seen.
 void MmaAttention::fetch(const Rows &tile, const Rows &cache, Value first) {
-  copyRows(tile, tileKeys, [&](Value row, Value column) -> Source {
+  copyRows(tile, tileKeys, [&](Value row, Value column) -> Guarded {
     Value key = b.add(first, row), exists = b.less(key, endKey);
     Value from = rowOfKey(b.select(exists, key, b.i32(0)));
     return {b.address(cache, from, column), exists};

@@ -231,7 +231,7 @@ AttentionSplits::State AttentionScan::step(Value first, Value endKey,
                                            const Turn &turn, ArrayRef<Value> q,
                                            State state) {
   Value last = b.sub(endKey, b.i32(1));
-  std::vector<SmallVector<Part>> added(heads); // (head, key)
+  std::vector<SmallVector<Partial>> added(heads); // (head, key)
   for (int64_t number = 0; number < batch; ++number) {
     Value key = keyOf(first, number), inside = b.less(key, endKey);
     key = b.min(key, last);
@@ -297,8 +297,8 @@ AttentionSplits::State AttentionScan::mergeLanes(State state) {
       for (int64_t i = 0; i < width; ++i)
         out.push_back(b.shuffleXor(b.extract(state.out[h], i), mask));
       combine(state, h,
-              Part{b.shuffleXor(state.max[h], mask),
-                   b.shuffleXor(state.sum[h], mask), b.pack(out)});
+              Partial{b.shuffleXor(state.max[h], mask),
+                      b.shuffleXor(state.sum[h], mask), b.pack(out)});
     }
   return state;
 }

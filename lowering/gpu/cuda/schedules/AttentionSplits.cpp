@@ -94,20 +94,21 @@ AttentionSplits::BlockKeys AttentionSplits::blockKeys() {
 // memory
 //===----------------------------------------------------------------------===//
 
-void AttentionSplits::combine(State &into, size_t head, ArrayRef<Part> parts) {
+void AttentionSplits::combine(State &into, size_t head,
+                              ArrayRef<Partial> parts) {
   Value &max = into.max[head], &sum = into.sum[head], &out = into.out[head];
   auto type = dyn_cast<VectorType>(out.getType());
   auto splat = [&](Value x) {
     return b.splat(x, type ? type.getNumElements() : 1);
   };
   Value all = max;
-  for (const Part &part : parts)
+  for (const Partial &part : parts)
     all = b.fmax(all, part.max);
   Value mine = b.exp2(b.fsub(max, all));
   max = all;
   sum = b.fmul(sum, mine);
   out = b.fmul(out, splat(mine));
-  for (const Part &part : parts) {
+  for (const Partial &part : parts) {
     Value its = b.exp2(b.fsub(part.max, all));
     sum = b.fma(part.sum, its, sum);
     out = b.fma(part.out, splat(its), out);
@@ -143,7 +144,7 @@ AttentionSplits::State AttentionSplits::merged(const Saved &from, Value first,
   auto whole = [&](Value begin, ValueRange carried) {
     Address softmax = b.address(from.softmax, rowOf(begin), b.i32(0));
     Address out = b.address(from.out, rowOf(begin), column);
-    SmallVector<Part> parts;
+    SmallVector<Partial> parts;
     for (int64_t i = 0; i < together; ++i) {
       int64_t rows = i * heads;
       auto load = [&](Address start, const Rows &of, int64_t width) {
@@ -160,7 +161,7 @@ AttentionSplits::State AttentionSplits::merged(const Saved &from, Value first,
     return state.values();
   };
   auto rest = [&](Value begin, ValueRange carried) {
-    SmallVector<Part> parts;
+    SmallVector<Partial> parts;
     for (int64_t i = 0; i < together; ++i) {
       Value index = b.add(begin, i), row = rowOf(b.min(index, last));
       Value both = b.load(from.softmax, row, b.i32(0), 2);

@@ -66,7 +66,7 @@ protected:
     }
   };
   /// That of one head over some keys.
-  struct Part {
+  struct Partial {
     mlir::Value max, sum, out;
   };
   /// States of single heads in memory, a row for each: maximum and sum, output.
@@ -90,7 +90,7 @@ protected:
   /// do its work again.
   mlir::Value queryOf(mlir::Value head);
   /// Adds to a head what the parts have seen.
-  void combine(State &into, size_t head, llvm::ArrayRef<Part> parts);
+  void combine(State &into, size_t head, llvm::ArrayRef<Partial> parts);
 
   /// The token whose pages have the keys; null if tokens share their pages.
   mlir::Value pagesOf() const {

@@ -102,8 +102,8 @@ void BlockGemm::fetch(const Corner &corner, Value step) {
   Value to = b.add(stage, row), block = b.mul(step, kBlocks);
   for (int64_t i = 0; i < kBlocks * kNumbers / kChunk; i += kFillers) {
     Value chunk = b.add(own, i);
-    Source from = elementX(corner, row,
-                           b.add(b.mul(block, kNumbers), b.mul(chunk, kChunk)));
+    Guarded from = elementX(
+        corner, row, b.add(b.mul(block, kNumbers), b.mul(chunk, kChunk)));
     cuda::copyAsync(b, b.address(codes, to, columnOf(row, chunk)), from.address,
                     kChunk, from.exists);
   }
@@ -112,7 +112,7 @@ void BlockGemm::fetch(const Corner &corner, Value step) {
   for (int64_t i = 0; i < each; i += kFillers) {
     Value column = b.mul(b.add(own, i), width);
     auto copy = [&] {
-      Source from =
+      Guarded from =
           elementW(corner, unitOf(row), b.add(b.mul(block, bytes), column));
       cuda::copyAsync(b, b.address(weightBytes, to, column), from.address,
                       width, from.exists);
@@ -125,7 +125,7 @@ void BlockGemm::fetch(const Corner &corner, Value step) {
   int64_t blocks = k / kNumbers, together = std::gcd(blocks, kBlocks);
   b.when(b.equal(own, b.i32(0)), [&] {
     for (int64_t i = 0; i < kBlocks; i += together) {
-      Source from = elementOf(scale, blocks, corner, row, b.add(block, i));
+      Guarded from = elementOf(scale, blocks, corner, row, b.add(block, i));
       cuda::copyAsync(b, b.address(scales, to, b.i32(i)), from.address,
                       2 * together, from.exists);
     }

@@ -75,7 +75,7 @@ private:
   void fetchW(const Corner &corner, Value step);
   void fetch(const Corner &corner, Value step);
   void fetchRows(Value stage, int64_t firstRow, int64_t rows, Value first,
-                 llvm::function_ref<Source(Value, Value)> at);
+                 llvm::function_ref<Guarded(Value, Value)> at);
   struct Starts {
     SmallVector<Address> x, w;
   };
@@ -100,7 +100,7 @@ private:
 /// stage from `firstRow` on.
 void MmaGemm::fetchRows(Value stage, int64_t firstRow, int64_t rows,
                         Value first,
-                        llvm::function_ref<Source(Value, Value)> at) {
+                        llvm::function_ref<Guarded(Value, Value)> at) {
   int64_t each = kTileK / width;
   auto placeOf = [&](Value i) {
     Value row = b.div(i, each), column = b.mul(b.rem(i, each), width);
@@ -110,7 +110,7 @@ void MmaGemm::fetchRows(Value stage, int64_t firstRow, int64_t rows,
   };
   auto copy = [&](Value i, Address to) {
     Value column = b.mul(b.rem(i, each), width);
-    Source from = at(b.div(i, each), b.add(first, column));
+    Guarded from = at(b.div(i, each), b.add(first, column));
     cuda::copyAsync(b, to, from.address, 2 * width, from.exists);
   };
   // Narrower copies are many: their addresses would not fit registers.

@@ -74,8 +74,8 @@ private:
   Value zero() override { return b.f32(0); }
   Column columnOf(Value column);
   SmallVector<Value> words(Value bytes);
-  Piece load(const Source &from, const Column &column);
-  SmallVector<Value> step(ArrayRef<Source> sources, ValueRange columns,
+  Piece load(const RowAddress &from, const Column &column);
+  SmallVector<Value> step(ArrayRef<RowAddress> sources, ValueRange columns,
                           ValueRange inputs, ValueRange sums) override;
 
   int64_t terms() const { return works[0].dots[0].terms.constant; }
@@ -194,7 +194,7 @@ SmallVector<Value> BlockGemv::words(Value bytes) {
   return words;
 }
 
-BlockGemv::Piece BlockGemv::load(const Source &from, const Column &column) {
+BlockGemv::Piece BlockGemv::load(const RowAddress &from, const Column &column) {
   auto bytesAt = [&](Value at, int64_t count) {
     return b.load(from.rows, from.row, b.add(from.first, at), count,
                   from.access);
@@ -252,14 +252,15 @@ Value BlockGemv::multiply(const Input &x, const Piece &piece,
   return sum;
 }
 
-SmallVector<Value> BlockGemv::step(ArrayRef<Source> sources, ValueRange columns,
-                                   ValueRange, ValueRange sums) {
+SmallVector<Value> BlockGemv::step(ArrayRef<RowAddress> sources,
+                                   ValueRange columns, ValueRange,
+                                   ValueRange sums) {
   SmallVector<Value> next(sums);
   SmallVector<Column> at;
   std::vector<Piece> pieces;
   for (Value column : columns) {
     at.push_back(columnOf(column));
-    for (const Source &source : sources)
+    for (const RowAddress &source : sources)
       pieces.push_back(load(source, at.back()));
   }
   for (auto [i, column] : llvm::enumerate(at))

@@ -30,7 +30,7 @@ private:
   Value loadX(const Work &work, Value row, Value column);
   Value zero() override { return b.splat(b.f32(0), piece); }
   SmallVector<Value> inputs(const Work &work, ValueRange columns) override;
-  SmallVector<Value> step(ArrayRef<Source> sources, ValueRange columns,
+  SmallVector<Value> step(ArrayRef<RowAddress> sources, ValueRange columns,
                           ValueRange inputs, ValueRange sums) override;
 
   const Part *given;
@@ -114,11 +114,12 @@ SmallVector<Value> FloatGemv::inputs(const Work &work, ValueRange columns) {
   return inputs;
 }
 
-SmallVector<Value> FloatGemv::step(ArrayRef<Source> sources, ValueRange columns,
-                                   ValueRange inputs, ValueRange sums) {
+SmallVector<Value> FloatGemv::step(ArrayRef<RowAddress> sources,
+                                   ValueRange columns, ValueRange inputs,
+                                   ValueRange sums) {
   SmallVector<Value> ws, next(sums);
   for (Value column : columns)
-    for (const Source &source : sources)
+    for (const RowAddress &source : sources)
       ws.push_back(b.loadWide(source.rows, source.row,
                               b.add(source.first, column), piece,
                               source.access));

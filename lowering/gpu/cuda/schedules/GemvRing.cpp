@@ -59,8 +59,8 @@ int64_t RingGemv::makeRing(const Shape &wanted, int64_t left) {
   return stagesLength() * bytes;
 }
 
-RingGemv::Source RingGemv::stage(int64_t rows, int64_t i, Value first,
-                                 int64_t turn) {
+RingGemv::RowAddress RingGemv::stage(int64_t rows, int64_t i, Value first,
+                                     int64_t turn) {
   int64_t each = stagesOf(rows), column = shape.lead;
   Value row = b.mul(b.add(b.mul(warp(), rows), i), each);
   Value begin = b.mul(b.add(first, turn), stageLength());
@@ -75,9 +75,9 @@ RingGemv::Source RingGemv::stage(int64_t rows, int64_t i, Value first,
   return {*stages, row, b.sub(b.i32(column), begin), Access::Mutable};
 }
 
-SmallVector<RingGemv::Source> RingGemv::stagesAt(int64_t rows, Value first,
-                                                 int64_t turn) {
-  SmallVector<Source> sources;
+SmallVector<RingGemv::RowAddress> RingGemv::stagesAt(int64_t rows, Value first,
+                                                     int64_t turn) {
+  SmallVector<RowAddress> sources;
   for (int64_t i = 0; i < rows; ++i)
     sources.push_back(stage(rows, i, first, turn));
   return sources;
@@ -90,7 +90,7 @@ void RingGemv::fetch(ArrayRef<WeightRow> rows, Value first, int64_t turn) {
     return fetchBulk(rows, first, turn);
   auto copy = [&](Value column) {
     for (auto [i, row] : llvm::enumerate(rows)) {
-      Source to = stage(rows.size(), i, first, turn);
+      RowAddress to = stage(rows.size(), i, first, turn);
       cuda::copyAsync(
           b, b.address(to.rows, to.row, b.add(to.first, column)),
           b.address(row.weight.rows, row.row, b.add(row.column, column)),
@@ -167,7 +167,7 @@ void RingGemv::copyBulk(ArrayRef<WeightRow> rows, Value first, int64_t turn,
                                   (lead + count) * bytes);
   Value begin = b.mul(b.add(first, turn), stageLength());
   for (auto [i, row] : llvm::enumerate(rows)) {
-    Source to = stage(rows.size(), i, first, turn);
+    RowAddress to = stage(rows.size(), i, first, turn);
     Value column = b.sub(begin, b.i32(lead));
     barriers->copyBytes(
         b.address(row.weight.rows, row.row, b.add(row.column, column)),
@@ -197,7 +197,7 @@ void RingGemv::fetchBulk(ArrayRef<WeightRow> rows, Value first, int64_t turn) {
 
 SmallVector<Value> RingGemv::dotsInPlace(const Work &work,
                                          ArrayRef<WeightRow> rows) {
-  SmallVector<Source> sources;
+  SmallVector<RowAddress> sources;
   for (const WeightRow &row : rows)
     sources.push_back({row.weight.rows, row.row, row.column, Access::ReadOnly});
   auto count = static_cast<int64_t>(rows.size());
@@ -241,7 +241,7 @@ SmallVector<Value> RingGemv::multiply(const Work &work,
   await(count, first, turn);
   if (!bulk)
     fetch(rows, first, turn + aheadOf(count));
-  SmallVector<Source> sources = stagesAt(count, first, turn);
+  SmallVector<RowAddress> sources = stagesAt(count, first, turn);
   for (auto [column, own] : llvm::zip(columns, inputs))
     next = step(sources, column, own, next);
   if (bulk && stagesOf(count) * stageLength() < length) {
@@ -257,7 +257,7 @@ SmallVector<Value> RingGemv::multiplyRest(const Work &work,
                                           int64_t turn, ValueRange sums) {
   auto count = static_cast<int64_t>(rows.size());
   await(count, first, turn);
-  SmallVector<Source> sources = stagesAt(count, first, turn);
+  SmallVector<RowAddress> sources = stagesAt(count, first, turn);
   SmallVector<Value> next(sums);
   int64_t at = 0, rest = length % stageLength();
   for (; at + turnLength() <= rest; at += turnLength()) {

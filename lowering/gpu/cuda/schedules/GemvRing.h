@@ -36,7 +36,7 @@ public:
 
 protected:
   /// Where a row of weights lies: in a row of memory, from `first` on.
-  struct Source {
+  struct RowAddress {
     Rows rows;
     mlir::Value row, first;
     Access access;
@@ -73,10 +73,9 @@ protected:
   }
   /// Adds the products at some columns of k, a piece each, to the sums, of each
   /// weight row with each row of the input.
-  virtual llvm::SmallVector<mlir::Value> step(llvm::ArrayRef<Source> sources,
-                                              mlir::ValueRange columns,
-                                              mlir::ValueRange inputs,
-                                              mlir::ValueRange sums) = 0;
+  virtual llvm::SmallVector<mlir::Value>
+  step(llvm::ArrayRef<RowAddress> sources, mlir::ValueRange columns,
+       mlir::ValueRange inputs, mlir::ValueRange sums) = 0;
   llvm::SmallVector<mlir::Value> dots(const Work &work,
                                       llvm::ArrayRef<WeightRow> rows) override;
 
@@ -95,9 +94,9 @@ private:
   int64_t mostStages() const;
   /// The stage of number `first + turn` of the `i`-th of a warp's rows; `first`
   /// is a multiple of the stages of a row.
-  Source stage(int64_t rows, int64_t i, mlir::Value first, int64_t turn);
-  llvm::SmallVector<Source> stagesAt(int64_t rows, mlir::Value first,
-                                     int64_t turn);
+  RowAddress stage(int64_t rows, int64_t i, mlir::Value first, int64_t turn);
+  llvm::SmallVector<RowAddress> stagesAt(int64_t rows, mlir::Value first,
+                                         int64_t turn);
   mlir::Value columnAt(mlir::Value first, int64_t turn, int64_t inStage);
   void fetch(llvm::ArrayRef<WeightRow> rows, mlir::Value first, int64_t turn);
   void await(int64_t rows, mlir::Value first, int64_t turn);
