@@ -15,6 +15,40 @@ import subprocess
 import sys
 import textwrap
 
+EXAMPLES = {
+    "cria-compile": [
+        ("cria-compile DIR -o model.cria", "compiles a folder from Hugging Face for this machine"),
+        ("cria-compile DIR --target=cpu,cuda --cpu=x86-64-v3,x86-64-v4 -o model.cria", "for other machines, too"),
+        ("cria-compile DIR --emit=fuse", "prints the graph and its fused kernels"),
+    ],
+    "cria-run": [
+        ("cria-run DIR -p \"Once upon a time\" -n 100", "continues a text; the first run compiles the model"),
+        ("cria-run model.gguf -i", "chats"),
+        ("cria-run model.cria --weights=DIR -f - -q < prompt.txt", "reads the prompt, and prints the text alone"),
+    ],
+    "cria-inspect": [
+        ("cria-inspect model.cria --weights=DIR", "says whether a checkpoint fits, and the memory it needs"),
+    ],
+    "cria-tokenize": [
+        ("echo Hello | cria-tokenize DIR/tokenizer.json", "turns text into ids"),
+    ],
+    "cria-bench": [
+        ("cria-bench model.cria --weights=DIR", "measures speed beside what the machine allows"),
+    ],
+}
+ENVIRONMENT = {
+    "cria-run": [
+        ("CRIA_CACHE", "the folder of compiled models; else cria in XDG_CACHE_HOME or ~/.cache"),
+        ("CRIA_COMPILE", "the compiler; else cria-compile beside cria-run or on the PATH"),
+    ],
+}
+EXIT_STATUS = [
+    ("0", "all went well"),
+    ("1", "an error, which a line on standard error names"),
+    ("2", "a command line that is wrong"),
+    ("128+N", "signal N ended the tool"),
+]
+
 # An option, its value, and the beginning of its description.
 LLVM = re.compile(r"\s+(?P<names>--?[\w-]+)(?P<value>\[=<.*?>\]|=<.*?>| <.*?>|=\S+)?\s+-\s+(?P<text>.*)")
 LLVM_VALUE = re.compile(r"\s+=(?P<value>\S+)\s+-\s+(?P<text>.*)")
@@ -139,6 +173,15 @@ def man_page(tool):
                 lines += [".br", f"\\fI{roff(value)}\\fR: {roff(text)}"]
     for note in tool.notes:
         lines += [".PP", roff(note)]
+    for title, rows in [
+        ("EXIT STATUS", EXIT_STATUS),
+        ("ENVIRONMENT", ENVIRONMENT.get(tool.name, [])),
+        ("EXAMPLES", EXAMPLES.get(tool.name, [])),
+    ]:
+        if rows:
+            lines.append(f".SH {title}")
+        for name, text in rows:
+            lines += [".TP", f"\\fB{roff(name)}\\fR", roff(text)]
     return "\n".join(lines) + "\n"
 
 

@@ -29,8 +29,7 @@ namespace json = llvm::json;
 
 static cl::OptionCategory category("cria-compile options");
 static cl::opt<std::string>
-    input(cl::Positional, cl::Required,
-          cl::desc("DIR|CONFIG.json|MODEL.gguf|PROGRAM.mlir"),
+    input(cl::Positional, cl::desc("DIR|CONFIG.json|MODEL.gguf|PROGRAM.mlir"),
           cl::cat(category));
 static cl::opt<std::string>
     output("o", cl::value_desc("file"),
@@ -616,12 +615,18 @@ int main(int argc, char **argv) {
   mlir::registerPassManagerCLOptions();
   mlir::registerDefaultTimingManagerCLOptions();
   cl::HideUnrelatedOptions(category);
-  cl::ParseCommandLineOptions(
+  bool isRead = cl::ParseCommandLineOptions(
       argc, argv,
       "Compiles a Hugging Face config.json, or the one of a folder, the "
       "metadata of a GGUF file, or a program in the llama dialect, to an "
       "artifact without weights. The "
-      "output of --emit=import, fuse, linalg or tile can be compiled, too.\n");
+      "output of --emit=import, fuse, linalg or tile can be compiled, too.\n",
+      &llvm::errs());
+  if (isRead && input.empty())
+    fail("expected a folder, a config.json, a GGUF file or a program to "
+         "compile: --help says more");
+  if (!isRead || input.empty())
+    return 2;
   if (llvm::sys::fs::is_directory(input))
     input += "/config.json";
   if (shrink.getNumOccurrences())
