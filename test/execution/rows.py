@@ -91,8 +91,7 @@ def compare(got, want, what):
 
 
 def run(tools, program, device, what):
-    flags = ["--target=cuda"] if device == "emulated" else ["--cpu=native"]
-    artifact = compiled(tools, program, what, *flags)
+    artifact = compiled(tools, program, "native" if device == "cpu" else device, what)
     model = Model(tools, artifact, 0, ROWS, device, artifact.parent)
     ids = np.arange(PROMPT)
     width = program.results[0].shape[1]
