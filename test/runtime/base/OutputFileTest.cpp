@@ -252,10 +252,11 @@ TEST_P(OutputFileTest, ReplacesNothingThatMayNotBeWritten) {
 
 TEST(Ids, ListsOfThem) {
   EXPECT_THAT(*parseIds("1,403, 407\n"), ElementsAre(1, 403, 407));
+  EXPECT_THAT(*parseIds("1 403  , 407"), ElementsAre(1, 403, 407));
   EXPECT_THAT(*parseIds(" \n"), IsEmpty());
   EXPECT_EQ(joinIds({1, 403, 407}), "1,403,407");
   EXPECT_EQ(joinIds({}), "");
-  for (const char *wrong : {",", "1,", "1,,2", "a", "1 2", "-1", "-0", "+1",
+  for (const char *wrong : {",", "1,", "1,,2", "a", "1 ,", "-1", "-0", "+1",
                             "2147483648", "1.5", "0x1", "99999999999999999999"})
     EXPECT_EQ(parseIds(wrong).status().code(), CRIA_INVALID_ARGUMENT) << wrong;
   EXPECT_THAT(parseIds("1,x").status(),
