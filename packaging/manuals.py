@@ -32,6 +32,9 @@ EXAMPLES = {
     "cria-tokenize": [
         ("echo Hello | cria-tokenize DIR/tokenizer.json", "turns text into ids"),
     ],
+    "cria-bisect": [
+        ("cria-bisect model.cria --weights=DIR --ids=1,2,3", "names the first kernel whose result is wrong"),
+    ],
     "cria-bench": [
         ("cria-bench model.cria --weights=DIR", "measures speed beside what the machine allows"),
     ],
@@ -45,7 +48,7 @@ ENVIRONMENT = {
 EXIT_STATUS = [
     ("0", "all went well"),
     ("1", "an error, which a line on standard error names"),
-    ("2", "a command line that is wrong"),
+    ("2", "a command line that cannot be read"),
     ("128+N", "signal N ended the tool"),
 ]
 
@@ -174,7 +177,7 @@ def man_page(tool):
     for note in tool.notes:
         lines += [".PP", roff(note)]
     for title, rows in [
-        ("EXIT STATUS", EXIT_STATUS),
+        ("EXIT STATUS", EXIT_STATUS if tool.name in EXAMPLES else []),
         ("ENVIRONMENT", ENVIRONMENT.get(tool.name, [])),
         ("EXAMPLES", EXAMPLES.get(tool.name, [])),
     ]:

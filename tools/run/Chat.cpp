@@ -9,6 +9,7 @@
 #include "tools/run/Run.h"
 
 #include "runtime/base/File.h"
+#include "runtime/base/Json.h"
 #include "runtime/base/OutputFile.h"
 #include "runtime/text/chat/Prompt.h"
 #include "runtime/text/tokenizer/Text.h"
@@ -176,25 +177,20 @@ static Status save(Run &run, Conversation &talk, const std::string &path) {
   return statusOf(file);
 }
 
-/// Whether `messages` are what `save` writes.
-static bool areMessages(const json &messages) {
-  return messages.is_array() &&
-         std::all_of(messages.begin(), messages.end(), [](const json &message) {
-           return message.is_object() && message.size() == 2 &&
-                  message.contains("role") && message["role"].is_string() &&
-                  message.contains("content") && message["content"].is_string();
-         });
-}
-
 static Status load(Run &run, Conversation &talk, const std::string &path) {
-  Result<std::string> text = readFile(path, 64u << 20);
-  if (!text.ok())
-    return text.status();
-  json messages = json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  if (!areMessages(messages))
-    return Status(CRIA_INVALID_ARGUMENT,
-                  path + ": expected messages as /save writes them: a list of "
-                         "objects with role and content");
+  Result<JsonDocument> document = readJson(path);
+  if (!document.ok())
+    return document.status();
+  Status status;
+  JsonCursor root(document->root(), path, status);
+  json messages = json::array();
+  for (const JsonCursor &message : root.elements()) {
+    onlyKeys(message, {"role", "content"});
+    messages.push_back({{"role", message["role"].string()},
+                        {"content", message["content"].string()}});
+  }
+  if (!status.ok())
+    return status;
   talk.messages = std::move(messages);
   tell(run, std::to_string(talk.messages.size()) + " messages and replies");
   return Status();
@@ -300,10 +296,11 @@ public:
         lines(std::move(*Lines::open("-"))),
         asks(isatty(STDIN_FILENO) && isatty(STDERR_FILENO)) {}
 
-  /// The next message or command: a line, or the lines between two that have
-  /// """. False at the end.
-  Result<bool> next(std::string &message) {
+  /// The next line, which may be a command; or the lines between two that have
+  /// """, which are a message. False at the end.
+  Result<bool> next(std::string &message, bool &isCommand) {
     Result<bool> found = nextLine("> ", message);
+    isCommand = found.ok() && *found && message[0] == '/';
     if (!found.ok() || !*found || message != kMark)
       return found;
     message.clear();
@@ -350,13 +347,14 @@ Status runChat(Run &run) {
   if (isatty(STDIN_FILENO))
     tell(run, "/help lists the commands, /exit ends");
   Input input(run);
+  bool isCommand = false;
   for (std::string message;;) {
-    Result<bool> found = input.next(message);
-    if (!found.ok() || !*found || message == "/exit")
+    Result<bool> found = input.next(message, isCommand);
+    if (!found.ok() || !*found || (isCommand && message == "/exit"))
       return found.status();
     if (findInvalidUtf8(message) != message.npos)
       tell(run, "the message is not UTF-8");
-    else if (message[0] == '/')
+    else if (isCommand)
       runCommand(run, talk, message);
     else if (!message.empty())
       if (Status status = reply(run, talk, message); !status.ok())

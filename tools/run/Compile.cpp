@@ -2,12 +2,11 @@
 
 #include "runtime/base/Checksum.h"
 #include "runtime/base/Environment.h"
-#include "runtime/base/Features.h"
-#include "runtime/base/Json.h"
 #include "runtime/base/OutputFile.h"
 #include "runtime/base/OwnFolder.h"
 #include "runtime/gguf/Files.h"
 #include "runtime/session/Devices.h"
+#include "tools/run/Process.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -16,6 +15,7 @@
 #include <cstdio>
 #include <fcntl.h>
 #include <filesystem>
+#include <fstream>
 #include <spawn.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -78,10 +78,22 @@ static Result<std::string> identityOf(const std::string &path) {
          std::to_string(info.st_mtim.tv_nsec) + "\n";
 }
 
-/// All that the artifact of a model depends on. Of a folder, it is the text of
-/// the config.
-static Result<std::string> keyOf(const CompileRequest &request,
-                                 const std::string &compiler) {
+/// What this machine says of its CPU, so that machines which share a cache do
+/// not share code: name and features, of the first core.
+static std::string identityOfCpu() {
+  std::ifstream info("/proc/cpuinfo");
+  std::string identity;
+  for (std::string line; std::getline(info, line) && !line.empty();)
+    for (const char *key : {"model name", "flags", "CPU part", "Features"})
+      if (line.rfind(key, 0) == 0)
+        identity += line + "\n";
+  return identity;
+}
+
+/// The name of the artifact in the cache: a checksum of all that it depends on.
+/// Of a folder, that is the text of the config.
+static Result<std::string> nameOf(const CompileRequest &request,
+                                  const std::string &compiler) {
   Result<std::string> program = identityOf(compiler);
   if (!program.ok())
     return program;
@@ -91,9 +103,15 @@ static Result<std::string> keyOf(const CompileRequest &request,
           : readFile(request.model + "/config.json", kMostConfig);
   if (!config.ok())
     return config;
-  std::string key = *program + hostArch() + " " + cpuName() + "\n";
-  for (const std::string &flag : request.flags)
+  std::string key = *program + identityOfCpu();
+  std::error_code ignored;
+  for (const std::string &flag : request.flags) {
     key += flag + "\n";
+    std::string file = flag.substr(flag.find('=') + 1); // as --machine has it
+    if (fs::is_regular_file(file, ignored))
+      if (Result<std::string> identity = identityOf(file); identity.ok())
+        key += *identity;
+  }
   key += *config;
   auto bytes = reinterpret_cast<const std::byte *>(key.data());
   char name[32];
@@ -138,6 +156,7 @@ static Result<std::string> outputOf(const std::vector<std::string> &command) {
   pid_t child = 0;
   int error = posix_spawn(&child, program.c_str(), &actions, nullptr,
                           argv.data(), environ);
+  setChild(error ? 0 : child);
   posix_spawn_file_actions_destroy(&actions);
   close(ends[1]);
   Result<std::string> output = std::string();
@@ -149,6 +168,7 @@ static Result<std::string> outputOf(const std::vector<std::string> &command) {
   int result = 0;
   while (waitpid(child, &result, 0) < 0 && errno == EINTR)
     ;
+  setChild(0);
   if (!WIFEXITED(result) || WEXITSTATUS(result) != 0)
     return Status(CRIA_INVALID_ARGUMENT, program + " failed");
   return output;
@@ -184,7 +204,7 @@ Result<std::string> compiled(const CompileRequest &asked,
   Result<std::string> folder = cacheFolder(), compiler = findCompiler();
   if (!folder.ok() || !compiler.ok())
     return folder.ok() ? compiler : folder;
-  Result<std::string> name = keyOf(request, *compiler);
+  Result<std::string> name = nameOf(request, *compiler);
   if (!name.ok())
     return name;
   Result<OwnFolder> cache = OwnFolder::open(*folder, /*make=*/true);
@@ -206,6 +226,10 @@ Result<std::string> compiled(const CompileRequest &asked,
   if (!artifact.ok())
     return Status(artifact.status().code(),
                   request.model + ": " + artifact.status().message());
+  if (artifact->compare(0, 4, "\177ELF") != 0)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  "--compile: expected options with which cria-compile prints "
+                  "an artifact");
   OutputFile file(path, OutputFile::Named::ByProgram);
   file.write(artifact->data(), artifact->size());
   file.commit();

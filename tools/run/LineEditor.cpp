@@ -1,7 +1,9 @@
 #include "tools/run/LineEditor.h"
 
+#include "runtime/base/File.h"
 #include "tools/run/Process.h"
 
+#include <cerrno>
 #include <clocale>
 #include <cstdio>
 #include <dlfcn.h>
@@ -119,14 +121,18 @@ LineEditor::LineEditor(std::unique_ptr<Library> library)
 
 LineEditor::~LineEditor() { current = nullptr; }
 
-bool LineEditor::next(const std::string &prompt, std::string &line) {
+Result<bool> LineEditor::next(const std::string &prompt, std::string &line) {
   library->prompt = prompt;
   fputs(kMarkPastes, stderr);
   setLastWords(kMarkNoPastes);
   int count = 0;
+  errno = 0;
   const char *text = library->el_gets(library->editor, &count);
+  int error = errno;
   setLastWords(nullptr);
   fputs(kMarkNoPastes, stderr);
+  if (!text && count < 0 && error != 0)
+    return errnoStatus("standard input", "cannot read", error);
   if (!text || count <= 0)
     return false;
   line.assign(text, static_cast<size_t>(count));

@@ -1,6 +1,8 @@
 /// A line that a person edits before it counts, by libedit.
 #pragma once
 
+#include "runtime/base/Status.h"
+
 #include <memory>
 #include <string>
 
@@ -17,7 +19,7 @@ public:
 
   /// Shows `prompt` on standard error and reads a line, without its end. False
   /// at the end of the input.
-  bool next(const std::string &prompt, std::string &line);
+  Result<bool> next(const std::string &prompt, std::string &line);
 
   struct Library;
 

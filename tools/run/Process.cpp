@@ -12,6 +12,7 @@ namespace cria {
 /// Data of the signal handler: the session to stop, the files to remove.
 static std::atomic<Session *> running{nullptr};
 static std::atomic<const char *> partialFiles[4] = {};
+static std::atomic<pid_t> child{0};
 static std::atomic<const char *> lastWords{nullptr};
 static volatile sig_atomic_t caught = 0;
 
@@ -23,6 +24,8 @@ static void onSignal(int signal) {
     for (std::atomic<const char *> &file : partialFiles)
       if (const char *path = file.load())
         unlink(path);
+    if (pid_t process = child.load())
+      kill(process, SIGTERM);
     if (const char *words = lastWords.load())
       (void)!write(STDERR_FILENO, words, strlen(words));
     _exit(128 + signal);
@@ -52,6 +55,8 @@ static void replacePartialFile(const char *before, const char *after) {
 
 void addPartialFile(const char *path) { replacePartialFile(nullptr, path); }
 void removePartialFile(const char *path) { replacePartialFile(path, nullptr); }
+
+void setChild(pid_t process) { child = process; }
 
 void setLastWords(const char *text) { lastWords = text; }
 

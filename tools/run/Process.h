@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <string>
+#include <sys/types.h>
 
 namespace cria {
 
@@ -20,6 +21,9 @@ void setRunning(Session *session);
 /// characters must live until it is removed from the list.
 void addPartialFile(const char *path);
 void removePartialFile(const char *path);
+
+/// A process that a signal which ends this one ends, too; 0 for none.
+void setChild(pid_t child);
 
 /// What to write to stderr if a signal ends the process; null for nothing. Its
 /// characters must live as long.
