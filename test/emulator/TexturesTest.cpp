@@ -288,4 +288,25 @@ TEST_F(Textures, wrongUsesAreReported) {
     EXPECT_THAT(said, HasSubstr(what));
 }
 
+TEST_F(Textures, imagesHaveSizesThatGpusHave) {
+  CUarray array = nullptr;
+  CUDA_ARRAY3D_DESCRIPTOR shape = {1u << 20,           1u << 20, 1u << 20,
+                                   CU_AD_FORMAT_FLOAT, 4,        0};
+  EXPECT_EQ(cuArray3DCreate_v2(&array, &shape), CUDA_ERROR_INVALID_VALUE);
+  CUtexObject object = 0;
+  CUDA_TEXTURE_DESC how = {};
+  CUDA_RESOURCE_DESC image = {};
+  image.resType = CU_RESOURCE_TYPE_LINEAR;
+  image.res.linear = {words, CU_AD_FORMAT_UNSIGNED_INT8, 1, size_t(1) << 33};
+  EXPECT_EQ(cuTexObjectCreate(&object, &image, &how, nullptr),
+            CUDA_ERROR_INVALID_VALUE);
+  image.resType = CU_RESOURCE_TYPE_PITCH2D;
+  image.res.pitch2D = {words, CU_AD_FORMAT_UNSIGNED_INT8, 1, 4, 0, 4};
+  EXPECT_EQ(cuTexObjectCreate(&object, &image, &how, nullptr),
+            CUDA_ERROR_INVALID_VALUE);
+  image.res.pitch2D.height = (size_t(1) << 32) + 1;
+  EXPECT_EQ(cuTexObjectCreate(&object, &image, &how, nullptr),
+            CUDA_ERROR_INVALID_VALUE);
+}
+
 } // namespace

@@ -34,7 +34,7 @@ bool cria::emulator::setFormat(Image &image, unsigned format,
 
 namespace {
 
-constexpr size_t kMostTexels = size_t(1) << 30; // in one dimension
+constexpr size_t kMostTexels = size_t(1) << 17; // in one dimension, as on GPUs
 
 /// The image of an array, without memory; the error if there is none.
 CUresult imageOf(Driver &driver, const CUDA_ARRAY3D_DESCRIPTOR &shape,

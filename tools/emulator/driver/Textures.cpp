@@ -5,6 +5,10 @@ using namespace cria::emulator;
 
 namespace {
 
+/// The most texels of linear memory, and of a row and a column of pitched
+/// memory, as on GPUs.
+constexpr size_t kMostLinear = size_t(1) << 28, kMostPitched = size_t(1) << 17;
+
 /// The image that a resource means; the error if there is none.
 CUresult imageOf(Driver &driver, const CUDA_RESOURCE_DESC &from, Image &image) {
   auto format = [&](unsigned number, unsigned channels) {
@@ -24,6 +28,8 @@ CUresult imageOf(Driver &driver, const CUDA_RESOURCE_DESC &from, Image &image) {
     const auto &linear = from.res.linear;
     if (CUresult result = format(linear.format, linear.numChannels))
       return result;
+    if (linear.sizeInBytes / image.texelBytes() > kMostLinear)
+      return CUDA_ERROR_INVALID_VALUE;
     image.address = linear.devPtr;
     image.width = uint32_t(linear.sizeInBytes / image.texelBytes());
     image.pitch = linear.sizeInBytes;
@@ -33,6 +39,9 @@ CUresult imageOf(Driver &driver, const CUDA_RESOURCE_DESC &from, Image &image) {
     const auto &pitched = from.res.pitch2D;
     if (CUresult result = format(pitched.format, pitched.numChannels))
       return result;
+    if (pitched.width > kMostPitched || !pitched.height ||
+        pitched.height > kMostPitched)
+      return CUDA_ERROR_INVALID_VALUE;
     image.address = pitched.devPtr;
     image.width = uint32_t(pitched.width);
     image.height = uint32_t(pitched.height);

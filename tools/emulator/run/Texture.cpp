@@ -241,7 +241,7 @@ uint64_t surfaceAddress(Thread &thread, const Image &image,
                            "out of bounds: coordinate " + std::to_string(i) +
                                " of a surface is " + std::to_string(place[i]) +
                                ", the last is " + std::to_string(most[i]));
-    place[i] = place[i] < 0 ? 0 : most[i];
+    place[i] = place[i] < 0 ? 0 : std::max<int64_t>(most[i], 0);
   }
   uint64_t address = image.address + uint64_t(place[2]) * image.sliceBytes() +
                      uint64_t(place[1]) * image.pitch + uint64_t(place[0]);

@@ -1,9 +1,9 @@
 /// Texture and surface objects: images in device memory that kernels read by
 /// coordinates.
 ///
-/// The rules are those of the CUDA programming guide, "Texture Fetching": a
-/// coordinate becomes texel floor(x), or with linear filtering the mean of the
-/// texels around x - 0.5, whose weights have 8 bits. Reads of textures do not
+/// A read at x gives texel floor(x), or with linear filtering the mean of the
+/// texels around x - 0.5, whose weights have 8 bits (CUDA programming guide,
+/// "Texture Fetching"). Reads of textures, and accesses to surfaces, do not
 /// take part in the search for races.
 #pragma once
 

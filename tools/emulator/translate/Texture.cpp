@@ -92,6 +92,16 @@ Value *placeOf(Emitter &e, Value *bytes, size_t i, unsigned bits) {
   return e.builder.CreateConstGEP1_64(e.intType(bits), bytes, i);
 }
 
+/// Calls for an access to the surface of operand `i`; its values are at
+/// `bytes`.
+void callSurface(Emitter &e, const TextureAccess &access, size_t i,
+                 Value *bytes, bool stores) {
+  auto &b = e.builder;
+  e.call("emulatorSurface", b.getVoidTy(),
+         {b.getInt32(access.packed()), object(e, i), coordinates(e, i, access),
+          bytes, b.getInt32(stores), e.line()});
+}
+
 /// {values}, [object, {coordinates}]
 void emitLoad(Emitter &e) {
   auto &b = e.builder;
@@ -99,9 +109,7 @@ void emitLoad(Emitter &e) {
   unsigned bits;
   TextureAccess access = surface(e, to.size(), bits);
   Value *bytes = e.words(8);
-  e.call("emulatorSurface", b.getVoidTy(),
-         {b.getInt32(access.packed()), object(e, 1), coordinates(e, 1, access),
-          bytes, b.getInt32(0), e.line()});
+  callSurface(e, access, 1, bytes, /*stores=*/false);
   for (size_t i = 0; i < to.size(); ++i)
     e.write(to[i],
             b.CreateAlignedLoad(e.intType(bits), placeOf(e, bytes, i, bits),
@@ -118,9 +126,7 @@ void emitStore(Emitter &e) {
   for (size_t i = 0; i < from.size(); ++i)
     b.CreateAlignedStore(e.read(from[i], bits), placeOf(e, bytes, i, bits),
                          llvm::Align(1));
-  e.call("emulatorSurface", b.getVoidTy(),
-         {b.getInt32(access.packed()), object(e, 0), coordinates(e, 0, access),
-          bytes, b.getInt32(1), e.line()});
+  callSurface(e, access, 0, bytes, /*stores=*/true);
 }
 
 #define TEXEL GEOMETRIES " v4 u32|s32|f32 s32|f32"
