@@ -1,5 +1,6 @@
 #include "lowering/gpu/build/Launch.h"
 
+#include "dialect/Attributes.h"
 #include "lowering/entry/LayerNumber.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -52,6 +53,13 @@ KernelFunction::KernelFunction(func::FuncOp kernel, Block &kernels,
     for (SymbolTable::SymbolUse use : *uses)
       if (auto call = dyn_cast<func::CallOp>(use.getUser()))
         calls.push_back(call);
+}
+
+std::optional<int64_t> KernelFunction::mostTokens() const {
+  // FuncOp's methods are not const.
+  func::FuncOp function = kernel;
+  auto chunk = function->getAttrOfType<IntegerAttr>(kChunkAttribute);
+  return chunk ? std::optional(chunk.getInt()) : std::nullopt;
 }
 
 void KernelFunction::finish() { func::ReturnOp::create(host); }

@@ -31,6 +31,8 @@ public:
   /// Builds the launches.
   mlir::ImplicitLocOpBuilder host;
 
+  /// The most tokens of one call, if the kernel function says it.
+  std::optional<int64_t> mostTokens() const;
   /// A number of the kernel function, in the launching function.
   mlir::Value number(mlir::Value index);
   mlir::Value number(const Size &size);

@@ -1,7 +1,5 @@
 #include "lowering/gpu/cuda/schedules/AttentionSplits.h"
 
-#include "dialect/Attributes.h"
-
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 
 using namespace mlir;
@@ -26,10 +24,10 @@ AttentionSplits::AttentionSplits(KernelFunction &of, const AttentionMemory &in,
 /// The largest number of tokens whose keys are split: 1 for a decode, the rows
 /// of a batch, or 0 for a prompt, whose keys are not split.
 int64_t AttentionSplits::mostTokens() const {
-  auto chunk = of.kernel->getAttrOfType<IntegerAttr>(kChunkAttribute);
-  if (in.tokens.isConstant() || !in.attention.positions || !chunk)
+  std::optional<int64_t> most = of.mostTokens();
+  if (in.tokens.isConstant() || !in.attention.positions || !most)
     return in.tokens.constant == 1;
-  return chunk.getInt();
+  return *most;
 }
 
 Value AttentionSplits::number() {

@@ -17,7 +17,6 @@
 ///
 /// Copies bring what lies after the last key, too. Such scores are masked, and
 /// such values cleared before the last product: 0 * NaN is not 0.
-#include "dialect/Attributes.h"
 #include "lowering/gpu/cuda/BoxTile.h"
 #include "lowering/gpu/cuda/Ring.h"
 #include "lowering/gpu/cuda/TensorCores.h"
@@ -39,14 +38,6 @@ static constexpr int64_t kMultiply = 2 * cuda::kWarpgroup, kRows = 128;
 /// so that a block has whole tokens.
 static int64_t queriesTogether(const AttentionMemory &in) {
   return std::gcd(in.group, kRows / 2);
-}
-
-/// The tokens of the longest prompt, if that is known.
-static std::optional<int64_t> mostTokens(const KernelFunction &of) {
-  func::FuncOp kernel = of.kernel;
-  if (auto chunk = kernel->getAttrOfType<IntegerAttr>(kChunkAttribute))
-    return chunk.getInt();
-  return std::nullopt;
 }
 
 namespace {
@@ -91,7 +82,7 @@ private:
     int64_t stride = *tokenStride(in.query, in.group, size);
     return launch.tensorMap(
         launch.place(in.query).rows,
-        {{size, together, in.kvHeads * in.group / together, *mostTokens(of)},
+        {{size, together, in.kvHeads * in.group / together, *of.mostTokens()},
          {size, together * size, stride},
          boxOfQueries()});
   }
@@ -250,7 +241,7 @@ private:
 
 bool cuda::takesAttentionWgmma(const KernelFunction &of,
                                const AttentionMemory &in) {
-  return takesAttentionMma(of, in) && mostTokens(of) && !in.page &&
+  return takesAttentionMma(of, in) && of.mostTokens() && !in.page &&
          (in.size == BoxTile::kColumns || in.size == 2 * BoxTile::kColumns) &&
          tokenStride(in.query, in.group, in.size);
 }

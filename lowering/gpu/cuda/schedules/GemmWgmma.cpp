@@ -25,7 +25,6 @@
 ///
 /// which is copied in this order. Of two sums, all units of the first come
 /// first.
-#include "dialect/Attributes.h"
 #include "lowering/gpu/cuda/Layouts.h"
 #include "lowering/gpu/cuda/Ring.h"
 #include "lowering/gpu/cuda/TensorCores.h"
@@ -149,8 +148,8 @@ WgmmaGemm::Boxes WgmmaGemm::boxesOf(const Operand &weight, int64_t units) {
 
 bool WgmmaGemm::addMaps() {
   Size rows = works[0].rows();
-  auto chunk = launch.of.kernel->getAttrOfType<IntegerAttr>(kChunkAttribute);
-  if (!takesInput() || (!rows.isConstant() && !chunk))
+  std::optional<int64_t> prompt = launch.of.mostTokens();
+  if (!takesInput() || (!rows.isConstant() && !prompt))
     return false;
   auto fits = [&](int64_t group) {
     for (auto [work, own] : llvm::zip(works, weights))
@@ -182,7 +181,7 @@ bool WgmmaGemm::addMaps() {
       all.push_back(found->second);
     }
   }
-  int64_t most = rows.isConstant() ? rows.constant : chunk.getInt();
+  int64_t most = rows.isConstant() ? rows.constant : *prompt;
   mapX =
       launch.tensorMap(x.rows, {{k, most}, {x.rows.stride}, {kTileK, kTileM}});
   return true;
@@ -363,9 +362,8 @@ static int64_t columnsOf(const GemmProblem &problem) {
   int64_t rows = kTileM, tiles = 0;
   if (Size size = works[0].rows(); size.isConstant())
     rows = size.constant;
-  else if (auto chunk = problem.function.kernel->getAttrOfType<IntegerAttr>(
-               kChunkAttribute))
-    rows = chunk.getInt();
+  else
+    rows = problem.function.mostTokens().value_or(rows);
   for (const Work &work : works)
     tiles += llvm::divideCeil(
         work.units * static_cast<int64_t>(work.sums.size()), sizes.wide);
