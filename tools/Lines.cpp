@@ -1,6 +1,6 @@
 #include "tools/Lines.h"
 
-#include "runtime/base/File.h"
+#include "runtime/base/files/File.h"
 
 #include <cerrno>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /// Files that the compiler writes.
 #pragma once
 
-#include "runtime/base/OutputFile.h"
+#include "runtime/base/files/OutputFile.h"
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
@@ -9,8 +9,8 @@
 namespace cria {
 
 /// Writes `bytes` to the file `name`, or to standard output for "-"; see
-/// runtime/base/OutputFile.h. If a signal ends the process, no partial file is
-/// left.
+/// runtime/base/files/OutputFile.h. If a signal ends the process, no partial
+/// file is left.
 llvm::Error writeFile(llvm::StringRef name, llvm::ArrayRef<char> bytes,
                       OutputFile::Named named = OutputFile::Named::ByUser);
 

@@ -1,8 +1,8 @@
 #include "runtime/artifact/Artifact.h"
 
 #include "runtime/base/Features.h"
-#include "runtime/base/File.h"
 #include "runtime/base/Json.h"
+#include "runtime/base/files/File.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,6 +1,6 @@
 #include "runtime/base/Json.h"
 
-#include "runtime/base/File.h"
+#include "runtime/base/files/File.h"
 
 #include <algorithm>
 #include <cmath>

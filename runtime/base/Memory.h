@@ -1,8 +1,8 @@
 /// Memory by the page: files mapped for reading, and zeroed arenas.
 #pragma once
 
-#include "runtime/base/File.h"
 #include "runtime/base/Status.h"
+#include "runtime/base/files/File.h"
 
 #include <cstddef>
 #include <cstdint>

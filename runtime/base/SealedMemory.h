@@ -2,8 +2,8 @@
 /// this process, not the owner of the file.
 #pragma once
 
-#include "runtime/base/File.h"
 #include "runtime/base/Status.h"
+#include "runtime/base/files/File.h"
 
 #include <cstdint>
 #include <string>

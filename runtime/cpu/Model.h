@@ -4,8 +4,8 @@
 
 #include "runtime/Ranks.h"
 #include "runtime/artifact/Artifact.h"
-#include "runtime/base/FileGuard.h"
 #include "runtime/base/Memory.h"
+#include "runtime/base/files/FileGuard.h"
 #include "runtime/device/Backend.h"
 
 #include <memory>

@@ -2,8 +2,8 @@
 /// and checked whole; the tensors are not read.
 #pragma once
 
-#include "runtime/base/File.h"
 #include "runtime/base/Status.h"
+#include "runtime/base/files/File.h"
 
 #include <cstdint>
 #include <map>

@@ -22,9 +22,9 @@
 
 #include "runtime/artifact/Manifest.h"
 #include "runtime/base/DType.h"
-#include "runtime/base/File.h"
 #include "runtime/base/FunctionRef.h"
 #include "runtime/base/Status.h"
+#include "runtime/base/files/File.h"
 #include "runtime/weights/TensorFile.h"
 
 #include <cstddef>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/base/DType.h"
-#include "runtime/base/File.h"
+#include "runtime/base/files/File.h"
 
 #include <cstdint>
 #include <functional>

@@ -1,6 +1,6 @@
 #include "tools/run/Npy.h"
 
-#include "runtime/base/File.h"
+#include "runtime/base/files/File.h"
 #include "test/runtime/Fixtures.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 #include "tools/bench/Bench.h"
 
-#include "runtime/base/File.h"
-#include "runtime/base/OutputFile.h"
+#include "runtime/base/files/File.h"
+#include "runtime/base/files/OutputFile.h"
 #include "runtime/device/Sampler.h"
 #include "runtime/session/Session.h"
 #include "tools/Ranks.h"

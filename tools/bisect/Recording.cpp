@@ -1,7 +1,7 @@
 #include "tools/bisect/Recording.h"
 
-#include "runtime/base/File.h"
 #include "runtime/base/Json.h"
+#include "runtime/base/files/File.h"
 #include "runtime/weights/Floats.h"
 #include "runtime/weights/Safetensors.h"
 #include "tools/bisect/Difference.h"

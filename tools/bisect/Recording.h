@@ -3,8 +3,8 @@
 #pragma once
 
 #include "runtime/base/DType.h"
-#include "runtime/base/OutputFile.h"
 #include "runtime/base/Status.h"
+#include "runtime/base/files/OutputFile.h"
 
 #include <cstdint>
 #include <map>

@@ -8,9 +8,9 @@
 #include "tools/run/Process.h"
 #include "tools/run/Run.h"
 
-#include "runtime/base/File.h"
 #include "runtime/base/Json.h"
-#include "runtime/base/OutputFile.h"
+#include "runtime/base/files/File.h"
+#include "runtime/base/files/OutputFile.h"
 #include "runtime/text/chat/Prompt.h"
 #include "runtime/text/tokenizer/Text.h"
 

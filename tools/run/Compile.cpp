@@ -2,8 +2,8 @@
 
 #include "runtime/base/Checksum.h"
 #include "runtime/base/Environment.h"
-#include "runtime/base/OutputFile.h"
-#include "runtime/base/OwnFolder.h"
+#include "runtime/base/files/OutputFile.h"
+#include "runtime/base/files/OwnFolder.h"
 #include "runtime/gguf/Files.h"
 #include "runtime/session/Devices.h"
 #include "tools/run/Process.h"

@@ -1,6 +1,6 @@
 #include "tools/run/LineEditor.h"
 
-#include "runtime/base/File.h"
+#include "runtime/base/files/File.h"
 #include "tools/run/Process.h"
 
 #include <cerrno>

@@ -7,8 +7,8 @@
 #include "tools/run/Npy.h"
 
 #include "runtime/base/DType.h"
-#include "runtime/base/File.h"
 #include "runtime/base/Json.h"
+#include "runtime/base/files/File.h"
 #include "runtime/weights/Floats.h"
 
 #include <algorithm>

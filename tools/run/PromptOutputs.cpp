@@ -1,6 +1,6 @@
 #include "tools/run/PromptOutputs.h"
 
-#include "runtime/base/File.h"
+#include "runtime/base/files/File.h"
 #include "tools/run/Npy.h"
 #include "tools/run/Process.h"
 

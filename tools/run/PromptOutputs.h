@@ -2,7 +2,7 @@
 /// embedding.
 #pragma once
 
-#include "runtime/base/OutputFile.h"
+#include "runtime/base/files/OutputFile.h"
 #include "runtime/session/Outputs.h"
 #include "runtime/session/Pooling.h"
 #include "tools/run/Run.h"

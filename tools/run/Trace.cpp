@@ -1,7 +1,7 @@
 #include "tools/run/Trace.h"
 
-#include "runtime/base/File.h"
 #include "runtime/base/Json.h"
+#include "runtime/base/files/File.h"
 #include "tools/run/Process.h"
 
 #include <nlohmann/json.hpp>

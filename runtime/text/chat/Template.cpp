@@ -1,7 +1,7 @@
 #include "runtime/text/chat/Template.h"
 
-#include "runtime/base/File.h"
 #include "runtime/base/Json.h"
+#include "runtime/base/files/File.h"
 #include "runtime/gguf/Files.h"
 #include "runtime/text/Stack.h"
 #include "runtime/text/chat/Evaluator.h"

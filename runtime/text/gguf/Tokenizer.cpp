@@ -7,7 +7,7 @@
 #include "runtime/text/gguf/Text.h"
 #include "runtime/text/gguf/Tokens.h"
 #include "runtime/text/gguf/Words.h"
-#include "runtime/text/tokenizer/Vocabulary.h"
+#include "runtime/text/tokenizer/models/Vocabulary.h"
 
 #include "runtime/base/Json.h"
 

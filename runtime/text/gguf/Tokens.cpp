@@ -2,7 +2,7 @@
 
 #include "runtime/base/Json.h"
 #include "runtime/text/tokenizer/Text.h"
-#include "runtime/text/tokenizer/Vocabulary.h"
+#include "runtime/text/tokenizer/models/Vocabulary.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,7 @@
 #include "runtime/base/Json.h"
 #include "runtime/text/tokenizer/Normalizer.h"
 #include "runtime/text/tokenizer/PreTokenizer.h"
-#include "runtime/text/tokenizer/Vocabulary.h"
+#include "runtime/text/tokenizer/models/Vocabulary.h"
 
 #include <bitset>
 #include <cstdint>

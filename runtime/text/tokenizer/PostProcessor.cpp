@@ -1,6 +1,6 @@
 #include "runtime/text/tokenizer/PostProcessor.h"
 
-#include "runtime/text/tokenizer/Vocabulary.h"
+#include "runtime/text/tokenizer/models/Vocabulary.h"
 
 namespace cria {
 

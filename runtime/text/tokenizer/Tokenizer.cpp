@@ -1,6 +1,6 @@
 #include "runtime/text/tokenizer/Tokenizer.h"
 
-#include "runtime/base/File.h"
+#include "runtime/base/files/File.h"
 #include "runtime/gguf/Files.h"
 #include "runtime/text/gguf/Text.h"
 #include "runtime/text/tokenizer/ComponentCount.h"

@@ -12,11 +12,11 @@
 #include "runtime/base/Status.h"
 #include "runtime/text/tokenizer/AddedTokens.h"
 #include "runtime/text/tokenizer/Decoder.h"
-#include "runtime/text/tokenizer/Model.h"
 #include "runtime/text/tokenizer/Normalizer.h"
 #include "runtime/text/tokenizer/Origin.h"
 #include "runtime/text/tokenizer/PostProcessor.h"
 #include "runtime/text/tokenizer/PreTokenizer.h"
+#include "runtime/text/tokenizer/models/Model.h"
 
 #include <cstdint>
 #include <memory>

@@ -4,8 +4,8 @@
 #include "runtime/base/Checksum.h"
 #include "runtime/base/Cores.h"
 #include "runtime/base/Json.h"
-#include "runtime/base/OutputFile.h"
-#include "runtime/base/OwnFolder.h"
+#include "runtime/base/files/OutputFile.h"
+#include "runtime/base/files/OwnFolder.h"
 
 #include <algorithm>
 #include <cstddef>

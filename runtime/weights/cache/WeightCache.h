@@ -14,7 +14,7 @@
 /// can be written, weights are quantized each time, and a warning says why.
 #pragma once
 
-#include "runtime/base/File.h"
+#include "runtime/base/files/File.h"
 #include "runtime/weights/Binding.h"
 #include "runtime/weights/Checkpoint.h"
 #include "runtime/weights/Source.h"

@@ -1,4 +1,4 @@
-#include "runtime/base/FileGuard.h"
+#include "runtime/base/files/FileGuard.h"
 
 #include "test/runtime/Fixtures.h"
 

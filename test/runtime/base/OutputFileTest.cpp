@@ -1,6 +1,6 @@
-#include "runtime/base/OutputFile.h"
+#include "runtime/base/files/OutputFile.h"
 
-#include "runtime/base/File.h"
+#include "runtime/base/files/File.h"
 #include "test/runtime/Fixtures.h"
 #include "tools/Ids.h"
 

@@ -1,5 +1,5 @@
 /// The tools and the C API on a device.
-#include "runtime/base/File.h"
+#include "runtime/base/files/File.h"
 #include "runtime/cria.h"
 #include "test/runtime/cuda/Fixtures.h"
 

@@ -2,7 +2,7 @@
 /// goldens were made.
 #include "runtime/text/tokenizer/TextStream.h"
 
-#include "runtime/base/File.h"
+#include "runtime/base/files/File.h"
 #include "runtime/text/tokenizer/Text.h"
 #include "test/runtime/Fixtures.h"
 

@@ -1,6 +1,6 @@
 // Nodes of graphs: how they are made, and what they do.
-#include "tools/emulator/driver/Copies.h"
 #include "tools/emulator/driver/Graphs.h"
+#include "tools/emulator/driver/memory/Copies.h"
 
 using namespace cria::emulator;
 

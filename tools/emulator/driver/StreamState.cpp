@@ -1,5 +1,5 @@
 // What streams can be asked; values in memory that streams write and wait for.
-#include "tools/emulator/driver/Copies.h"
+#include "tools/emulator/driver/memory/Copies.h"
 
 using namespace cria::emulator;
 

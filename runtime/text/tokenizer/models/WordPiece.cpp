@@ -1,4 +1,4 @@
-#include "runtime/text/tokenizer/WordPiece.h"
+#include "runtime/text/tokenizer/models/WordPiece.h"
 
 #include "runtime/base/Json.h"
 #include "runtime/text/tokenizer/Text.h"

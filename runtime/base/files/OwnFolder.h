@@ -1,8 +1,8 @@
 /// A folder of files that the program names, writes and reads again: a cache.
 #pragma once
 
-#include "runtime/base/File.h"
 #include "runtime/base/Status.h"
+#include "runtime/base/files/File.h"
 
 #include <string>
 

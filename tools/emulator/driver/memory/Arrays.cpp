@@ -1,7 +1,7 @@
 // CUDA arrays: images in device memory. Their rows lie one after the other.
-#include "tools/emulator/driver/Copies.h"
-#include "tools/emulator/driver/Memory.h"
-#include "tools/emulator/driver/Textures.h"
+#include "tools/emulator/driver/memory/Copies.h"
+#include "tools/emulator/driver/memory/Memory.h"
+#include "tools/emulator/driver/memory/Textures.h"
 
 using namespace cria::emulator;
 

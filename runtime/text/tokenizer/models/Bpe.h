@@ -1,7 +1,7 @@
 /// The BPE model: characters, merged pair by pair.
 #pragma once
 
-#include "runtime/text/tokenizer/Model.h"
+#include "runtime/text/tokenizer/models/Model.h"
 
 #include <string>
 

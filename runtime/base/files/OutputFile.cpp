@@ -1,4 +1,4 @@
-#include "runtime/base/OutputFile.h"
+#include "runtime/base/files/OutputFile.h"
 
 #include <cerrno>
 #include <charconv>

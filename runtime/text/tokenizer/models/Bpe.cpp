@@ -5,7 +5,7 @@
 /// another neighbour. A stale entry is recognized at the top of the heap: the
 /// pair at its place is another one. Each merge removes a symbol and adds at
 /// most two entries, so a word of n characters takes O(n log n).
-#include "runtime/text/tokenizer/Bpe.h"
+#include "runtime/text/tokenizer/models/Bpe.h"
 
 #include "runtime/base/Json.h"
 #include "runtime/text/tokenizer/Text.h"

@@ -1,9 +1,9 @@
-#include "runtime/text/tokenizer/Model.h"
+#include "runtime/text/tokenizer/models/Model.h"
 
 #include "runtime/base/Json.h"
-#include "runtime/text/tokenizer/Bpe.h"
-#include "runtime/text/tokenizer/Unigram.h"
-#include "runtime/text/tokenizer/WordPiece.h"
+#include "runtime/text/tokenizer/models/Bpe.h"
+#include "runtime/text/tokenizer/models/Unigram.h"
+#include "runtime/text/tokenizer/models/WordPiece.h"
 
 #include <algorithm>
 #include <cstring>

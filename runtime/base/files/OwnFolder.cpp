@@ -1,4 +1,4 @@
-#include "runtime/base/OwnFolder.h"
+#include "runtime/base/files/OwnFolder.h"
 
 #include <cerrno>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // Memory of the device and memory of the host that the device may use.
-#include "tools/emulator/driver/Memory.h"
+#include "tools/emulator/driver/memory/Memory.h"
 
 using namespace cria::emulator;
 

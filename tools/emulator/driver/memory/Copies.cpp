@@ -1,6 +1,6 @@
 // Copies and fills. Host and device share one space of addresses; the driver
 // checks whether an address belongs to the device.
-#include "tools/emulator/driver/Copies.h"
+#include "tools/emulator/driver/memory/Copies.h"
 
 using namespace cria::emulator;
 

@@ -1,7 +1,7 @@
 /// The WordPiece model: takes the longest token, again and again.
 #pragma once
 
-#include "runtime/text/tokenizer/Model.h"
+#include "runtime/text/tokenizer/models/Model.h"
 
 #include <string>
 

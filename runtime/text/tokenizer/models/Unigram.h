@@ -1,7 +1,7 @@
 /// The Unigram model: the most probable way to cut a word into tokens.
 #pragma once
 
-#include "runtime/text/tokenizer/Model.h"
+#include "runtime/text/tokenizer/models/Model.h"
 
 namespace cria {
 

@@ -2,8 +2,8 @@
 /// and has the reason in each error.
 #pragma once
 
-#include "runtime/base/OutputFile.h"
 #include "runtime/base/Status.h"
+#include "runtime/base/files/OutputFile.h"
 
 #include <cstdint>
 #include <string>

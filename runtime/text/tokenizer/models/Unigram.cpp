@@ -5,7 +5,7 @@
 /// trie, so a word of n bytes takes O(n x longest token). A character that is
 /// no token counts as unknown, with a score below all others.
 /// counts as unknown, at a score below all others.
-#include "runtime/text/tokenizer/Unigram.h"
+#include "runtime/text/tokenizer/models/Unigram.h"
 
 #include "runtime/base/Json.h"
 #include "runtime/text/tokenizer/Text.h"

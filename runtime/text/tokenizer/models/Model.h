@@ -4,7 +4,7 @@
 #include "runtime/base/Json.h"
 #include "runtime/base/Status.h"
 #include "runtime/text/tokenizer/Effort.h"
-#include "runtime/text/tokenizer/Vocabulary.h"
+#include "runtime/text/tokenizer/models/Vocabulary.h"
 
 #include <cstdint>
 #include <memory>

@@ -1,5 +1,5 @@
 // Copies and fills of rectangles and boxes, and copies between devices.
-#include "tools/emulator/driver/Copies.h"
+#include "tools/emulator/driver/memory/Copies.h"
 
 using namespace cria::emulator;
 

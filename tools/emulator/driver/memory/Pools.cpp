@@ -1,6 +1,6 @@
 // Pools of memory. Memory of a pool is memory of the device; a pool counts it
 // and keeps none that was freed.
-#include "tools/emulator/driver/Memory.h"
+#include "tools/emulator/driver/memory/Memory.h"
 
 using namespace cria::emulator;
 

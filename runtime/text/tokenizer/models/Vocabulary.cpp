@@ -1,4 +1,4 @@
-#include "runtime/text/tokenizer/Vocabulary.h"
+#include "runtime/text/tokenizer/models/Vocabulary.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // Texture and surface objects.
-#include "tools/emulator/driver/Textures.h"
+#include "tools/emulator/driver/memory/Textures.h"
 
 using namespace cria::emulator;
 

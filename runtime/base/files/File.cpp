@@ -1,4 +1,4 @@
-#include "runtime/base/File.h"
+#include "runtime/base/files/File.h"
 
 #include <cerrno>
 #include <cstring>
