@@ -395,7 +395,8 @@ LogicalResult Resumed::verify() {
 static bool isSame(std::tuple<Attribute, Attribute> descriptions) {
   auto [derived, own] = descriptions;
   Fields fields(derived.getContext(), cast<DictionaryAttr>(derived));
-  if (auto cache = dyn_cast<DictionaryAttr>(own); !cache.contains("rope"))
+  auto said = dyn_cast<DictionaryAttr>(own);
+  if (said && !said.contains("rope"))
     fields.erase("rope");
   return fields.object() == own;
 }
