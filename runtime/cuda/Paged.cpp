@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace cria::cuda {
 
@@ -66,6 +67,7 @@ Status Paged::makeLaunches() {
     status = expand(plan.sample, sample);
   if (!status.ok())
     return status;
+  graphs.clear();
   prefillLaunches = std::move(prefill);
   batchLaunches = std::move(batch);
   sampleLaunches = std::move(sample);
@@ -96,28 +98,61 @@ uint64_t Paged::writePages(const Step &step) {
   return pagesOffset() + numbers(pages);
 }
 
-Status Paged::enqueue(std::vector<Launch> &launches, const Step &step,
-                      int64_t first, int64_t rows, uint64_t stateBytes) {
-  Status status = roomFor(launches, rows, first);
+/// Tells the launches of a step where its memory is.
+Status Paged::place(const Step &step, int64_t first, int64_t rows) {
+  Status status = roomFor(launchesOf(step), rows, first);
   if (status.ok())
-    status = placeEmbeddings(launches, step.embeddings, step.tokens);
-  if (status.ok())
-    status = enqueueState(stateBytes);
+    status = roomFor(sampleLaunches, rows);
+  return status.ok()
+             ? placeEmbeddings(launchesOf(step), step.embeddings, step.tokens)
+             : status;
+}
+
+/// Has the device do a step, and draw from `draws` rows, also where the host
+/// draws afterwards.
+Status Paged::enqueue(const Step &step, uint64_t stateBytes, int64_t draws) {
+  Status status = enqueueState(stateBytes);
   if (status.ok())
     status = enqueueEmbeddings(step.tokens);
-  return status.ok() ? launch(launches, step.tokens, step.logitRows()) : status;
+  if (status.ok())
+    status = launch(launchesOf(step), step.tokens, step.logitRows());
+  if (!status.ok() || !draws)
+    return status;
+  status =
+      copyIn(places[Argument::Sampling],
+             static_cast<std::byte *>(pinnedState.get()) + samplingsOffset(),
+             static_cast<uint64_t>(draws) * sizeof(CriaSampling));
+  return status.ok() ? launch(sampleLaunches, draws, draws) : status;
+}
+
+/// The graph of steps like this one, which draw from each of their rows; null
+/// if there shall be none.
+GraphExec *Paged::graphOf(const Step &step, int64_t draws) {
+  if (!replays() || !step.isBatch() || step.embeddings ||
+      step.logitRows() != draws || step.tokens != draws)
+    return nullptr;
+  if (logitsOfGraphs != logitsOf(2))
+    graphs.clear();
+  logitsOfGraphs = logitsOf(2);
+  graphs.resize(static_cast<size_t>(model.manifest().batch->rows));
+  Recorded &recorded = graphs[static_cast<size_t>(draws) - 1];
+  return std::exchange(recorded.met, true) ? &recorded.graph : nullptr;
 }
 
 Status Paged::run(const Step &step, int64_t first, int64_t rows,
-                  FunctionRef<Status()> then) {
+                  const Draw *draws) {
   if (Status status = use(step.loras); !status.ok())
     return status;
   uint64_t bytes = writePages(step);
+  int64_t drawn = draws ? rows : 0;
+  writeDraws(draws, drawn);
   return perform(step, [&] {
-    auto &launches = step.isBatch() ? batchLaunches : prefillLaunches;
-    Status status = enqueue(launches, step, first, rows, bytes);
-    if (status.ok())
-      status = then();
+    Status status = place(step, first, rows);
+    if (!status.ok())
+      return status;
+    auto work = [&] { return enqueue(step, bytes, drawn); };
+    GraphExec *graph = graphOf(step, drawn);
+    status = graph ? replay(*graph, "a step of a batch", work) : work();
     // A copy to memory that is not pinned would wait as well, but for ever.
     return status.ok() ? context->wait(stream.get(), "a step of a batch")
                        : status;
@@ -129,7 +164,7 @@ Status Paged::step(const Step &step) {
   if (!current.status().ok())
     return current.status();
   int64_t rows = step.logitRows();
-  Status status = run(step, 0, rows, [] { return Status(); });
+  Status status = run(step, 0, rows, nullptr);
   if (!status.ok() || rows == 0)
     return status;
   return ended(copyOut(step.logits, logitsOf(rows),
@@ -144,15 +179,14 @@ Status Paged::draw(const Step *steps, size_t count, Draw *draws, size_t rows) {
   int64_t first = 0;
   for (const Step *step = steps; step != steps + count && status.ok(); ++step) {
     bool isLast = step == steps + count - 1 && all > 0;
-    status = run(*step, first, all,
-                 [&] { return isLast ? enqueueDraws(draws, all) : Status(); });
+    status = run(*step, first, all, isLast ? draws : nullptr);
     first += step->logitRows();
   }
   return status.ok() ? finishDraws(draws, all) : status;
 }
 
-/// Has the device draw from all rows, also where the host draws afterwards.
-Status Paged::enqueueDraws(const Draw *draws, int64_t rows) {
+/// Copies what the device needs to draw to pinned memory.
+void Paged::writeDraws(const Draw *draws, int64_t rows) {
   auto *asked = reinterpret_cast<CriaSampling *>(
       static_cast<std::byte *>(pinnedState.get()) + samplingsOffset());
   CriaSampling best = {};
@@ -161,19 +195,13 @@ Status Paged::enqueueDraws(const Draw *draws, int64_t rows) {
     Sampler &sampler = *draws[row].sampler;
     asked[row] = sampler.needsLogits() ? best : ask(sampler, row);
   }
-  Status status = copyIn(places[Argument::Sampling], asked,
-                         static_cast<uint64_t>(rows) * sizeof(CriaSampling));
-  if (status.ok())
-    status = roomFor(sampleLaunches, rows);
-  return status.ok() ? launch(sampleLaunches, rows, rows) : status;
-}
-
-static bool wantsLogits(const Draw &draw) {
-  return draw.wantsLogits || draw.sampler->needsLogits();
 }
 
 /// Copies the rows to the host that are wanted there.
 Status Paged::copyLogits(Draw *draws, int64_t rows) {
+  auto wantsLogits = [](const Draw &draw) {
+    return draw.wantsLogits || draw.sampler->needsLogits();
+  };
   int64_t wanted = std::count_if(draws, draws + rows, wantsLogits);
   if (wanted > hostRows) {
     hostLogits = PinnedMemory();
@@ -199,8 +227,7 @@ Status Paged::copyLogits(Draw *draws, int64_t rows) {
   return wanted ? ended(status, "copying logits") : status;
 }
 
-/// Takes the ids that the device drew. Devices know no biases and no allowed
-/// ids: where there are some, the host draws.
+/// Takes the ids that the device drew, or draws them.
 Status Paged::finishDraws(Draw *draws, int64_t rows) {
   if (Status status = copyLogits(draws, rows); !status.ok())
     return status;

@@ -27,21 +27,33 @@ private:
   explicit Paged(const Model &model) : Runner(model) {}
   Status allocate(uint64_t pages);
   Status makeLaunches() override;
-  /// Does a step whose first row of logits is row `first` of `rows`, and `then`
-  /// what follows its launches.
-  Status run(const Step &step, int64_t first, int64_t rows,
-             FunctionRef<Status()> then);
-  Status enqueue(std::vector<Launch> &launches, const Step &step, int64_t first,
-                 int64_t rows, uint64_t stateBytes);
+  /// Does a step whose first row of logits is row `first` of `rows`, and draws
+  /// from all rows, if there are `draws`.
+  Status run(const Step &step, int64_t first, int64_t rows, const Draw *draws);
+  Status place(const Step &step, int64_t first, int64_t rows);
+  Status enqueue(const Step &step, uint64_t stateBytes, int64_t draws);
+  GraphExec *graphOf(const Step &step, int64_t draws);
   uint64_t writePages(const Step &step);
-  Status enqueueDraws(const Draw *draws, int64_t rows);
+  void writeDraws(const Draw *draws, int64_t rows);
   Status finishDraws(Draw *draws, int64_t rows);
   Status copyLogits(Draw *draws, int64_t rows);
   uint64_t positionsOffset() const;
   uint64_t pagesOffset() const;
   uint64_t samplingsOffset() const;
 
+  std::vector<Launch> &launchesOf(const Step &step) {
+    return step.isBatch() ? batchLaunches : prefillLaunches;
+  }
+
+  /// Of steps with as many rows.
+  struct Recorded {
+    bool met = false; // a step that comes once is not worth a graph
+    GraphExec graph;
+  };
+
   std::vector<Launch> prefillLaunches, batchLaunches, sampleLaunches;
+  std::vector<Recorded> graphs;
+  CUdeviceptr logitsOfGraphs = 0;
   PinnedMemory hostLogits; // (hostRows, vocab), once some are wanted
   int64_t hostRows = 0;
 };

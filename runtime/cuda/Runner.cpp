@@ -13,7 +13,16 @@
 
 namespace cria::cuda {
 
-Runner::Runner(const Model &model) : model(model), context(model.context()) {}
+/// The ids of a text that a device weakens, at most.
+static constexpr size_t mostSeen = 1 << 14;
+
+static uint64_t tilesOf(int64_t vocabSize) {
+  return static_cast<uint64_t>(vocabSize + CRIA_SEEN_TILE - 1) / CRIA_SEEN_TILE;
+}
+
+Runner::Runner(const Model &model)
+    : model(model), context(model.context()),
+      usesGraphs(model.code().usesGraphs()) {}
 
 Result<CUdeviceptr> Runner::zeroed(uint64_t bytes, const char *purpose) {
   Result<DeviceMemory> allocated = allocateDevice(context, bytes, purpose);
@@ -418,6 +427,54 @@ Status Runner::roomForEmbeddings() {
     return allocated.status();
   embeddings = std::move(*allocated);
   return Status();
+/// Records a graph. A driver that cannot leaves the runner without graphs.
+Status Runner::record(GraphExec &graph, const char *what,
+                      FunctionRef<Status()> enqueue) {
+  std::string doing = std::string("recording ") + what;
+  // Relaxed: other threads may allocate meanwhile, and this one does not.
+  CUresult begun = (*context)->cuStreamBeginCapture(
+      stream.get(), CU_STREAM_CAPTURE_MODE_RELAXED);
+  if (begun == CUDA_ERROR_NOT_SUPPORTED ||
+      begun == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) {
+    usesGraphs = false;
+    model.log()(CRIA_LOG_WARNING,
+                std::string("the CUDA driver cannot record ") + what +
+                    ": its kernels are launched one by one");
+    return Status();
+  }
+  Status status = context->check(begun, "cuStreamBeginCapture", doing);
+  if (!status.ok())
+    return status;
+  status = enqueue();
+  CUgraph recorded = nullptr; // ends the capture, also of what failed
+  CUresult ended = (*context)->cuStreamEndCapture(stream.get(), &recorded);
+  Graph owned(context, recorded);
+  if (status.ok())
+    status = context->check(ended, "cuStreamEndCapture", doing);
+  if (!status.ok())
+    return status;
+  CUgraphExec instance = nullptr;
+  status = context->check(
+      (*context)->cuGraphInstantiateWithFlags(&instance, recorded, 0),
+      "cuGraphInstantiateWithFlags", doing);
+  if (status.ok())
+    graph = GraphExec(context, instance);
+  return status;
+}
+
+Status Runner::replay(GraphExec &graph, const char *what,
+                      FunctionRef<Status()> enqueue) {
+  Status status;
+  if (replays() && !graph)
+    status = record(graph, what, enqueue);
+  if (!status.ok())
+    return status;
+  if (!replays())
+    return enqueue();
+  return context->check((*context)->cuGraphLaunch(graph.get(), stream.get()),
+                        "cuGraphLaunch", std::string("launching ") + what);
+}
+
 }
 
 Status Runner::placeEmbeddings(std::vector<Launch> &launches,

@@ -109,6 +109,13 @@ protected:
   /// Waits until all work in the stream has ended, because it may use memory
   /// that is freed next. Returns `status`, or the error of the wait.
   Status ended(const Status &status, const char *doing);
+  /// Whether steps are replayed as graphs: not while launches are timed.
+  bool replays() const { return usesGraphs && !timer; }
+  /// Replays what `enqueue` puts into the stream, or does it. It is recorded
+  /// the first time; `what` is "a decode step", say. Addresses, grids and sizes
+  /// must be the same each time.
+  Status replay(GraphExec &graph, const char *what,
+                FunctionRef<Status()> enqueue);
   /// Does `work`, which waits for its launches. Appends their times if the user
   /// wants them.
   template <typename Work> Status traced(const Work &work) {
@@ -163,6 +170,10 @@ private:
   Status appendTimes(const Timer &marks);
 
   uint64_t lorasNumber = 0; // of the adapters in the launches; 0: none
+  Status record(GraphExec &graph, const char *what,
+                FunctionRef<Status()> enqueue);
+
+  bool usesGraphs;
   std::vector<DeviceMemory> memory;
   DeviceMemory logits; // (logitsRows, vocab), for more than one row
   int64_t logitsRows = 0;

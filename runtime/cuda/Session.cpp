@@ -9,8 +9,7 @@
 
 namespace cria::cuda {
 
-Session::Session(const Model &model)
-    : Runner(model), usesGraph(model.code().usesGraphs()) {}
+Session::Session(const Model &model) : Runner(model) {}
 
 Result<std::unique_ptr<Backend>> Session::create(const Model &model) {
   std::unique_ptr<Session> session(new Session(model));
@@ -138,52 +137,9 @@ Status Session::enqueueDecode(Wanted wanted) {
              : copyOut(pinnedRow.get(), logitsOf(1), rowBytes());
 }
 
-/// Records a decode step as a graph. A driver that cannot leaves the session
-/// without one.
-Status Session::capture(Wanted wanted) {
-  const char *doing = "recording the decode step";
-  // Relaxed: other threads may allocate meanwhile, and this one does not.
-  CUresult begun = (*context)->cuStreamBeginCapture(
-      stream.get(), CU_STREAM_CAPTURE_MODE_RELAXED);
-  if (begun == CUDA_ERROR_NOT_SUPPORTED ||
-      begun == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) {
-    usesGraph = false;
-    model.log()(CRIA_LOG_WARNING, "the CUDA driver records no decode step: its "
-                                  "kernels are launched one by one");
-    return Status();
-  }
-  Status status = context->check(begun, "cuStreamBeginCapture", doing);
-  if (!status.ok())
-    return status;
-  status = enqueueDecode(wanted);
-  CUgraph recorded = nullptr; // ends the capture, also of what failed
-  CUresult ended = (*context)->cuStreamEndCapture(stream.get(), &recorded);
-  Graph owned(context, recorded);
-  if (status.ok())
-    status = context->check(ended, "cuStreamEndCapture", doing);
-  if (!status.ok())
-    return status;
-  CUgraphExec instance = nullptr;
-  status = context->check(
-      (*context)->cuGraphInstantiateWithFlags(&instance, recorded, 0),
-      "cuGraphInstantiateWithFlags", doing);
-  if (status.ok())
-    graphs[static_cast<int>(wanted)] = GraphExec(context, instance);
-  return status;
-}
-
 Status Session::decode(Wanted wanted) {
-  const GraphExec &graph = graphs[static_cast<int>(wanted)];
-  Status status;
-  bool replays = usesGraph && !timer;
-  if (replays && !graph)
-    status = capture(wanted);
-  if (status.ok())
-    status = replays && graph
-                 ? context->check(
-                       (*context)->cuGraphLaunch(graph.get(), stream.get()),
-                       "cuGraphLaunch", "launching the decode step")
-                 : enqueueDecode(wanted);
+  Status status = replay(graphs[static_cast<int>(wanted)], "a decode step",
+                         [&] { return enqueueDecode(wanted); });
   return status.ok() ? context->wait(stream.get(), "a decode step") : status;
 }
 

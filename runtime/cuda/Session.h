@@ -43,7 +43,6 @@ private:
   Status advance(const Step &step, Wanted wanted);
   Status decode(Wanted wanted);
   Status prefill(const Step &step, Wanted wanted);
-  Status capture(Wanted wanted);
   void writeState(const Step &step, const CriaSampling &sampling);
   Status enqueueState(int64_t tokens);
   Status enqueueDecode(Wanted wanted);
@@ -55,7 +54,6 @@ private:
   std::vector<Launch> prefillLaunches, decodeLaunches, sampleLaunches,
       encodeLaunches;
   GraphExec graphs[2]; // of a decode step, by what is wanted
-  bool usesGraph;
 };
 
 } // namespace cria::cuda
