@@ -62,9 +62,10 @@ static cria_status generate(struct program *p, const char *prompt, long most,
   if (cria_tokenizer_encode(p->tokenizer, prompt, strlen(prompt), 1, &p->ids,
                             &count, error))
     return error->status;
+  if (cria_sampler_accept_prompt(p->sampler, p->ids, count, error))
+    return error->status;
   for (i = 0; i < count; ++i)
-    if (cria_sampler_accept(p->sampler, p->ids[i], error) ||
-        show(p, p->ids[i], error))
+    if (show(p, p->ids[i], error))
       return error->status;
   /* First the whole prompt, then each id that was drawn. */
   for (; most > 0; --most, count = 1) {

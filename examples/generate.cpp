@@ -38,10 +38,9 @@ static void generate(char **arguments) {
     options.seed = seed;
     cria::Sampler sampler(options, artifact.info().vocab_size);
     cria::Stream text(tokenizer);
-    for (int32_t id : prompt) {
-      sampler.accept(id);
+    sampler.acceptPrompt(prompt);
+    for (int32_t id : prompt)
       std::cout << text.push(id);
-    }
     session.restore(state);
     go(session, sampler, text, generation, sampler.sample(logits),
        std::atol(arguments[4]));

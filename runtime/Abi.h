@@ -11,7 +11,7 @@
 
 /* The format of artifact, manifest and entry functions. A change of any of
  * them changes this number. */
-#define CRIA_FORMAT_VERSION 10u
+#define CRIA_FORMAT_VERSION 11u
 
 /* The functions that the object may take from the process, and its SONAME. The
  * runtime refuses an object with any others. */
@@ -129,7 +129,8 @@ typedef void (*CriaBatchEntry)(const int32_t *ids, int64_t rows,
  * because all sums are sums of integers:
  *
  *   score   the logit; if the id was seen, divided by `penalty` if positive,
- *           multiplied by `penalty` if negative
+ *           multiplied by `penalty` if negative; then, if it was drawn n > 0
+ *           times, less n * `frequency`, less `presence`; all in f32
  *   weight  2^(y + CRIA_WEIGHT_BITS) as an integer, where y = (score - best
  *           score) * scale and 2^y is computed in f32: `weigh` in Sampler.h
  *
@@ -155,9 +156,18 @@ typedef struct CriaSampling {
   uint64_t min_weight; /* as a weight */
   float scale;         /* log2(e) / temperature */
   float penalty;       /* 1: none */
+  float presence;      /* 0: none */
+  float frequency;     /* 0: none */
   int32_t top_k;       /* 0: every id */
   int32_t greedy;      /* not 0: the lowest id of the best score */
+  int32_t seen;        /* where the ids that were seen begin, below; 0: none */
 } CriaSampling;
+
+/* The ids of texts that were seen, as i32, for the entry "sample". For each
+ * CRIA_SEEN_TILE ids of the vocabulary, how many ids before them were seen, and
+ * last how many were seen in all; then each of these ids, ascending, and how
+ * often it was drawn. */
+#define CRIA_SEEN_TILE 1024
 
 /* The result of the entry "sample". */
 typedef struct CriaSampled {

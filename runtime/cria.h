@@ -655,6 +655,11 @@ typedef struct cria_sampler_options {
   double repetition_penalty; /* > 0: weakens every id of the text so far; 0 or
                                 1: none */
   uint64_t seed;             /* the same seed draws the same ids */
+  double presence_penalty;   /* taken from the logit of every id drawn so far,
+                                after the repetition penalty; 0: none */
+  double frequency_penalty;  /* the same, for each time that it was drawn */
+  int64_t penalty_window;    /* >= 0: the last ids of the text that count for
+                                penalties; 0: all */
 } cria_sampler_options;
 
 typedef struct cria_sampler cria_sampler;
@@ -666,10 +671,15 @@ CRIA_API cria_status cria_sampler_create(const cria_sampler_options *options,
                                          cria_error *error);
 CRIA_API void cria_sampler_free(cria_sampler **sampler);
 
-/* Notes an id of the text, of the prompt or drawn, for the penalty. Ids outside
- * of the vocabulary are ignored. */
+/* Notes an id that was drawn, for the penalties. Ids outside of the vocabulary
+ * are ignored. */
 CRIA_API cria_status cria_sampler_accept(cria_sampler *sampler, int32_t id,
                                          cria_error *error);
+/* Notes ids of the prompt. They count for the repetition penalty alone. */
+CRIA_API cria_status cria_sampler_accept_prompt(cria_sampler *sampler,
+                                                const int32_t *ids,
+                                                size_t count,
+                                                cria_error *error);
 
 /* Adds biases[i] to the logit of ids[i] from now on, before penalty and
  * temperature. It replaces all earlier biases; a count of 0 removes them.
@@ -697,7 +707,7 @@ CRIA_API cria_status cria_log_probabilities(const float *logits,
                                             cria_error *error);
 
 /* Draws the next id for `logits` (vocab_size). Logits that are not finite are
- * CRIA_DATA_LOSS; if the penalty makes them so, CRIA_INVALID_ARGUMENT. */
+ * CRIA_DATA_LOSS; if penalties make them so, CRIA_INVALID_ARGUMENT. */
 CRIA_API cria_status cria_sampler_sample(cria_sampler *sampler,
                                          const float *logits, int32_t *id,
                                          cria_error *error);

@@ -194,6 +194,9 @@ public:
   }
 
   void accept(int32_t id) { call(cria_sampler_accept, get(), id); }
+  void acceptPrompt(const std::vector<int32_t> &ids) {
+    call(cria_sampler_accept_prompt, get(), ids.data(), ids.size());
+  }
   int32_t sample(const std::vector<float> &logits) {
     int32_t id = 0;
     call(cria_sampler_sample, get(), logits.data(), &id);

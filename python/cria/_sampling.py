@@ -32,6 +32,12 @@ class Sampling:
     repetition_penalty: float = 1.0
     #: The same seed draws the same ids.
     seed: int = 0
+    #: Taken from the logit of every id drawn so far; 0: none.
+    presence_penalty: float = 0.0
+    #: The same, for each time that the id was drawn.
+    frequency_penalty: float = 0.0
+    #: The last ids of the text that count for the penalties; 0: all.
+    penalty_window: int = 0
 
     def replace(self, **changes: Any) -> Sampling:
         """The same settings, but with those of ``changes`` that are not None.
@@ -65,8 +71,13 @@ class Sampler(_native.OneThread):
         self._vocab_size = count_of(vocab_size, "vocab_size")
 
     def accept(self, id: int) -> None:
-        """Notes an id of the text, from the prompt or drawn, for the penalty."""
+        """Notes an id that was drawn, for the penalties."""
         self._call("cria_sampler_accept", id)
+
+    def accept_prompt(self, ids: Ids) -> None:
+        """Notes ids of the prompt, which count for the repetition penalty alone."""
+        given = ids_array(ids)
+        self._call("cria_sampler_accept_prompt", ids_pointer(given), len(given))
 
     def set_bias(self, biases: Mapping[int, float]) -> None:
         """Adds biases to the logits of ids from now on. Replaces all biases set before."""

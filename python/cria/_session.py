@@ -484,8 +484,7 @@ class Session(_native.OneThread):
             max_tokens = 0
         sampler = Sampler(self.model.artifact.info.vocab_size, sampling)
         before = [*seen, *ids.tolist()]
-        for id in before:
-            sampler.accept(id)
+        sampler.accept_prompt(before)
         held = self.model.artifact.info.max_seq - room
         limit = self.model.limit(held) if max_tokens is None else max_tokens
         if limit <= 0:

@@ -20,6 +20,9 @@ cria_status cria_sampler_create(const cria_sampler_options *options,
     asked.minP = given.min_p;
     if (given.repetition_penalty != 0)
       asked.repetitionPenalty = given.repetition_penalty;
+    asked.presencePenalty = given.presence_penalty;
+    asked.frequencyPenalty = given.frequency_penalty;
+    asked.penaltyWindow = given.penalty_window;
     asked.seed = given.seed;
     Result<Sampler> made = Sampler::create(asked, vocabSize);
     if (made.ok())
@@ -45,8 +48,19 @@ static cria_status withSampler(cria_sampler *sampler, cria_error *error,
 cria_status cria_sampler_accept(cria_sampler *sampler, int32_t id,
                                 cria_error *error) {
   return withSampler(sampler, error, [&](Sampler &object) {
-    object.accept(id);
+    object.accept(id, true);
     return Status();
+  });
+}
+
+cria_status cria_sampler_accept_prompt(cria_sampler *sampler,
+                                       const int32_t *ids, size_t count,
+                                       cria_error *error) {
+  return withSampler(sampler, error, [&](Sampler &object) {
+    Status status = count ? notNull(ids, "ids") : Status();
+    for (size_t i = 0; i < count && status.ok(); ++i)
+      object.accept(ids[i], false);
+    return status;
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
 namespace cria {
 
@@ -24,6 +25,13 @@ Status SamplerOptions::check() const {
   if (!std::isfinite(repetitionPenalty) || repetitionPenalty <= 0)
     return outOfRange("repetition_penalty", repetitionPenalty,
                       "a finite number > 0");
+  for (auto [name, penalty] : {std::pair("presence_penalty", presencePenalty),
+                               {"frequency_penalty", frequencyPenalty}})
+    if (!std::isfinite(static_cast<float>(penalty)))
+      return outOfRange(name, penalty, "a finite number");
+  if (penaltyWindow < 0)
+    return Status(CRIA_INVALID_ARGUMENT, {"penalty_window is ", penaltyWindow,
+                                          ", expected 0 (all) or more"});
   return Status();
 }
 

@@ -110,7 +110,7 @@ int64_t Batch::add(std::unique_ptr<Sequence> sequence,
   sequences.push_back(std::move(sequence));
   if (options.sampler)
     for (int32_t id : sequences.back()->ids)
-      options.sampler->accept(id);
+      options.sampler->accept(id, false);
   return nextNumber++;
 }
 
@@ -213,7 +213,7 @@ Status Batch::feed(int64_t number, const int32_t *ids, int64_t count,
               sequence.decodes.end(), sequence.end() - sequence.settled == 1);
   if (sequence.sampler)
     std::for_each(ids, ids + count,
-                  [&](int32_t id) { sequence.sampler->accept(id); });
+                  [&](int32_t id) { sequence.sampler->accept(id, false); });
   sequence.left = most;
   schedule.add(sequence);
   return Status();

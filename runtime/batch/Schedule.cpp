@@ -211,7 +211,7 @@ void Schedule::take(Sequence &sequence, const Result<int32_t> &id,
   if (!id.ok())
     return finish(sequence, -1, Finish::Failed, id.status());
   if (sequence.sampler)
-    sequence.sampler->accept(*id);
+    sequence.sampler->accept(*id, true);
   sequence.ids.push_back(*id);
   sequence.decodes.push_back(true);
   --sequence.left;

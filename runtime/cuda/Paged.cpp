@@ -193,14 +193,14 @@ void Paged::writeDraws(const Draw *draws, int64_t rows) {
   best.greedy = best.penalty = 1;
   for (int64_t row = 0; row < rows; ++row) {
     Sampler &sampler = *draws[row].sampler;
-    asked[row] = sampler.needsLogits() ? best : ask(sampler, row);
+    asked[row] = drawsOnHost(sampler) ? best : ask(sampler, row);
   }
 }
 
 /// Copies the rows to the host that are wanted there.
 Status Paged::copyLogits(Draw *draws, int64_t rows) {
   auto wantsLogits = [](const Draw &draw) {
-    return draw.wantsLogits || draw.sampler->needsLogits();
+    return draw.wantsLogits || drawsOnHost(*draw.sampler);
   };
   int64_t wanted = std::count_if(draws, draws + rows, wantsLogits);
   if (wanted > hostRows) {
@@ -233,7 +233,7 @@ Status Paged::finishDraws(Draw *draws, int64_t rows) {
     return status;
   for (int64_t row = 0; row < rows; ++row) {
     Draw &draw = draws[row];
-    if (draw.sampler->needsLogits())
+    if (drawsOnHost(*draw.sampler))
       draw.sample();
     else
       draw.id = draw.sampler->verdict(answer(row));

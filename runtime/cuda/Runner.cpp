@@ -91,7 +91,8 @@ Status Runner::allocate(uint64_t pages, uint64_t stateBytes) {
 Status Runner::allocateDraws(int64_t rows) {
   auto count = static_cast<uint64_t>(rows);
   for (auto [kind, pinned, bytes] :
-       {std::tuple(Argument::Seen, &seen, count * seenBytes()),
+       {std::tuple(Argument::Seen, &seen,
+                   (1 + count * seenRoom()) * sizeof(int32_t)),
         std::tuple(Argument::Sampled, &sampled, count * sizeof(CriaSampled))}) {
     auto allocated = allocatePinned(context, bytes, "drawing ids");
     if (!allocated.ok())
@@ -104,12 +105,30 @@ Status Runner::allocateDraws(int64_t rows) {
   return Status();
 }
 
+bool Runner::drawsOnHost(const Sampler &sampler) {
+  return sampler.needsLogits() || sampler.seenIds().size() > mostSeen;
+}
+
+/// Writes the table of seen ids that Abi.h describes.
 CriaSampling Runner::ask(Sampler &sampler, int64_t row) {
   CriaSampling sampling = sampler.next();
-  if (sampling.penalty != 1)
-    memcpy(static_cast<std::byte *>(seen.get()) +
-               static_cast<uint64_t>(row) * seenBytes(),
-           sampler.seenBits().data(), seenBytes());
+  const std::vector<Sampler::Seen> &ids = sampler.seenIds();
+  if (ids.empty())
+    return sampling;
+  uint64_t begin = 1 + static_cast<uint64_t>(row) * seenRoom();
+  sampling.seen = static_cast<int32_t>(begin);
+  auto tiles = static_cast<int32_t>(tilesOf(sampler.vocabSize()));
+  int32_t *bounds = static_cast<int32_t *>(seen.get()) + begin;
+  int32_t *next = bounds + tiles + 1;
+  int32_t tile = 0, before = 0;
+  for (const Sampler::Seen &one : ids) {
+    for (; tile <= one.id / CRIA_SEEN_TILE; ++tile)
+      bounds[tile] = before;
+    *next++ = one.id;
+    *next++ = one.drawn;
+    ++before;
+  }
+  std::fill(bounds + tile, bounds + tiles + 1, before);
   return sampling;
 }
 
@@ -148,9 +167,8 @@ uint64_t Runner::rowBytes() const {
   return static_cast<uint64_t>(model.manifest().logitColumns) * sizeof(float);
 }
 
-uint64_t Runner::seenBytes() const {
-  return static_cast<uint64_t>(model.manifest().vocabSize + 31) / 32 *
-         sizeof(uint32_t);
+uint64_t Runner::seenRoom() const {
+  return tilesOf(model.manifest().vocabSize) + 1 + 2 * mostSeen;
 }
 
 uint64_t Runner::chunkOfEmbeddings() const {
@@ -409,24 +427,6 @@ Status Runner::launch(const std::vector<Launch> &launches, int64_t tokens,
   return timer ? timer->mark(nullptr, stream.get()) : Status();
 }
 
-void Runner::redirect(std::vector<Launch> &launches, Argument::Kind kind,
-                      uint64_t value, CUdeviceptr to) {
-  for (Launch &launch : launches)
-    for (size_t i = 0; i < launch.values.size(); ++i) {
-      const Argument &argument = launch.step->arguments[i];
-      if (argument.kind == kind && argument.value == value)
-        launch.values[i] = to;
-    }
-}
-
-Status Runner::roomForEmbeddings() {
-  if (embeddings)
-    return Status();
-  auto allocated = allocateDevice(context, chunkOfEmbeddings(), "embeddings");
-  if (!allocated.ok())
-    return allocated.status();
-  embeddings = std::move(*allocated);
-  return Status();
 /// Records a graph. A driver that cannot leaves the runner without graphs.
 Status Runner::record(GraphExec &graph, const char *what,
                       FunctionRef<Status()> enqueue) {
@@ -475,6 +475,24 @@ Status Runner::replay(GraphExec &graph, const char *what,
                         "cuGraphLaunch", std::string("launching ") + what);
 }
 
+void Runner::redirect(std::vector<Launch> &launches, Argument::Kind kind,
+                      uint64_t value, CUdeviceptr to) {
+  for (Launch &launch : launches)
+    for (size_t i = 0; i < launch.values.size(); ++i) {
+      const Argument &argument = launch.step->arguments[i];
+      if (argument.kind == kind && argument.value == value)
+        launch.values[i] = to;
+    }
+}
+
+Status Runner::roomForEmbeddings() {
+  if (embeddings)
+    return Status();
+  auto allocated = allocateDevice(context, chunkOfEmbeddings(), "embeddings");
+  if (!allocated.ok())
+    return allocated.status();
+  embeddings = std::move(*allocated);
+  return Status();
 }
 
 Status Runner::placeEmbeddings(std::vector<Launch> &launches,

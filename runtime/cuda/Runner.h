@@ -44,7 +44,7 @@ public:
 
 protected:
   /// The ids follow the state at this distance, in pinned and device memory.
-  static constexpr uint64_t idsOffset = 64;
+  static constexpr uint64_t idsOffset = 128;
 
   /// `model` must outlive it.
   explicit Runner(const Model &model);
@@ -88,6 +88,9 @@ protected:
 
   /// Makes the memory through which ids are drawn from `rows` rows of logits.
   Status allocateDraws(int64_t rows);
+  /// Whether the host draws the sampler's next id: devices know no biases and
+  /// no allowed ids, and have limited room for the ids that penalties weaken.
+  static bool drawsOnHost(const Sampler &sampler);
   /// What the device needs to draw the sampler's next id from a row.
   CriaSampling ask(Sampler &sampler, int64_t row);
   /// What the device drew from a row.
@@ -106,9 +109,6 @@ protected:
   /// do so only if it `follows` a launch, not a copy.
   Status launch(const std::vector<Launch> &launches, int64_t tokens,
                 int64_t rows, int64_t hiddenRows = 0, bool follows = false);
-  /// Waits until all work in the stream has ended, because it may use memory
-  /// that is freed next. Returns `status`, or the error of the wait.
-  Status ended(const Status &status, const char *doing);
   /// Whether steps are replayed as graphs: not while launches are timed.
   bool replays() const { return usesGraphs && !timer; }
   /// Replays what `enqueue` puts into the stream, or does it. It is recorded
@@ -116,6 +116,9 @@ protected:
   /// must be the same each time.
   Status replay(GraphExec &graph, const char *what,
                 FunctionRef<Status()> enqueue);
+  /// Waits until all work in the stream has ended, because it may use memory
+  /// that is freed next. Returns `status`, or the error of the wait.
+  Status ended(const Status &status, const char *doing);
   /// Does `work`, which waits for its launches. Appends their times if the user
   /// wants them.
   template <typename Work> Status traced(const Work &work) {
@@ -134,8 +137,6 @@ protected:
   /// The bytes of a row of logits on the device: all logits, or this rank's
   /// part.
   uint64_t rowBytes() const;
-  /// The bytes of the ids of a text, as bits.
-  uint64_t seenBytes() const;
   /// The most bytes of the embeddings of a call.
   uint64_t chunkOfEmbeddings() const;
   /// Allocates the embeddings of a chunk, if they have no memory yet.
@@ -169,16 +170,19 @@ private:
   Status launch(const Launch &launch, const unsigned (&grid)[3], bool overlaps);
   Status appendTimes(const Timer &marks);
 
-  uint64_t lorasNumber = 0; // of the adapters in the launches; 0: none
   Status record(GraphExec &graph, const char *what,
                 FunctionRef<Status()> enqueue);
 
   bool usesGraphs;
+  uint64_t lorasNumber = 0; // of the adapters in the launches; 0: none
   std::vector<DeviceMemory> memory;
   DeviceMemory logits; // (logitsRows, vocab), for more than one row
   int64_t logitsRows = 0;
-  // Where the device reads and writes by itself: for each row the ids of its
-  // text, as bits, and CriaSampled.
+  /// The i32 of the seen ids of a row, at most.
+  uint64_t seenRoom() const;
+
+  // Where the device reads and writes by itself: for each row the ids that it
+  // has seen, and CriaSampled.
   PinnedMemory seen, sampled;
   std::vector<KernelTime> *kernelTimes = nullptr; // that the user wants
 };

@@ -71,6 +71,8 @@ Status Session::step(const Step &step) {
 
 Result<std::optional<CriaSampled>> Session::drawOnDevice(const Step &step,
                                                          Sampler &sampler) {
+  if (drawsOnHost(sampler))
+    return std::optional<CriaSampled>();
   Current current(*context);
   Status status = current.status();
   if (status.ok())

@@ -42,8 +42,7 @@ Status Backend::doSteps(Backend &backend, const Step *steps, size_t count,
 
 Status Backend::drawAlone(const Step *steps, size_t count, Draw *draws,
                           size_t rows) {
-  if (count == 1 && rows == 1 && !draws->wantsLogits &&
-      !draws->sampler->needsLogits()) {
+  if (count == 1 && rows == 1 && !draws->wantsLogits) {
     auto drawn = drawOnDevice(*steps, *draws->sampler);
     if (!drawn.ok())
       return drawn.status();

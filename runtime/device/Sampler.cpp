@@ -48,8 +48,7 @@ Result<Sampler> Sampler::create(const SamplerOptions &options,
 }
 
 Sampler::Sampler(const SamplerOptions &options, int64_t vocabSize)
-    : options(options), parameters{}, random(options.seed), scores(vocabSize),
-      seen((vocabSize + 31) / 32) {
+    : options(options), parameters{}, random(options.seed), scores(vocabSize) {
   parameters.top_p = options.topP < 1
                          ? static_cast<uint64_t>(options.topP * 0x1p64)
                          : UINT64_MAX;
@@ -62,6 +61,8 @@ Sampler::Sampler(const SamplerOptions &options, int64_t vocabSize)
           : static_cast<float>(std::min<double>(
                 1 / (std::log(2.0) * options.temperature), FLT_MAX));
   parameters.penalty = static_cast<float>(options.repetitionPenalty);
+  parameters.presence = static_cast<float>(options.presencePenalty);
+  parameters.frequency = static_cast<float>(options.frequencyPenalty);
   parameters.top_k =
       static_cast<int32_t>(std::min<int64_t>(options.topK, INT32_MAX));
 }
@@ -71,9 +72,32 @@ Status samplerIsInUse() {
                 "another thread, or a step of a batch, is using the sampler");
 }
 
-void Sampler::accept(int64_t id) {
-  if (id >= 0 && id < vocabSize())
-    seen[id / 32] |= 1u << id % 32;
+/// Adds to what is known of an id, or takes away.
+void Sampler::count(const Seen &added) {
+  auto place =
+      std::lower_bound(seen.begin(), seen.end(), added.id,
+                       [](const Seen &one, int32_t id) { return one.id < id; });
+  if (place == seen.end() || place->id != added.id)
+    place = seen.insert(place, {added.id, 0, 0});
+  place->times += added.times;
+  place->drawn += added.drawn;
+  if (!place->times)
+    seen.erase(place);
+}
+
+void Sampler::accept(int64_t id, bool drawn) {
+  if (id < 0 || id >= vocabSize() || !options.penalizes())
+    return;
+  Seen added = {static_cast<int32_t>(id), 1, drawn};
+  count(added);
+  auto most = static_cast<size_t>(options.penaltyWindow);
+  if (window.size() < most)
+    return window.push_back(added);
+  if (!most)
+    return;
+  std::swap(window[oldest], added);
+  oldest = (oldest + 1) % most;
+  count({added.id, -added.times, -added.drawn});
 }
 
 Status Sampler::setBias(const std::vector<std::pair<int32_t, float>> &bias) {
@@ -88,10 +112,10 @@ Status Sampler::setBias(const std::vector<std::pair<int32_t, float>> &bias) {
 }
 
 Status Sampler::allow(const std::vector<uint32_t> &bits) {
-  if (!bits.empty() && bits.size() != seen.size())
-    return Status(
-        CRIA_INVALID_ARGUMENT,
-        {bits.size(), " words of allowed ids, expected ", seen.size()});
+  size_t words = (scores.size() + 31) / 32;
+  if (!bits.empty() && bits.size() != words)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  {bits.size(), " words of allowed ids, expected ", words});
   std::vector<uint32_t> before = std::exchange(allowed, bits);
   for (size_t id = 0; id < scores.size(); ++id)
     if (mayDraw(id))
@@ -110,11 +134,14 @@ CriaSampled Sampler::penalize(const float *logits) {
   std::copy(logits, logits + scores.size(), scores.begin());
   for (const auto &[id, bias] : biases)
     scores[static_cast<size_t>(id)] += bias;
-  if (parameters.penalty != 1)
-    for (size_t id = 0; id < scores.size(); ++id)
-      if (seen[id / 32] >> id % 32 & 1)
-        scores[id] = scores[id] < 0 ? scores[id] * parameters.penalty
-                                    : scores[id] / parameters.penalty;
+  for (const Seen &one : seen) {
+    float &score = scores[static_cast<size_t>(one.id)];
+    score = score < 0 ? score * parameters.penalty : score / parameters.penalty;
+    if (!one.drawn)
+      continue;
+    score -= static_cast<float>(one.drawn) * parameters.frequency;
+    score -= parameters.presence;
+  }
   auto broken = std::find_if(scores.begin(), scores.end(),
                              [](float x) { return !std::isfinite(x); });
   bool isBroken = broken != scores.end();
@@ -133,10 +160,11 @@ Result<int32_t> Sampler::verdict(const CriaSampled &sampled) const {
                   {"the device drew id ", sampled.id, " of ", scores.size()});
   if (!sampled.broken)
     return sampled.id;
-  if (std::isfinite(sampled.logit) && !biases.empty())
+  if (std::isfinite(sampled.logit) &&
+      (!biases.empty() || parameters.presence || parameters.frequency))
     return Status(CRIA_INVALID_ARGUMENT,
                   {"the logit of id ", sampled.id,
-                   " is not finite with its bias and penalty"});
+                   " is not finite with its bias and penalties"});
   if (std::isfinite(sampled.logit))
     return outOfRange("repetition_penalty", options.repetitionPenalty,
                       "one that leaves the logits finite");

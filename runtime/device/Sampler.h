@@ -1,6 +1,7 @@
 /// From logits to the next id. The steps, their order and their edge cases are
 /// those of Hugging Face transformers: repetition penalty, temperature, top-k,
-/// top-p, min-p, then a draw.
+/// top-p, min-p, then a draw. Presence and frequency penalties, which OpenAI
+/// defines, come after the repetition penalty, as in vLLM.
 #pragma once
 
 #include "runtime/Abi.h"
@@ -52,7 +53,7 @@ public:
 
   /// Notes that `id`, of the prompt or drawn, is in the text. Ids that the
   /// model does not have are ignored.
-  void accept(int64_t id);
+  void accept(int64_t id, bool drawn);
 
   /// Adds `bias` to the logits of ids from now on, before everything else; it
   /// replaces earlier biases. INVALID_ARGUMENT: an id that the model does not
@@ -70,7 +71,7 @@ public:
 
   /// Whether the next id is the one of the largest logit, whatever the text.
   bool takesBest() const {
-    return parameters.greedy && parameters.penalty == 1 && !needsLogits();
+    return parameters.greedy && !options.penalizes() && !needsLogits();
   }
 
   /// The next id for `logits` (vocab_size); the caller then accepts it. At
@@ -87,11 +88,17 @@ public:
   /// after every step, ascending, their probabilities adding up to 1.
   Result<std::vector<Choice>> distribution(const float *logits);
 
+  /// An id of the text so far.
+  struct Seen {
+    int32_t id;
+    int32_t times; // in the text
+    int32_t drawn; // of these, those that were drawn
+  };
+
   // For a device that draws by itself: what it needs for the next draw, the
-  // seen ids as bits (the lowest id in the lowest bit), and the meaning of its
-  // answer.
+  // ids that are weakened, ascending, and the meaning of its answer.
   CriaSampling next();
-  const std::vector<uint32_t> &seenBits() const { return seen; }
+  const std::vector<Seen> &seenIds() const { return seen; }
   Result<int32_t> verdict(const CriaSampled &sampled) const;
 
 private:
@@ -102,6 +109,7 @@ private:
   };
 
   Sampler(const SamplerOptions &options, int64_t vocabSize);
+  void count(const Seen &added);
   CriaSampled penalize(const float *logits);
   float topKScore() const;
   float topPScore() const;
@@ -123,8 +131,10 @@ private:
   SamplerOptions options;
   CriaSampling parameters; // all but the random number
   Random random;
-  std::vector<float> scores;  // (vocab_size), after the penalty
-  std::vector<uint32_t> seen; // one bit for each id
+  std::vector<float> scores; // (vocab_size), after the penalties
+  std::vector<Seen> seen;    // that count, ascending; none without penalties
+  std::vector<Seen> window;  // the last ids, a ring, if only these count
+  size_t oldest = 0;         // of the window
   std::vector<std::pair<int32_t, float>> biases;
   std::vector<uint32_t> allowed;     // one bit for each id; none: all
   std::vector<Candidate> candidates; // still in the race, ids ascending

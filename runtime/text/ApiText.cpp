@@ -248,7 +248,8 @@ cria_status cria_generation_options(const cria_generation *generation,
     double topP = std::max(asked.topP, std::numeric_limits<double>::min());
     return writeStruct<cria_sampler_options>(
         {0, asked.temperature, asked.topK, topP, asked.minP,
-         asked.repetitionPenalty, asked.seed},
+         asked.repetitionPenalty, asked.seed, asked.presencePenalty,
+         asked.frequencyPenalty, asked.penaltyWindow},
         options, "options");
   });
 }

@@ -139,6 +139,9 @@ class SamplerOptions(ctypes.Structure):
         ("min_p", ctypes.c_double),
         ("repetition_penalty", ctypes.c_double),
         ("seed", ctypes.c_uint64),
+        ("presence_penalty", ctypes.c_double),
+        ("frequency_penalty", ctypes.c_double),
+        ("penalty_window", ctypes.c_int64),
     ]
 
 
@@ -157,6 +160,13 @@ class Sampler:
 
     def accept(self, id):
         self.model.call("sampler_accept", self.sampler, id)
+
+    def accept_prompt(self, ids):
+        given = np.array(ids, dtype=np.int32)
+        pointer = given.ctypes.data_as(ctypes.c_void_p)
+        self.model.call(
+            "sampler_accept_prompt", self.sampler, pointer, ctypes.c_size_t(len(given))
+        )
 
     def set_bias(self, bias):
         """Adds numbers to the logits of ids: {id: number}."""

@@ -38,9 +38,15 @@ def main():
             order = np.argsort(-logits, kind="stable")[:TOP]
             top = {one["id"]: one["logprob"] for one in line["top"]}
             check(np.allclose([top[i] for i in order], expected[order], atol=1e-3), (line, order))
-    drawn = [line["id"] for line in lines_of(
-        tools, artifact, given, "--temperature=0", "--repetition-penalty=1e6")]
-    check(len(set(drawn + PROMPT)) == len(drawn + PROMPT), f"an id came twice: {drawn}")
+    for flags, others in {
+        ("--repetition-penalty=1e6",): PROMPT,
+        ("--presence-penalty=1e6",): [],
+        ("--frequency-penalty=1e6", f"--penalty-window={NEW}"): [],
+    }.items():
+        drawn = [line["id"] for line in lines_of(
+            tools, artifact, given, "--temperature=0", *flags)]
+        check(len(set(drawn + others)) == len(drawn + others),
+              f"{flags}: an id came twice: {drawn}")
 
 
 main()

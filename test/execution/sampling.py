@@ -34,6 +34,11 @@ func.func @forward(%ids: tensor<?xi32>, %position: index, %first: index)
 }}
 """
 COUNT = 4  # ids drawn with each set of options
+# The first two for one kind of logits, the others for the next.
+PENALTIES = [
+    [{}, {"repetition_penalty": 1.7, "presence_penalty": 0.7, "frequency_penalty": 0.3}],
+    [{"repetition_penalty": 1.7}, {"frequency_penalty": -0.9, "penalty_window": 2}],
+]
 OPTIONS = [
     {"temperature": 0.0},
     {},
@@ -70,13 +75,13 @@ def draws(session, options, seed):
     sampler = Sampler(session.model, seed=seed, **options)
     # A prompt, then what was drawn.
     ids, fed = [], [0, 3 % session.model.vocab]
+    sampler.accept_prompt(fed)
     for _ in range(COUNT):
-        for id in fed:
-            sampler.accept(id)
         ids.append(session.draw(fed, sampler))
         if isinstance(ids[-1], str):
             break
         fed = ids[-1:]
+        sampler.accept(ids[-1])
     sampler.free()
     return ids
 
@@ -103,8 +108,8 @@ def main():
             ]
             # Half of them with each kind: the others come with the next.
             half = OPTIONS[seed % 2 :: 2]
-            for options, penalty in itertools.product(half, [1, 1.7]):
-                asked = {**options, "repetition_penalty": penalty}
+            for options, penalties in itertools.product(half, PENALTIES[seed % 2]):
+                asked = {**options, **penalties}
                 ids, emulated = (draws(one, asked, seed) for one in sessions)
                 what = f"{kind} of {vocab}, {asked}"
                 check(ids == emulated, f"{what}: {ids}, emulated {emulated}")

@@ -41,7 +41,7 @@ TEST(Sampler, DistributionsOfTransformers) {
     std::vector<float> logits = golden["logits"];
     Sampler one = sampler(options, static_cast<int64_t>(logits.size()));
     for (int64_t id : golden["seen"])
-      one.accept(id);
+      one.accept(id, true);
     auto choices = one.distribution(logits.data());
     ASSERT_TRUE(choices.ok());
     std::sort(choices->begin(), choices->end(),
@@ -103,14 +103,55 @@ TEST(Sampler, GreedyHeedsThePenalty) {
   SamplerOptions options = greedy();
   options.repetitionPenalty = 2;
   Sampler one = sampler(options, 4);
-  one.accept(1);
-  one.accept(1); // counts once
+  one.accept(1, true);
+  one.accept(1, true); // counts once
   EXPECT_EQ(*one.sample(logits.data()), 2);
   Sampler other = sampler(options, 3);
-  other.accept(1);
-  other.accept(99); // not the model's
-  other.accept(-1);
+  other.accept(1, true);
+  other.accept(99, true); // not the model's
+  other.accept(-1, true);
   EXPECT_EQ(*other.sample(negative.data()), 2);
+}
+
+// What is left of logits of 0 shows what was taken from each. A prompt's ids
+// count for the repetition penalty alone.
+TEST(Sampler, TakesWhatWasDrawnFromLogits) {
+  const std::vector<float> zeros(5);
+  SamplerOptions options;
+  options.presencePenalty = 0.5;
+  options.frequencyPenalty = 0.25;
+  auto takes = [&](const std::vector<double> &expected) {
+    Sampler one = sampler(options, 5);
+    one.accept(0, /*drawn=*/false);
+    for (int64_t id : {4, 1, 3, 3, 1, 1})
+      one.accept(id, /*drawn=*/true);
+    auto choices = one.distribution(zeros.data());
+    ASSERT_TRUE(choices.ok()) << choices.status().message();
+    for (size_t id = 0; id < 5; ++id)
+      EXPECT_NEAR(-std::log((*choices)[id].probability),
+                  expected[id] - std::log((*choices)[2].probability), 1e-6)
+          << id;
+  };
+  takes({0, 1.25, 0, 1, 0.75});
+  options.penaltyWindow = 6;
+  takes({0, 1.25, 0, 1, 0.75});
+  options.penaltyWindow = 4; // 3, 3, 1, 1
+  takes({0, 1, 0, 1, 0});
+  options.penaltyWindow = 1;
+  takes({0, 0.75, 0, 0, 0});
+  options.presencePenalty = -0.5;
+  takes({0, -0.25, 0, 0, 0});
+}
+
+TEST(Sampler, PenaltiesMayNotOverflow) {
+  const std::vector<float> logits = {-1e38f, 0};
+  SamplerOptions options;
+  options.frequencyPenalty = 3e38;
+  Sampler one = sampler(options, 2);
+  one.accept(0, true);
+  EXPECT_THAT(one.sample(logits.data()).status(),
+              fails(CRIA_INVALID_ARGUMENT,
+                    "the logit of id 0 is not finite with its bias and"));
 }
 
 // A tiny temperature is greedy, a huge one uniform; neither overflows.
@@ -157,10 +198,20 @@ TEST(Sampler, RefusesParametersOutOfRange) {
   for (double bad : {0.0, -1.0, inf, nan})
     EXPECT_THAT(checked(&O::repetitionPenalty, bad),
                 fails(CRIA_INVALID_ARGUMENT, "repetition_penalty is "));
+  for (double bad : {inf, -1e39, nan}) {
+    EXPECT_THAT(checked(&O::presencePenalty, bad),
+                fails(CRIA_INVALID_ARGUMENT, "presence_penalty is "));
+    EXPECT_THAT(checked(&O::frequencyPenalty, bad),
+                fails(CRIA_INVALID_ARGUMENT, "frequency_penalty is "));
+  }
   SamplerOptions options;
   options.topK = -1;
   EXPECT_THAT(Sampler::create(options, 8).status(),
               fails(CRIA_INVALID_ARGUMENT, "top_k is -1, expected 0 (all)"));
+  options.topK = 0;
+  options.penaltyWindow = -1;
+  EXPECT_THAT(Sampler::create(options, 8).status(),
+              fails(CRIA_INVALID_ARGUMENT, "penalty_window is -1"));
   EXPECT_THAT(Sampler::create({}, 0).status(),
               fails(CRIA_INVALID_ARGUMENT, "vocab_size is 0"));
   EXPECT_TRUE(checked(&O::topP, 0).ok());

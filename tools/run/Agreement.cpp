@@ -30,7 +30,9 @@ static uint64_t hashOfSteps(const Run &run) {
   SamplerOptions sampling = samplerOptions(run);
   for (double value :
        {sampling.temperature, sampling.topP, sampling.minP,
-        sampling.repetitionPenalty, static_cast<double>(sampling.topK)})
+        sampling.repetitionPenalty, sampling.presencePenalty,
+        sampling.frequencyPenalty, static_cast<double>(sampling.penaltyWindow),
+        static_cast<double>(sampling.topK)})
     text += " " + std::to_string(value);
   for (int64_t id : run.generation.eos)
     text += " " + std::to_string(id);

@@ -214,21 +214,24 @@ static Status setOption(Run &run, Conversation &, const std::string &text) {
   std::string name = text.substr(0, equals),
               value = text.substr(std::min(equals + 1, text.size()));
   RunOptions changed = run.options;
-  bool isSet = name == "temperature" ? setNumber(changed.temperature, value)
-               : name == "top-k"     ? setNumber(changed.topK, value)
-               : name == "top-p"     ? setNumber(changed.topP, value)
-               : name == "min-p"     ? setNumber(changed.minP, value)
-               : name == "repetition-penalty"
-                   ? setNumber(changed.repetitionPenalty, value)
-               : name == "seed"       ? setNumber(changed.seed, value)
-               : name == "max-tokens" ? setNumber(changed.maxTokens, value)
-                                      : false;
+  bool isSet =
+      name == "temperature" ? setNumber(changed.temperature, value)
+      : name == "top-k"     ? setNumber(changed.topK, value)
+      : name == "top-p"     ? setNumber(changed.topP, value)
+      : name == "min-p"     ? setNumber(changed.minP, value)
+      : name == "repetition-penalty"
+          ? setNumber(changed.repetitionPenalty, value)
+      : name == "presence-penalty"  ? setNumber(changed.presencePenalty, value)
+      : name == "frequency-penalty" ? setNumber(changed.frequencyPenalty, value)
+      : name == "seed"              ? setNumber(changed.seed, value)
+      : name == "max-tokens"        ? setNumber(changed.maxTokens, value)
+                                    : false;
   if (!isSet || changed.maxTokens.value_or(0) < 0)
     return Status(CRIA_INVALID_ARGUMENT,
                   quote(text) + ": expected a number for temperature, top-k, "
-                                "top-p, min-p, repetition-penalty, seed or "
-                                "max-tokens: /set "
-                                "temperature=0.7");
+                                "top-p, min-p, repetition-penalty, "
+                                "presence-penalty, frequency-penalty, seed or "
+                                "max-tokens: /set temperature=0.7");
   if (Status status = checkOptions(changed); !status.ok())
     return status;
   run.options = std::move(changed);

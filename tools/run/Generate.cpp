@@ -62,6 +62,12 @@ SamplerOptions samplerOptions(const Run &run) {
   sampling.minP = options.minP.value_or(sampling.minP);
   sampling.repetitionPenalty =
       options.repetitionPenalty.value_or(sampling.repetitionPenalty);
+  sampling.presencePenalty =
+      options.presencePenalty.value_or(sampling.presencePenalty);
+  sampling.frequencyPenalty =
+      options.frequencyPenalty.value_or(sampling.frequencyPenalty);
+  sampling.penaltyWindow =
+      options.penaltyWindow.value_or(sampling.penaltyWindow);
   sampling.seed = *options.seed;
   return sampling;
 }
@@ -210,7 +216,7 @@ static Status openText(const Run &run, std::optional<TextStream> &text) {
 static Status generate(Run &run, Sampler &sampler, TextStream *text) {
   while (static_cast<int64_t>(run.generated.size()) < run.limit) {
     int32_t id = run.next;
-    sampler.accept(id);
+    sampler.accept(id, /*drawn=*/true);
     run.generated.push_back(id);
     if (text)
       if (Status status = print(run, text->push(id)); !status.ok())
@@ -240,7 +246,7 @@ Status runPrompt(Run &run) {
     return status;
   std::string printed;
   for (int32_t id : run.prompt) {
-    sampler->accept(id);
+    sampler->accept(id, /*drawn=*/false);
     if (!text || run.options.chat)
       continue;
     Result<std::string> piece = text->push(id);

@@ -33,8 +33,9 @@ struct RunOptions {
   std::string system, source, sourceIds, prefixEmbeddings;
   WeightOptions binding;
   std::vector<std::string> allowUnknown, stops;
-  std::optional<double> temperature, topP, minP, repetitionPenalty;
-  std::optional<int64_t> maxTokens, topK, logProbs;
+  std::optional<double> temperature, topP, minP, repetitionPenalty,
+      presencePenalty, frequencyPenalty;
+  std::optional<int64_t> maxTokens, topK, penaltyWindow, logProbs;
   std::optional<uint64_t> randomWeights;
   std::optional<uint64_t> seed; // set when the first id is drawn, at the latest
   int threads = 0;
@@ -107,6 +108,15 @@ inline void addSampling(CLI::App &app, RunOptions &options) {
                  "weakens the ids that the text has already: divides their "
                  "logits, or multiplies those below 0 (default 1: not)")
       ->check(anyNumber);
+  app.add_option("--presence-penalty", options.presencePenalty,
+                 "taken from the logits of ids that were drawn before")
+      ->check(anyNumber);
+  app.add_option("--frequency-penalty", options.frequencyPenalty,
+                 "the same, for each time that an id was drawn")
+      ->check(anyNumber);
+  app.add_option("--penalty-window", options.penaltyWindow,
+                 "the last N ids count for penalties (default 0: all)")
+      ->check(wholeNumber<int64_t>(0, INT64_MAX));
   app.add_option("--seed", options.seed,
                  "seed of sampling (default: another one each time)")
       ->check(wholeNumber<uint64_t>(0, UINT64_MAX));
@@ -318,6 +328,8 @@ inline Status checkOptions(const RunOptions &options) {
   sampling.topP = options.topP.value_or(1);
   sampling.minP = options.minP.value_or(0);
   sampling.repetitionPenalty = options.repetitionPenalty.value_or(1);
+  sampling.presencePenalty = options.presencePenalty.value_or(0);
+  sampling.frequencyPenalty = options.frequencyPenalty.value_or(0);
   return sampling.check();
 }
 

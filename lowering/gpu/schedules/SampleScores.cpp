@@ -1,4 +1,4 @@
-/// Scores: logits, weakened if their id was seen. Each block also finds the
+/// Scores: logits, weakened by the penalties. Each block also finds the
 /// best of its own scores, and the last block finds the best of all. The kernel
 /// also clears the memory that the next kernels add to.
 #include "lowering/gpu/schedules/Sampling.h"
@@ -14,31 +14,69 @@ class ScoresKernel : SamplingKernel {
 public:
   ScoresKernel(ImplicitLocOpBuilder &host, Block &kernels,
                const SamplingMemory &in)
-      : SamplingKernel(host, kernels, "sample_scores", in) {}
+      : SamplingKernel(host, kernels, "sample_scores", in),
+        drawn(b.shared(b.getI32Type(), kTile, 0)) {}
   void emit();
 
 private:
-  Value penalized(Value logit, Value id);
+  Value loadSeen(Value index);
+  void readSeen();
+  Value penalized(Value logit, Value local);
   Value keyOf(Value score, Value id);
   void clear();
   void findBest();
+
+  Rows drawn; // how often each id of the block was drawn; -1: not seen
 };
 } // namespace
 
-/// x / penalty or x * penalty if the id was seen. The seen ids are in the
-/// host's memory, and are not read if the penalty is 1.
-Value ScoresKernel::penalized(Value logit, Value id) {
-  Value penalty = sampling(offsetof(CriaSampling, penalty), b.getF32Type());
-  Value penalizes =
-      b.create<arith::CmpFOp>(arith::CmpFPredicate::UNE, penalty, b.f32(1));
-  Value word = b.choose(
-      penalizes, [&] { return loadAt(in.seen, b.div(id, 32)); }, b.i32(0));
-  Value bit = b.both(b.create<arith::ShRUIOp>(word, b.rem(id, 32)), b.i32(1));
+Value ScoresKernel::loadSeen(Value index) {
+  return b.load(rows(in.seen), b.i32(0), index);
+}
+
+/// Spreads the block's part of the seen ids, which are in the host's memory.
+void ScoresKernel::readSeen() {
+  auto eachOf = [&](Value begin, Value end, llvm::function_ref<void(Value)> f) {
+    b.loop(b.add(begin, b.thread()), end, kSampleThreads, f);
+  };
+  Value table = sampling(offsetof(CriaSampling, seen), b.getI32Type());
+  b.when(b.less(b.i32(0), table), [&] {
+    eachOf(b.i32(0), b.i32(kTile),
+           [&](Value i) { b.store(b.i32(-1), drawn, b.i32(0), i); });
+    b.barrier();
+    Value bound = b.add(table, b.block(0));
+    Value begin = loadSeen(bound), end = loadSeen(b.add(bound, 1));
+    Value first = b.add(table, in.tiles + 1);
+    eachOf(begin, end, [&](Value i) {
+      Value place = b.add(first, b.mul(i, 2));
+      b.store(loadSeen(b.add(place, 1)), drawn, b.i32(0),
+              b.rem(loadSeen(place), kTile));
+    });
+    b.barrier();
+  });
+}
+
+/// The score of the block's id `local`.
+Value ScoresKernel::penalized(Value logit, Value local) {
+  auto field = [&](size_t offset) { return sampling(offset, b.getF32Type()); };
+  auto mul = [&](Value x, Value y) { return b.create<arith::MulFOp>(x, y); };
+  auto sub = [&](Value x, Value y) { return b.create<arith::SubFOp>(x, y); };
+  Value table = sampling(offsetof(CriaSampling, seen), b.getI32Type());
+  Value times = b.choose(
+      b.less(b.i32(0), table), [&] { return b.load(drawn, b.i32(0), local); },
+      b.i32(-1));
+  Value penalty = field(offsetof(CriaSampling, penalty));
   Value negative =
       b.create<arith::CmpFOp>(arith::CmpFPredicate::OLT, logit, b.f32(0));
-  Value weaker = b.select(negative, b.create<arith::MulFOp>(logit, penalty),
-                          b.fdiv(logit, penalty));
-  return b.select(b.equal(bit, b.i32(1)), weaker, logit);
+  Value weaker =
+      b.select(negative, mul(logit, penalty), b.fdiv(logit, penalty));
+  Value frequent = mul(b.create<arith::SIToFPOp>(b.getF32Type(), times),
+                       field(offsetof(CriaSampling, frequency)));
+  Value lower =
+      sub(sub(weaker, frequent), field(offsetof(CriaSampling, presence)));
+  return b.choose(
+      b.less(b.i32(-1), times),
+      [&] { return b.select(b.less(b.i32(0), times), lower, weaker); }, logit);
 }
 
 /// A key that is larger for better scores; for equal scores, larger for lower
@@ -80,13 +118,15 @@ void ScoresKernel::findBest() {
 }
 
 void ScoresKernel::emit() {
+  static_assert(kTile == CRIA_SEEN_TILE);
   clear();
+  readSeen();
   Value first = b.mul(b.block(0), kTile), last = i64(INT64_MIN);
   for (int64_t i = 0; i < kTile; i += kSampleThreads) {
-    Value id = b.add(b.add(first, b.thread()), i);
+    Value local = b.add(b.thread(), i), id = b.add(first, local);
     Value exists = b.less(id, b.i32(in.vocab));
     Value score = b.choose(
-        exists, [&] { return penalized(loadAt(in.logits, id), id); },
+        exists, [&] { return penalized(loadAt(in.logits, id), local); },
         b.f32(-INFINITY));
     storeAt(score, in.scores, id);
     last = b.max(last, b.select(exists, keyOf(score, id), i64(INT64_MIN)));

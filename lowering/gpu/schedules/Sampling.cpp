@@ -214,10 +214,9 @@ static func::FuncOp createEntry(ModuleOp module, MemRefType logits) {
     return MemRefType::get({rows, count}, element);
   };
   Type i32 = b.getI32Type();
-  SmallVector<Type> types = {
-      logits, array(llvm::divideCeil(logits.getDimSize(1), 32), i32),
-      array(sizeof(CriaSampled) / sizeof(int32_t), i32),
-      array(sizeof(CriaSampling), b.getI8Type())};
+  SmallVector<Type> types = {logits, MemRefType::get({1, INT32_MAX}, i32),
+                             array(sizeof(CriaSampled) / sizeof(int32_t), i32),
+                             array(sizeof(CriaSampling), b.getI8Type())};
   SmallVector<Is> arguments = {Is::Logits, Is::Seen, Is::Sampled, Is::Sampling};
   if (rows > 1) {
     types.push_back(b.getIndexType());

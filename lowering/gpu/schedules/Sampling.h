@@ -48,7 +48,8 @@ enum class Found {
 /// memory that passes results between the kernels. All of it has a row for each
 /// row of logits.
 struct SamplingMemory {
-  mlir::Value logits, seen, sampled, sampling;
+  mlir::Value logits, sampled, sampling;
+  mlir::Value seen;            // i32, of all rows: Abi.h
   mlir::Value scores;          // (padded ids) f32
   mlir::Value best;            // (blocks) i64: order and ~id of the best
   mlir::Value counts, weights; // (kBins) i32, i64: of the scores in a bin

@@ -103,6 +103,9 @@ protected:
     SamplerOptions options;
     options.temperature = seed % 3 ? 40 : 0;
     options.repetitionPenalty = seed % 2 ? 1 : 1.2;
+    options.presencePenalty = seed % 5 ? 0 : 0.3;
+    options.frequencyPenalty = seed % 4 ? 0 : 0.1;
+    options.penaltyWindow = static_cast<int64_t>(seed % 7);
     options.seed = seed;
     return std::make_shared<Sampler>(*Sampler::create(options, 5));
   }
@@ -299,7 +302,7 @@ void BatchRandomTest::compare(const Text &text) {
     if (i == text.begin) {
       own = sampler(text.seed);
       for (int32_t id : all)
-        own->accept(id);
+        own->accept(id, /*drawn=*/false);
     }
     const Event &event = text.events[i];
     if (event.kind == Event::Moved) // without ids, and what was not computed
@@ -322,7 +325,7 @@ void BatchRandomTest::compare(const Text &text) {
     for (int32_t id : event.ids) {
       pending.push_back(id);
       all.push_back(id);
-      own->accept(id);
+      own->accept(id, event.kind == Event::Drawn);
     }
   }
 }

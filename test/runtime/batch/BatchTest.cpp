@@ -82,7 +82,7 @@ protected:
     Ids next;
     for (const Ids &text : texts) {
       for (int32_t id : text)
-        sampler->accept(id);
+        sampler->accept(id, /*drawn=*/false);
       next.insert(next.end(), text.begin(), text.end());
       for (int64_t i = 0; i < most; ++i) {
         std::vector<float> logits(5);
@@ -91,7 +91,7 @@ protected:
                           CRIA_LOGITS_LAST, logits.data());
         EXPECT_TRUE(status.ok()) << status.message();
         next = {*sampler->sample(logits.data())};
-        sampler->accept(next[0]);
+        sampler->accept(next[0], /*drawn=*/true);
         drawn.ids.push_back(next[0]);
         drawn.logits.push_back(logits);
       }

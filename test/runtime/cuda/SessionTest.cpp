@@ -197,6 +197,7 @@ TEST_F(CudaSessionTest, DrawsWithoutACopyBack) {
   options.repetitionPenalty = 1.5;
   auto sampler = Sampler::create(options, 5);
   ASSERT_TRUE(sampler.ok());
+  sampler->accept(4, /*drawn=*/true);
   auto drawing = session();
   for (size_t i = 0; i < ids.size(); ++i) {
     Result<int32_t> id = drawing->draw(&ids[i], 1, *sampler);
