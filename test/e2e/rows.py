@@ -46,12 +46,14 @@ SIZES = {
     "gemv_floats_bulk": {"threads": 64, "warps": 64, "grain": 1},
     "gemm": {"most_splits": 3, "least_terms": 128},
     "gemm_few": {"rows": 16, "m": 64, "stages": 3, "warps_down": 2},
-    "gemm_some": {"rows": 80, "m": 32, "stages": 2, "warps_down": 1, "cluster_blocks": 40},
-    "gemm_many": {"m": 64, "n": 64, "warps_down": 4},
+    "gemm_some": {
+        "rows": 80, "m": 32, "stages": 2, "terms": 32, "warps_down": 1, "cluster_blocks": 40,
+    },
+    "gemm_many": {"m": 64, "n": 64, "terms": 64, "warps_down": 4},
     "gemm_warpgroups": {"stages": 2, "wide": 128, "blocks": 8},
     "attention_decode": {"keys_per_split": 32},
     "attention_scan": {"blocks": 64},
-    "attention_scan_tile": {"blocks": 64, "heads": 1},
+    "attention_scan_tile": {"blocks": 8, "deep_blocks": 16, "deep_keys": 24, "heads": 1},
     "attention_prompt": {"rows": 32},
     "attention_warpgroups": {"keys": 64, "stages": 3},
 }
@@ -87,6 +89,9 @@ def check_lengths(tools, artifact, name, lengths, limit):
         got = device.feed(prompt)
         error = nmse(cpu.feed(prompt), got)
         check(error <= limit, f"{what}: NMSE {error:.2e}, expected <= {limit:.0e}")
+        if name.endswith("sizes"):
+            error = nmse(cpu.feed(ids[-1:]), device.feed(ids[-1:]))
+            check(error <= 2 * limit, f"{what} and one: NMSE {error:.2e}")
         if name.startswith("bf16") and length in [*SOME, 200, 300]:
             flags = ["--device=emulated", "--random-weights=1"]
             other = tools.logits(artifact, prompt, *flags)

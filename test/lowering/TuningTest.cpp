@@ -54,9 +54,11 @@ TEST(Tuning, NumbersMustFitEachOther) {
   EXPECT_EQ(refusal("gemm_many.n=256"),
             "gemm_many: expected m * n to be at most 16384, whose sums fit "
             "registers, got 32768");
-  EXPECT_EQ(refusal("gemm_many.stages=4"),
-            "gemm_many: expected at most 49152 bytes of shared memory, got "
-            "stages * (m + n) * 64 = 65536");
+  EXPECT_EQ(refusal("gemm_many.stages=6"),
+            "gemm_many: expected at most 82944 bytes of shared memory, got "
+            "stages * (m + n) * 2 * terms = 98304");
+  EXPECT_EQ(refusal("gemm_some.terms=48"),
+            "gemm_some.terms: expected 32 or 64, got 48");
   EXPECT_EQ(refusal("gemm_few.rows=200"),
             "gemm_some.rows: expected more than gemm_few.rows=200, got 64");
   EXPECT_EQ(refusal("gemm_warpgroups.wide=192"),

@@ -146,9 +146,9 @@ module attributes {gpu.container_module} {
 // once each, and computes what the host computed. What is memory of the kernel
 // stays behind the parameters.
 // CHECK: decode = [{args = [{ids = 0 : i64}, {logits = 0 : i64}, {state = 0 : i64}],
-// CHECK: gpu.func @k(%{{[^:]*}}: memref<1xi32>, %{{[^:]*}}: memref<1x8xf32> {llvm.noalias}, %[[STATE:.*]]: memref<64xi8>) workgroup(%[[SHARED:.*]] : memref<8xindex, #gpu.address_space<workgroup>>) kernel attributes {cria.given = array<i32: 2>, known_block_size = array<i32: 1, 1, 1>} {
+// CHECK: gpu.func @k(%{{[^:]*}}: memref<1xi32>, %{{[^:]*}}: memref<1x8xf32> {llvm.noalias}, %[[STATE:.*]]: memref<80xi8>) workgroup(%[[SHARED:.*]] : memref<8xindex, #gpu.address_space<workgroup>>) kernel attributes {cria.given = array<i32: 2>, known_block_size = array<i32: 1, 1, 1>} {
 // CHECK: %[[O4:.*]] = arith.constant 4 : index
-// CHECK: %[[FIELD:.*]] = memref.view %[[STATE]][%[[O4]]][] : memref<64xi8> to memref<i32>
+// CHECK: %[[FIELD:.*]] = memref.view %[[STATE]][%[[O4]]][] : memref<80xi8> to memref<i32>
 // CHECK: %[[LOADED:.*]] = memref.load %[[FIELD]][] : memref<i32>
 // CHECK: %[[TOKENS:.*]] = arith.index_cast %[[LOADED]] : i32 to index
 // CHECK: %[[O8:.*]] = arith.constant 8 : index
@@ -269,8 +269,8 @@ module attributes {gpu.container_module} {
 // Rows of hidden states are counted on their own; their first is read of the state.
 // CHECK: prefill = [{args = [{hidden = 0 : i64}, {state = 0 : i64}]
 // CHECK-SAME: grid = [{hidden = 1 : i64}, {hidden = 64 : i64}, 1], launch = "k"
-// CHECK: gpu.func @k(%{{.*}}: memref<16x4xf32>, %[[STATE:.*]]: memref<64xi8>)
-// CHECK: %[[AT:.*]] = arith.constant 56 : index
+// CHECK: gpu.func @k(%{{.*}}: memref<16x4xf32>, %[[STATE:.*]]: memref<80xi8>)
+// CHECK: %[[AT:.*]] = arith.constant 72 : index
 // CHECK: memref.view %[[STATE]][%[[AT]]]
 module attributes {gpu.container_module} {
   func.func @prefill(%ids: memref<16xi32>, %tokens: index, %position: index, %first: index, %first_hidden: index, %source: index, %logits: memref<16x8xf32>, %hidden: memref<16x4xf32>)
@@ -334,7 +334,7 @@ module attributes {gpu.container_module} {
 // A kernel that is launched twice becomes two, which compute their own numbers.
 // CHECK: launch = "shared"
 // CHECK-SAME: launch = "shared_0"
-// CHECK: gpu.func @shared(%{{[^:]*}}: memref<1x8xf32>, %[[STATE:[^:]*]]: memref<64xi8>) kernel
+// CHECK: gpu.func @shared(%{{[^:]*}}: memref<1x8xf32>, %[[STATE:[^:]*]]: memref<80xi8>) kernel
 // CHECK: memref.view %[[STATE]]
 // CHECK: gpu.func @shared_0(%{{[^:]*}}: memref<1x8xf32>) kernel
 // CHECK-NEXT: arith.constant 7 : index
@@ -362,7 +362,7 @@ module attributes {gpu.container_module} {
 
 // A kernel computes its numbers at its begin, but behind a loop that carries
 // sixteen values.
-// CHECK: gpu.func @wide(%{{.*}}: memref<4xf32>, %[[STATE:.*]]: memref<64xi8>)
+// CHECK: gpu.func @wide(%{{.*}}: memref<4xf32>, %[[STATE:.*]]: memref<80xi8>)
 // CHECK-NOT: memref.view
 // CHECK: scf.for
 // CHECK: memref.view %[[STATE]]

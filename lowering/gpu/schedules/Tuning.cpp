@@ -15,6 +15,8 @@ using llvm::StringRef;
 /// Shared memory of a block that a launch gives, at most; threads of a
 /// multiprocessor.
 static constexpr int64_t kLaunched = 227 << 10, kThreads = 2048;
+/// Of a block: an A100 has room for two.
+static constexpr int64_t kTileMemory = 81 << 10;
 
 /// A number of the table: its row and name, and the values that it may have.
 struct Tuning::Column {
@@ -53,6 +55,7 @@ llvm::SmallVector<Tuning::Column, 0> Tuning::columns() {
     if (!isLast)
       all.push_back({row, "cluster_blocks", &tile.clusterBlocks, 1, kBlocks});
     all.append({{row, "stages", &tile.stages, 2, 16},
+                {row, "terms", &tile.terms, 32, 64},
                 {row, "warps_down", &tile.warpsDown, 1, 4},
                 {row, "resident", &tile.resident, 1, 16}});
   }
@@ -68,6 +71,8 @@ llvm::SmallVector<Tuning::Column, 0> Tuning::columns() {
        {"attention_scan", "blocks", &scan.blocks, 1, kBlocks},
        {"attention_scan", "ahead", &scan.ahead, 1, 8},
        {"attention_scan_tile", "blocks", &scanTile.blocks, 1, kBlocks},
+       {"attention_scan_tile", "deep_blocks", &scanTile.deepBlocks, 1, kBlocks},
+       {"attention_scan_tile", "deep_keys", &scanTile.deepKeys, 16, 4096},
        {"attention_scan_tile", "heads", &scanTile.heads, 1, 16},
        {"attention_scan_tile", "resident", &scanTile.resident, 1, 16},
        {"attention_prompt", "rows", &prompt.rows, 16, 256},
@@ -131,11 +136,14 @@ static llvm::Error checkTile(StringRef row, const TileSizes &tile) {
                      ", whose sums fit registers, "
                      "got " +
                      llvm::Twine(tile.m * tile.n));
-  int64_t bytes = tile.stages * (tile.m + tile.n) * 64;
-  if (bytes > kDeclaredMemory)
-    return textError(row + ": expected at most " +
-                     llvm::Twine(kDeclaredMemory) +
-                     " bytes of shared memory, got stages * (m + n) * 64 = " +
+  if (tile.terms != 32 && tile.terms != 64)
+    return textError(row + ".terms: expected 32 or 64, got " +
+                     llvm::Twine(tile.terms));
+  int64_t bytes = tile.stages * (tile.m + tile.n) * 2 * tile.terms;
+  if (bytes > kTileMemory)
+    return textError(row + ": expected at most " + llvm::Twine(kTileMemory) +
+                     " bytes of shared memory, got stages * (m + n) * 2 * "
+                     "terms = " +
                      llvm::Twine(bytes));
   if (tile.resident * 128 > kThreads)
     return textError(row + ".resident: expected at most " +

@@ -48,7 +48,8 @@ struct TileSizes {
   int64_t m, n;          ///< rows of the input, rows of weights
   int64_t splitBlocks;   ///< blocks until which k is split
   int64_t clusterBlocks; ///< the same if the splits of a tile are a cluster
-  int64_t stages;        ///< of the ring, 32 terms each
+  int64_t stages;        ///< of the ring
+  int64_t terms;         ///< of a stage
   int64_t warpsDown;     ///< of four
   int64_t resident;      ///< blocks that a multiprocessor shall have
 };
@@ -72,9 +73,11 @@ struct ScanSizes {
   int64_t ahead;  ///< turns of keys that are copied ahead
 };
 struct ScanTileSizes {
-  int64_t blocks;   ///< of a decode whose cache is long enough
-  int64_t heads;    ///< of a block, at most
-  int64_t resident; ///< blocks that a multiprocessor shall have
+  int64_t blocks;     ///< of a decode whose cache is long enough
+  int64_t deepBlocks; ///< of one whose cache is deep, for heads 64 wide
+  int64_t deepKeys;   ///< of a split, from which on there are as many blocks
+  int64_t heads;      ///< of a block, at most
+  int64_t resident;   ///< blocks that a multiprocessor shall have
 };
 
 /// Attention of many tokens.
@@ -100,18 +103,19 @@ struct Tuning {
   // wholeTiles, most, leastTerms, blocks
   SplitSizes splits = {kMultiprocessors * 7 / 8, 8, 256, 3 * kMultiprocessors};
   /// For few, some and many rows.
-  // rows, m, n, splitBlocks, clusterBlocks, stages, warpsDown, resident
+  // rows, m, n, splitBlocks, clusterBlocks, stages, terms, warpsDown, resident
   std::array<TileSizes, 3> tiles = {
-      {{32, 32, 64, 2 * kMultiprocessors, 2 * kMultiprocessors, 8, 1, 4},
-       {64, 64, 128, 3 * kMultiprocessors, kMultiprocessors, 4, 2, 3},
-       {kAnyRows, 128, 128, 3 * kMultiprocessors / 2, 0, 3, 2, 2}}};
+      {{32, 32, 64, 4 * kMultiprocessors, 4 * kMultiprocessors, 4, 64, 1, 4},
+       {64, 64, 64, 2 * kMultiprocessors, 2 * kMultiprocessors, 5, 64, 2, 3},
+       {kAnyRows, 128, 128, 3 * kMultiprocessors / 2, 0, 3, 32, 2, 2}}};
   // blocks, stages, wide, narrow, wideTerms, wideSplits
   WarpgroupSizes warpgroups = {kMultiprocessors, 4, 256, 128, 1024, 2};
 
   DecodeSizes decode = {/*keysPerSplit=*/64, /*batchTokens=*/8};
   ScanSizes scan = {/*blocks=*/4 * kMultiprocessors, /*ahead=*/2};
-  ScanTileSizes scanTile = {/*blocks=*/kMultiprocessors, /*heads=*/16,
-                            /*resident=*/4};
+  ScanTileSizes scanTile = {/*blocks=*/kMultiprocessors,
+                            /*deepBlocks=*/2 * kMultiprocessors,
+                            /*deepKeys=*/256, /*heads=*/16, /*resident=*/4};
   PromptSizes prompt = {/*rows=*/64};
   PromptWarpgroupSizes promptWarpgroups = {/*keys=*/128, /*stages=*/2};
 

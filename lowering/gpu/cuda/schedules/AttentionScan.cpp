@@ -81,7 +81,7 @@ AttentionScan::AttentionScan(KernelFunction &of, const AttentionMemory &in,
   lanes = llvm::PowerOf2Ceil(llvm::divideCeil(size, width));
   groups = kThreads / lanes;
   allocateRing();
-  allocate(size, turnKeys * (ring ? turnsAhead : 1), 1, tuning.scan.blocks);
+  allocate(size, turnKeys * (ring ? turnsAhead : 1), 1, {tuning.scan.blocks});
 }
 
 void AttentionScan::allocateRing() {

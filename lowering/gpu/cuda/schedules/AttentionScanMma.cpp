@@ -101,7 +101,10 @@ AttentionScanMma::AttentionScanMma(KernelFunction &of,
     unit *= *factor;
   int64_t stride = size + kPad;
   tiles = b.shared(element, kWarps * 2 * kTile * stride, stride);
-  allocate(size + kSavedPad, kWarps * kTile, kTile, tuning.scanTile.blocks);
+  const ScanTileSizes &sizes = tuning.scanTile;
+  // Wider heads have more bytes for each key.
+  allocate(size + kSavedPad, kWarps * kTile, kTile,
+           {sizes.blocks, sizes.deepBlocks * size / 64, sizes.deepKeys});
   cuda::fitBlocks(b, tuning.scanTile.resident);
 }
 

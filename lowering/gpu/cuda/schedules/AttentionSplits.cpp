@@ -37,7 +37,7 @@ Value AttentionSplits::number() {
 }
 
 void AttentionSplits::allocate(int64_t stride, int64_t leastKeys,
-                               int64_t multiple, int64_t decodeBlocks) {
+                               int64_t multiple, const Blocks &decode) {
   this->leastKeys = std::min(sizes.keysPerSplit, leastKeys);
   this->multiple = multiple;
   Type f32 = b.getF32Type();
@@ -47,9 +47,17 @@ void AttentionSplits::allocate(int64_t stride, int64_t leastKeys,
   if (!tokens)
     return;
   int64_t blocks = in.kvHeads * parts;
-  int64_t most = decodeBlocks / llvm::divideCeil(tokens, sizes.batchTokens);
-  splits = std::clamp<int64_t>(most / blocks, 1,
+  auto splitsOf = [&](int64_t decodeBlocks) {
+    int64_t most = decodeBlocks / llvm::divideCeil(tokens, sizes.batchTokens);
+    return std::clamp<int64_t>(most / blocks, 1,
                                llvm::divideCeil(in.room, sizes.keysPerSplit));
+  };
+  splits = fewSplits = splitsOf(decode.blocks);
+  // Blocks without keys cost a little: they must be worth it.
+  if (decode.keys && in.room > 2 * fewSplits * decode.keys) {
+    splits = std::max(splits, splitsOf(decode.deepBlocks));
+    deepKeys = llvm::alignTo(decode.keys, multiple);
+  }
   if (splits == 1)
     return;
   blocks *= tokens;
@@ -80,8 +88,12 @@ AttentionSplits::BlockKeys AttentionSplits::blockKeys() {
   if (splits == 1)
     return {first, end, {}, {}, {}};
   Value count = b.max(b.sub(end, first), b.i32(1));
-  Value each = b.mul(b.ceilDiv(count, splits * multiple), multiple);
-  each = b.max(each, b.i32(leastKeys));
+  auto keysOf = [&](int64_t splits) {
+    return b.mul(b.ceilDiv(count, splits * multiple), multiple);
+  };
+  Value each = b.max(keysOf(splits), b.i32(leastKeys));
+  if (deepKeys)
+    each = b.max(each, b.min(keysOf(fewSplits), b.i32(deepKeys)));
   Value before = b.mul(split, each), firstKey = b.add(first, before);
   return {firstKey, b.min(b.add(firstKey, each), end), b.less(before, count),
           count, each};

@@ -41,11 +41,16 @@ protected:
   /// A block does at most `heads` query heads.
   AttentionSplits(KernelFunction &of, const AttentionMemory &in,
                   const DecodeSizes &sizes, int64_t heads);
+  /// Blocks of a decode, at most; and if its cache is deep: where each of
+  /// `blocks` would have more than `keys` keys, there are up to `deepBlocks`.
+  struct Blocks {
+    int64_t blocks, deepBlocks = 0, keys = 0;
+  };
   /// Splits the keys of a decode, and makes shared memory for what warps have
   /// seen, heads `stride` numbers apart. A split has `leastKeys` at least, and
-  /// a multiple of `multiple`; a decode has `decodeBlocks` blocks at most.
+  /// a multiple of `multiple`.
   void allocate(int64_t stride, int64_t leastKeys, int64_t multiple,
-                int64_t decodeBlocks);
+                const Blocks &decode);
 
   /// The running softmax of some heads: what a thread, warp or split holds. The
   /// maximum is in units of log2(e), so that weights are powers of 2.
@@ -127,6 +132,8 @@ private:
 
   const DecodeSizes &sizes;
   int64_t parts, splits = 1, leastKeys = 1, multiple = 1;
+  /// Splits until each has `deepKeys`, if there may be more.
+  int64_t fewSplits = 1, deepKeys = 0;
   /// Columns that a thread merges at once.
   int64_t mergeWidth = 4;
   Saved partial;                 // (block, split, head)

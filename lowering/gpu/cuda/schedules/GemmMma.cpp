@@ -1,16 +1,18 @@
 /// A tiled product on tensor cores (mma.sync, sm_80):
 ///
 ///                        few rows       some          many
-///   tile, in k steps 32  32 x 64        64 x 128      128 x 128
-///   ring of cp.async     8 stages       4             3
+///   tile                 32 x 64        64 x 64       128 x 128
+///   ring of cp.async     4 stages       5             3
+///   terms of a stage     64             64            32
 ///   warp w, rows         0..31          w / 2 * 32..  w / 2 * 64..
-///           columns      w * 16 + 0..   w % 2 * 64..  w % 2 * 64..
+///           columns      w * 16 + 0..   w % 2 * 32..  w % 2 * 64..
 ///
 /// Copies are all stages but one ahead. A warp multiplies 16 x 8 x 16 at once;
 /// operands come by ldmatrix.
 ///
 /// A row of a stage is 64 bytes, four chunks of 16; chunk c of row r lies at
-/// c ^ (r / 2 % 4), so that the eight rows of an ldmatrix hit all banks.
+/// c ^ (r / 2 % 4), so that the eight rows of an ldmatrix hit all banks. Of 128
+/// bytes, chunk c lies at c ^ (r % 8).
 #include "lowering/gpu/cuda/Layouts.h"
 #include "lowering/gpu/cuda/TensorCores.h"
 #include "lowering/gpu/cuda/Warpgroups.h"
@@ -21,8 +23,8 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
-/// Terms of a step, and elements of a chunk.
-static constexpr int64_t kTileK = 32, kChunk = 8;
+/// Elements of a chunk.
+static constexpr int64_t kChunk = 8;
 
 namespace {
 class MmaGemm : public MmaTile {
@@ -40,14 +42,14 @@ private:
           bool clusters)
       : MmaTile(launch, problem.works, shapeOf(problem.tuning, tile, clusters),
                 problem.rows(), tile.warpsDown),
-        clusters(clusters), count(tile.stages),
-        stages(b.shared(x.rows.element, count * (m + n) * kTileK, kTileK)) {
+        clusters(clusters), count(tile.stages), terms(tile.terms),
+        stages(makeStages()) {
     // Else ptxas takes registers that one block less fits.
     cuda::fitBlocks(b, tile.resident);
   }
   static GemmShape shapeOf(const Tuning &tuning, const TileSizes &tile,
                            bool clusters) {
-    GemmShape shape = {tile.m, tile.n, kTileK,
+    GemmShape shape = {tile.m, tile.n, tile.terms,
                        clusters ? tile.clusterBlocks : tile.splitBlocks,
                        tuning.splits};
     shape.clusters = clusters;
@@ -71,6 +73,15 @@ private:
   std::vector<Sums> multiply(const Corner &corner);
   void prefetch(const Corner &corner);
   Rows freeMemory() const override { return stages; }
+  int64_t launchedBytes() const override {
+    return bytes() > kDeclaredMemory ? bytes() : 0;
+  }
+  int64_t bytes() const { return count * (m + n) * 2 * terms; }
+  Rows makeStages() {
+    int64_t elements = count * (m + n) * terms;
+    return launchedBytes() ? b.launchedShared(x.rows.element, elements, terms)
+                           : b.shared(x.rows.element, elements, terms);
+  }
   void fetchX(const Corner &corner, Value step);
   void fetchW(const Corner &corner, Value step);
   void fetch(const Corner &corner, Value step);
@@ -83,15 +94,19 @@ private:
   SmallVector<Value> step(const Starts &starts, Value step, ValueRange sums);
   /// Elements from the first stage to that of a step.
   Value stageOf(Value step) {
-    return b.mul(b.rem(step, count), (m + n) * kTileK);
+    return b.mul(b.rem(step, count), (m + n) * terms);
   }
   /// Where chunk `chunk` of a stage's row lies.
   Value swizzled(Value row, Value chunk) {
-    return b.mul(cuda::swizzle(b, row, chunk, cuda::kSwizzle64), kChunk);
+    ArrayRef<int64_t> order = cuda::kSwizzle64;
+    if (terms == 64)
+      order = cuda::kSwizzle128;
+    return b.mul(cuda::swizzle(b, row, chunk, order), kChunk);
   }
 
   bool clusters;
   int64_t count; // of stages
+  int64_t terms; // of a stage
   Rows stages;   // the input's rows, then the weights', stage after stage
 };
 } // namespace
@@ -101,7 +116,7 @@ private:
 void MmaGemm::fetchRows(Value stage, int64_t firstRow, int64_t rows,
                         Value first,
                         llvm::function_ref<Guarded(Value, Value)> at) {
-  int64_t each = kTileK / width;
+  int64_t each = terms / width;
   auto placeOf = [&](Value i) {
     Value row = b.div(i, each), column = b.mul(b.rem(i, each), width);
     Value to =
@@ -118,22 +133,22 @@ void MmaGemm::fetchRows(Value stage, int64_t firstRow, int64_t rows,
     return b.loop(b.thread(), b.i32(rows * each), kGemmThreads,
                   [&](Value i) { copy(i, placeOf(i)); });
   // A multiple of 8 rows further on, chunks lie in the same order.
-  constexpr int64_t kTurnRows = kGemmThreads * kChunk / kTileK;
-  static_assert(kTurnRows % 8 == 0);
-  assert(rows % kTurnRows == 0 && "a turn is of all threads");
+  int64_t turnRows = kGemmThreads * kChunk / terms;
+  assert(turnRows % 8 == 0 && "rows of a chunk's order");
+  assert(rows % turnRows == 0 && "a turn is of all threads");
   Address to = placeOf(b.thread());
-  for (int64_t row = 0; row < rows; row += kTurnRows)
+  for (int64_t row = 0; row < rows; row += turnRows)
     copy(b.add(b.thread(), row * each), b.further(to, stages, row, 0));
 }
 
 /// Begins to copy a step's rows of the input to its stage.
 void MmaGemm::fetchX(const Corner &corner, Value step) {
-  fetchRows(stageOf(step), 0, m, b.mul(step, kTileK),
+  fetchRows(stageOf(step), 0, m, b.mul(step, terms),
             [&](Value r, Value c) { return elementX(corner, r, c); });
 }
 
 void MmaGemm::fetchW(const Corner &corner, Value step) {
-  fetchRows(stageOf(step), m, n, b.mul(step, kTileK),
+  fetchRows(stageOf(step), m, n, b.mul(step, terms),
             [&](Value r, Value c) { return elementW(corner, unitOf(r), c); });
 }
 
@@ -167,7 +182,7 @@ MmaGemm::Starts MmaGemm::starts() {
     return b.address(stages, b.add(row, firstRow), swizzled(row, chunk));
   };
   Starts result;
-  for (int64_t half = 0; half < kTileK / 16; ++half) {
+  for (int64_t half = 0; half < terms / 16; ++half) {
     result.x.push_back(start(rowX, 0, b.add(chunkX, half * 2)));
     result.w.push_back(start(rowW, m, b.add(chunkW, half * 2)));
   }
