@@ -3,6 +3,7 @@
  *
  *   tokenizer   text to ids and back; a stream decodes ids as they come
  *   chat        a conversation to text or ids
+ *   grammar     which ids may come next in a text of some form
  *   generation  how a checkpoint wants ids drawn, and what ends a text
  *
  * These functions are in libcria-text (-lcria-text), which needs PCRE2 and
@@ -150,6 +151,76 @@ CRIA_API cria_status cria_chat_encode(const cria_chat *chat,
                                       const cria_tokenizer *tokenizer,
                                       const char *variables, int32_t **ids,
                                       size_t *count, cria_error *error);
+
+/* ---- Grammars ---------------------------------------------------------- */
+
+/* What the text of a grammar is written in; docs/steer.md has the details. */
+typedef enum cria_grammar_kind {
+  CRIA_GRAMMAR_JSON_SCHEMA = 0, /* a JSON Schema: texts are JSON values that it
+                                   describes. {} is any JSON value, and
+                                   {"type": "object"} any object */
+  CRIA_GRAMMAR_GBNF = 1,        /* rules in the notation of llama.cpp */
+  CRIA_GRAMMAR_REGEX = 2        /* a regular expression of the whole text */
+} cria_grammar_kind;
+
+/* The texts that a model may write, over the tokens of a tokenizer. Many
+ * threads may use one at once. */
+typedef struct cria_grammar cria_grammar;
+
+/* Reads a grammar of `size` bytes; `kind` is a cria_grammar_kind. `end_ids` are
+ * the ids that end a text, such as those of cria_generation_end_ids: they may
+ * come where the text is complete, and there alone. Grammars may come from
+ * anybody: one that is wrong is CRIA_INVALID_ARGUMENT, a part that is not
+ * supported CRIA_UNIMPLEMENTED, and one that is too large
+ * CRIA_RESOURCE_EXHAUSTED; the error names the place. The first grammar of a
+ * tokenizer sorts its tokens, which takes longer than the rest. */
+CRIA_API cria_status cria_grammar_create(const cria_tokenizer *tokenizer,
+                                         int32_t kind, const char *source,
+                                         size_t size, const int32_t *end_ids,
+                                         size_t end_count,
+                                         cria_grammar **grammar,
+                                         cria_error *error);
+CRIA_API void cria_grammar_free(cria_grammar **grammar);
+
+/* One text of a grammar, as far as it has come. A matcher belongs to one thread
+ * at a time, and keeps its grammar alive. */
+typedef struct cria_matcher cria_matcher;
+
+/* A matcher before the first id of a text. */
+CRIA_API cria_status cria_matcher_create(const cria_grammar *grammar,
+                                         cria_matcher **matcher,
+                                         cria_error *error);
+
+/* Another matcher of the same text. It costs some bytes, however long the text
+ * is: make one for each of several continuations, or to try ids. */
+CRIA_API cria_status cria_matcher_copy(const cria_matcher *from,
+                                       cria_matcher **matcher,
+                                       cria_error *error);
+CRIA_API void cria_matcher_free(cria_matcher **matcher);
+
+/* Writes the ids that may come next, as cria_sampler_allow takes them: the bit
+ * of id i is bits[i / 32] >> i % 32 & 1. `words` is (vocab_size + 31) / 32 for
+ * the model's vocab_size. Special tokens may not come, except for end ids.
+ * CRIA_FAILED_PRECONDITION: no id may come, because the text has ended, or the
+ * vocabulary cannot spell what the grammar wants. The work for a mask and its
+ * memory are bounded; a grammar that needs more is CRIA_RESOURCE_EXHAUSTED.
+ * Call it while the session or the batch computes, in another thread: the mask
+ * depends on the accepted ids alone. */
+CRIA_API cria_status cria_matcher_mask(cria_matcher *matcher, uint32_t *bits,
+                                       size_t words, cria_error *error);
+
+/* Takes the next id of the text. CRIA_INVALID_ARGUMENT, and nothing changes, if
+ * the id may not come. */
+CRIA_API cria_status cria_matcher_accept(cria_matcher *matcher, int32_t id,
+                                         cria_error *error);
+
+/* Whether the text so far is one of the grammar: 1 or 0. It may be a beginning
+ * of longer ones. */
+CRIA_API int cria_matcher_complete(const cria_matcher *matcher);
+
+/* Whether the text is complete and nothing may follow but an end id: 1 or 0. A
+ * program can stop here, without drawing an end id. */
+CRIA_API int cria_matcher_finished(const cria_matcher *matcher);
 
 /* ---- Generation -------------------------------------------------------- */
 

@@ -105,6 +105,45 @@ public:
   }
 };
 
+/// The texts that a model may write; `kind` is what `source` is written in.
+class Grammar : public Handle<cria_grammar, cria_grammar_free> {
+public:
+  Grammar(const Tokenizer &tokenizer, cria_grammar_kind kind,
+          std::string_view source, const std::vector<int32_t> &endIds = {}) {
+    open(cria_grammar_create, tokenizer.get(), int32_t{kind}, source.data(),
+         source.size(), endIds.data(), endIds.size());
+  }
+};
+
+/// One text of a grammar.
+class Matcher : public Handle<cria_matcher, cria_matcher_free> {
+public:
+  explicit Matcher(const Grammar &grammar) {
+    open(cria_matcher_create, grammar.get());
+  }
+
+  /// Another matcher of the same text.
+  Matcher copy() const {
+    Matcher made;
+    made.open(cria_matcher_copy, get());
+    return made;
+  }
+
+  /// The ids that may come next, as Sampler::allow takes them.
+  std::vector<uint32_t> mask(int64_t vocabSize) {
+    std::vector<uint32_t> bits(static_cast<std::size_t>(vocabSize + 31) / 32);
+    call(cria_matcher_mask, get(), bits.data(), bits.size());
+    return bits;
+  }
+  void accept(int32_t id) { call(cria_matcher_accept, get(), id); }
+  /// Whether the text so far is one of the grammar; whether nothing may follow.
+  bool complete() const { return cria_matcher_complete(get()) != 0; }
+  bool finished() const { return cria_matcher_finished(get()) != 0; }
+
+private:
+  Matcher() = default;
+};
+
 /// What a checkpoint says of generating text.
 class Generation : public Handle<cria_generation, cria_generation_free> {
 public:

@@ -33,7 +33,7 @@ cria_status cria_tokenizer_open(const char *path, cria_tokenizer **tokenizer,
     if (!loaded.ok())
       return loaded.status();
     *tokenizer = new cria_tokenizer{
-        std::make_shared<const Tokenizer>(std::move(*loaded))};
+        std::make_shared<const Tokenizer>(std::move(*loaded)), {}, nullptr};
     return Status();
   });
 }

@@ -99,3 +99,60 @@ class Chat:
 
     def close(self):
         self.library.library.cria_chat_free(ctypes.byref(self.handle))
+
+
+class Grammar:
+    """A grammar over a tokenizer's tokens."""
+
+    KINDS = {"json_schema": 0, "gbnf": 1, "regex": 2}
+
+    def __init__(self, tokenizer, kind, source, end_ids=()):
+        self.library, self.handle = tokenizer.library, ctypes.c_void_p()
+        data = source if isinstance(source, bytes) else source.encode()
+        self.library.call(
+            "grammar_create",
+            tokenizer.handle,
+            ctypes.c_int32(self.KINDS[kind]),
+            data,
+            ctypes.c_size_t(len(data)),
+            (ctypes.c_int32 * len(end_ids))(*end_ids),
+            ctypes.c_size_t(len(end_ids)),
+            ctypes.byref(self.handle),
+        )
+
+    def __del__(self):
+        self.library.library.cria_grammar_free(ctypes.byref(self.handle))
+
+
+class Matcher:
+    """One text of a grammar."""
+
+    def __init__(self, grammar):
+        self.library, self.handle = grammar.library, ctypes.c_void_p()
+        self.library.call("matcher_create", grammar.handle, ctypes.byref(self.handle))
+
+    def __del__(self):
+        self.library.library.cria_matcher_free(ctypes.byref(self.handle))
+
+    def copy(self):
+        made = Matcher.__new__(Matcher)
+        made.library, made.handle = self.library, ctypes.c_void_p()
+        self.library.call("matcher_copy", self.handle, ctypes.byref(made.handle))
+        return made
+
+    def mask(self, vocab_size):
+        """The words of the ids that may come next."""
+        words = (ctypes.c_uint32 * ((vocab_size + 31) // 32))()
+        self.library.call("matcher_mask", self.handle, words, ctypes.c_size_t(len(words)))
+        return words
+
+    def accept(self, id):
+        self.library.call("matcher_accept", self.handle, ctypes.c_int32(id))
+
+    @property
+    def complete(self):
+        return bool(self.library.library.cria_matcher_complete(self.handle))
+
+    @property
+    def finished(self):
+        return bool(self.library.library.cria_matcher_finished(self.handle))

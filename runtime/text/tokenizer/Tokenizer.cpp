@@ -189,6 +189,11 @@ Result<std::string> Tokenizer::decode(const std::vector<int32_t> &ids,
   return text + *rest;
 }
 
+bool Tokenizer::isSpecial(int64_t id) const {
+  const AddedToken *token = added.find(id);
+  return token && token->special;
+}
+
 Result<std::string> Tokenizer::bytes(int64_t id) const {
   const std::string *spelled = token(id);
   return spelled ? bytesOfToken(decoder, *spelled) : std::string();

@@ -65,6 +65,9 @@ public:
   /// too, and maybe a part of a character. Empty if the id has no token.
   Result<std::string> bytes(int64_t id) const;
 
+  /// Whether `id` is a token that controls the model and is no text.
+  bool isSpecial(int64_t id) const;
+
   /// Whether `id` has a token.
   bool contains(int64_t id) const { return token(id) != nullptr; }
 

@@ -1,0 +1,265 @@
+#include "runtime/text/grammar/Automaton.h"
+
+#include <algorithm>
+#include <functional>
+#include <string>
+
+namespace cria::grammar {
+
+using Kind = Network::Node::Kind;
+
+size_t Automaton::Hash::operator()(const Places &places) const {
+  uint64_t hash = places.size();
+  for (auto [node, frame] : places) {
+    hash ^= uint64_t{node} << 32 | frame;
+    hash *= 0x9E3779B97F4A7C15u;
+    hash ^= hash >> 29;
+  }
+  return hash;
+}
+
+Automaton::Automaton(const Network &network) : network(&network) {
+  stateOf({}, false); // dead
+  frameOf({});        // below the stacks
+}
+
+// ---- Budgets ---------------------------------------------------------------
+
+void Automaton::beginWork() {
+  left = mostWork;
+  usedBefore = used;
+  tooAmbiguous = false;
+}
+
+bool Automaton::spend(uint64_t units) {
+  left -= std::min(left, units);
+  return left > 0;
+}
+
+Status Automaton::check() const {
+  if (tooAmbiguous)
+    return Status(CRIA_RESOURCE_EXHAUSTED,
+                  "the grammar may be read in more than " +
+                      std::to_string(mostItems) + " ways at once");
+  if (left == 0)
+    return Status(CRIA_RESOURCE_EXHAUSTED,
+                  "the grammar takes too much work for a token");
+  if (used - usedBefore > mostMemory)
+    return Status(CRIA_RESOURCE_EXHAUSTED,
+                  "the grammar takes too much memory for a token");
+  return Status();
+}
+
+// ---- Steps -----------------------------------------------------------------
+
+Automaton::FrameId Automaton::frameOf(Places returns) {
+  std::sort(returns.begin(), returns.end());
+  returns.erase(std::unique(returns.begin(), returns.end()), returns.end());
+  auto id = static_cast<FrameId>(frames.size());
+  auto [found, isNew] = frameIds.try_emplace(std::move(returns), id);
+  if (isNew) {
+    frames.push_back(found->first);
+    used += 128 + 2 * sizeof(Place) * found->first.size();
+  }
+  return found->second;
+}
+
+StateId Automaton::stateOf(Places items, bool complete) {
+  std::sort(items.begin(), items.end());
+  items.erase(std::unique(items.begin(), items.end()), items.end());
+  auto id = static_cast<StateId>(states.size());
+  auto [found, isNew] = stateIds[complete].try_emplace(std::move(items), id);
+  if (isNew) {
+    State &made = states.emplace_back();
+    made.items = found->first;
+    made.complete = complete;
+    used += 256 + 2 * sizeof(Place) * found->first.size();
+  }
+  return found->second;
+}
+
+/// A way that was there before the last byte, at `place`.
+void Automaton::goOn(Place place) {
+  work.push_back(place);
+  while (!work.empty()) {
+    auto [id, frame] = work.back();
+    work.pop_back();
+    if (id == accept) {
+      complete = true;
+      continue;
+    }
+    if (!network->leadsOn(id) || !seen.insert({id, frame}).second)
+      continue;
+    if (!spend(1))
+      return work.clear();
+    const Network::Node &node = network->node(id);
+    switch (node.kind) {
+    case Kind::Bytes:
+      items.push_back({id, frame});
+      break;
+    case Kind::Split:
+      work.push_back({node.what, frame});
+      work.push_back({node.next, frame});
+      break;
+    case Kind::End:
+      spend(frames[frame].size());
+      work.insert(work.end(), frames[frame].begin(), frames[frame].end());
+      break;
+    case Kind::Call:
+      noteCall(node, frame);
+      if (network->nullable(node.what))
+        work.push_back({node.next, frame});
+      break;
+    }
+  }
+}
+
+/// Notes where the rule of a call goes on when it ends.
+void Automaton::noteCall(const Network::Node &node, FrameId frame) {
+  auto &[rule, returns] = calls[network->rank(node.what)];
+  rule = node.what;
+  if (network->node(node.next).kind != Kind::End) {
+    returns.push_back({node.next, frame});
+    return;
+  }
+  const Places &callers = frames[frame]; // a tail call
+  spend(callers.size());
+  returns.insert(returns.end(), callers.begin(), callers.end());
+}
+
+/// Begins a rule whose callers are all noted.
+void Automaton::begin(RuleId rule, FrameId frame) {
+  const std::vector<NodeId> &firsts = network->firsts(rule);
+  spend(firsts.size());
+  for (NodeId id : firsts) {
+    const Network::Node &node = network->node(id);
+    if (node.kind == Kind::Bytes)
+      items.push_back({id, frame});
+    else
+      noteCall(node, frame);
+  }
+}
+
+/// The state of the ways that were found, once all called rules have begun.
+StateId Automaton::close() {
+  while (!calls.empty() && left > 0 && items.size() <= 4 * mostItems) {
+    auto [rule, returns] = std::move(calls.begin()->second);
+    calls.erase(calls.begin());
+    begin(rule, frameOf(std::move(returns)));
+  }
+  tooAmbiguous |= items.size() > mostItems;
+  StateId made = check().ok() ? stateOf(std::move(items), complete) : dead;
+  items.clear();
+  calls.clear();
+  seen.clear();
+  complete = false;
+  return made;
+}
+
+Result<StateId> Automaton::start() {
+  beginWork();
+  FrameId whole = frameOf({{accept, 0}});
+  complete = network->nullable(network->root());
+  begin(network->root(), whole);
+  StateId made = close();
+  Status status = check();
+  return status.ok() ? Result<StateId>(made) : Result<StateId>(status);
+}
+
+StateId Automaton::makeStep(StateId state, size_t byteClass) {
+  uint8_t byte = network->byteOf(byteClass);
+  spend(8 + states[state].items.size());
+  for (auto [id, frame] : states[state].items) {
+    const Network::Node &node = network->node(id);
+    if (network->set(node.what)[byte])
+      goOn({node.next, frame});
+  }
+  StateId made = close();
+  if (!check().ok()) // not what the state would be
+    return dead;
+  std::vector<StateId> &next = states[state].next;
+  if (next.empty()) {
+    next.assign(network->classCount(), unknown);
+    used += next.size() * sizeof(StateId);
+  }
+  return next[byteClass] = made;
+}
+
+Result<StateId> Automaton::step(StateId state, std::string_view bytes) {
+  beginWork();
+  for (char byte : bytes)
+    if (state != dead)
+      state = stepClass(state, network->classOf(static_cast<uint8_t>(byte)));
+  Status status = check();
+  return status.ok() ? Result<StateId>(state) : Result<StateId>(status);
+}
+
+// ---- Masks -----------------------------------------------------------------
+
+/// Finds the ids whose bytes may follow, by a walk through the tree.
+Status Automaton::walk(StateId state, const TokenTrie &trie) {
+  StateId path[TokenTrie::mostBytes + 1] = {state};
+  State made; // its ids, until there are too many of them
+  size_t words = (static_cast<size_t>(trie.idLimit()) + 31) / 32;
+  for (size_t at = 0; at < trie.size();) {
+    const TokenTrie::Node &node = trie[at];
+    StateId &here = path[node.depth];
+    here = stepClass(path[node.depth - 1], network->classOf(node.byte));
+    if (here == dead) {
+      if (Status status = check(); !status.ok())
+        return status;
+      at = node.after;
+      continue;
+    }
+    for (size_t i = node.ids; i < trie[at + 1].ids; ++i)
+      made.ids.push_back(trie.id(i));
+    ++at;
+  }
+  if (made.ids.size() > words) {
+    made.words.resize(words);
+    for (int32_t id : made.ids)
+      made.words[id / 32] |= 1u << id % 32;
+    made.ids = {};
+  }
+  State &known = states[state];
+  known.hasMask = true;
+  known.words = std::move(made.words);
+  known.ids = std::move(made.ids);
+  used += sizeof(int32_t) * (known.words.size() + known.ids.size());
+  return Status();
+}
+
+Status Automaton::mask(StateId state, const TokenTrie &trie, uint32_t *bits) {
+  beginWork();
+  if (!states[state].hasMask)
+    if (Status status = walk(state, trie); !status.ok())
+      return status;
+  const State &known = states[state];
+  std::copy(known.words.begin(), known.words.end(), bits);
+  for (int32_t id : known.ids)
+    bits[id / 32] |= 1u << id % 32;
+  return Status();
+}
+
+// ---- From one automaton to another -----------------------------------------
+
+StateId Automaton::take(const Automaton &other, StateId state) {
+  // The frames that the state reaches; a frame's returns have lower numbers.
+  std::map<FrameId, FrameId, std::greater<FrameId>> reached;
+  for (auto [node, frame] : other.states[state].items)
+    reached[frame];
+  for (auto &[frame, ignored] : reached)
+    for (auto [node, below] : other.frames[frame])
+      reached[below];
+  auto translated = [&](Places places) {
+    for (auto &[node, frame] : places)
+      frame = reached[frame];
+    return places;
+  };
+  for (auto frame = reached.rbegin(); frame != reached.rend(); ++frame)
+    frame->second = frameOf(translated(other.frames[frame->first]));
+  const State &from = other.states[state];
+  return stateOf(translated(from.items), from.complete);
+}
+
+} // namespace cria::grammar

@@ -1,0 +1,155 @@
+#include "runtime/text/grammar/JsonTree.h"
+
+#include "runtime/base/Json.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <unordered_set>
+
+namespace cria::grammar {
+
+using Type = JsonTree::Type;
+
+namespace {
+
+/// Builds the tree as the parser goes through a document.
+class Reader : public JsonSink {
+public:
+  void scalar(nlohmann::json value, const std::string &spelling) override {
+    JsonTree made;
+    made.type = value.is_boolean()  ? Type::Boolean
+                : value.is_string() ? Type::String
+                : value.is_number() ? Type::Number
+                                    : Type::Null;
+    if (value.is_boolean())
+      made.boolean = value.get<bool>();
+    if (value.is_string())
+      made.text = std::move(value.get_ref<std::string &>());
+    if (value.is_number())
+      made.text = value.is_number_integer() ? value.dump() : spelling;
+    place(std::move(made));
+  }
+  void open(bool object) override {
+    open_.emplace_back();
+    open_.back().type = object ? Type::Object : Type::Array;
+  }
+  void key(std::string name) override {
+    open_.back().members.push_back({std::move(name), {}});
+  }
+  void close() override {
+    JsonTree made = std::move(open_.back());
+    open_.pop_back();
+    std::unordered_set<std::string_view> keys;
+    for (const auto &[key, value] : made.members)
+      if (!keys.insert(key).second && status.ok())
+        status = Status(CRIA_INVALID_ARGUMENT, "duplicate key " + quote(key));
+    place(std::move(made));
+  }
+
+  JsonTree root;
+
+private:
+  void place(JsonTree value) {
+    if (open_.empty())
+      root = std::move(value);
+    else if (open_.back().type == Type::Object)
+      open_.back().members.back().second = std::move(value);
+    else
+      open_.back().elements.push_back(std::move(value));
+  }
+
+  std::vector<JsonTree> open_;
+};
+
+} // namespace
+
+static void setParents(JsonTree &tree) {
+  for (JsonTree &element : tree.elements) {
+    element.parent = &tree;
+    setParents(element);
+  }
+  for (auto &[key, value] : tree.members) {
+    value.parent = &tree;
+    setParents(value);
+  }
+}
+
+Status parseJsonTree(std::string_view text, JsonTree &root) {
+  JsonLimits limits;
+  limits.bytes = 4u << 20;
+  limits.values = 200'000;
+  Reader reader;
+  Status status = parseJson(text, "the schema", limits, reader);
+  if (!status.ok())
+    return status;
+  root = std::move(reader.root);
+  setParents(root);
+  return status;
+}
+
+const JsonTree *JsonTree::find(std::string_view key) const {
+  for (const auto &[name, value] : members)
+    if (name == key)
+      return &value;
+  return nullptr;
+}
+
+std::string JsonTree::path() const {
+  if (!parent)
+    return "";
+  std::string step;
+  for (const auto &[key, value] : parent->members)
+    if (&value == this)
+      step = (parent->parent ? "." : "") + key;
+  if (parent->type == Type::Array)
+    step = "[" + std::to_string(this - parent->elements.data()) + "]";
+  return parent->path() + step;
+}
+
+bool equal(const JsonTree &one, const JsonTree &other) {
+  if (one.type != other.type || one.elements.size() != other.elements.size() ||
+      one.members.size() != other.members.size())
+    return false;
+  switch (one.type) {
+  case Type::Null:
+    return true;
+  case Type::Boolean:
+    return one.boolean == other.boolean;
+  case Type::String:
+    return one.text == other.text;
+  case Type::Number:
+    return one.text == other.text || strtod(one.text.c_str(), nullptr) ==
+                                         strtod(other.text.c_str(), nullptr);
+  case Type::Array:
+    return std::equal(one.elements.begin(), one.elements.end(),
+                      other.elements.begin(), equal);
+  case Type::Object:
+    return std::all_of(one.members.begin(), one.members.end(),
+                       [&](const auto &member) {
+                         const JsonTree *found = other.find(member.first);
+                         return found && equal(member.second, *found);
+                       });
+  }
+  return false;
+}
+
+std::string jsonString(std::string_view text) {
+  static constexpr std::string_view plain = "\"\\\b\f\n\r\t",
+                                    letters = "\"\\bfnrt";
+  std::string result = "\"";
+  for (char c : text) {
+    if (size_t i = plain.find(c); i != plain.npos) {
+      result += {'\\', letters[i]};
+    } else if (static_cast<uint8_t>(c) < 0x20) {
+      char code[8];
+      snprintf(code, sizeof(code), "\\u%04x", c);
+      result += code;
+    } else {
+      result += c;
+    }
+  }
+  return result + "\"";
+}
+
+} // namespace cria::grammar

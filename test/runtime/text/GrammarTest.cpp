@@ -1,0 +1,352 @@
+#include "runtime/text/grammar/Grammar.h"
+#include "runtime/text/grammar/Gbnf.h"
+#include "runtime/text/grammar/Numbers.h"
+
+#include <gmock/gmock.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace cria;
+using namespace cria::grammar;
+using testing::HasSubstr;
+
+namespace {
+
+/// A tokenizer whose id I is the byte I below 128; then "<0xC3>" and "<0xA9>",
+/// "ab", "é" and the special token "<end>".
+std::shared_ptr<const TokenTrie> tokens() {
+  static const auto made = [] {
+    nlohmann::json vocab;
+    for (int byte = 0; byte < 128; ++byte)
+      vocab[std::string(1, static_cast<char>(byte))] = byte;
+    for (const char *token : {"<0xC3>", "<0xA9>", "ab", "é", "<end>"})
+      vocab[token] = vocab.size();
+    nlohmann::json end = {
+        {"id", 132},           {"content", "<end>"},   {"special", true},
+        {"normalized", false}, {"single_word", false}, {"lstrip", false},
+        {"rstrip", false}};
+    nlohmann::json document = {{"added_tokens", {end}},
+                               {"decoder", {{"type", "ByteFallback"}}},
+                               {"model",
+                                {{"type", "BPE"},
+                                 {"vocab", vocab},
+                                 {"merges", nlohmann::json::array()},
+                                 {"byte_fallback", true}}}};
+    Result<Tokenizer> tokenizer = Tokenizer::parse(document.dump(), "t.json");
+    EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+    return *TokenTrie::create(*tokenizer);
+  }();
+  return made;
+}
+constexpr int32_t highByte = 128, lowByte = 129, ab = 130, eAcute = 131,
+                  end = 132;
+
+std::string errorOf(Notation notation, const std::string &source) {
+  auto made = Grammar::create(tokens(), notation, source, {end});
+  return made.status().message();
+}
+
+Matcher matcherOf(Notation notation, const std::string &source) {
+  auto made = Grammar::create(tokens(), notation, source, {end});
+  EXPECT_TRUE(made.ok()) << made.status().message();
+  return *Matcher::create(*made);
+}
+
+/// The ids that may come next.
+std::vector<int32_t> next(Matcher &matcher) {
+  std::vector<uint32_t> words(5);
+  EXPECT_TRUE(matcher.mask(words.data(), words.size()).ok());
+  std::vector<int32_t> ids;
+  for (int32_t id = 0; id < 160; ++id)
+    if (words[id / 32] >> id % 32 & 1)
+      ids.push_back(id);
+  return ids;
+}
+
+bool takes(Notation notation, const std::string &source,
+           const std::string &text) {
+  Matcher matcher = matcherOf(notation, source);
+  for (char c : text)
+    if (!matcher.accept(c).ok())
+      return false;
+  return matcher.isComplete();
+}
+
+} // namespace
+
+TEST(Grammar, MasksHaveTheTokensThatGoOn) {
+  Matcher matcher = matcherOf(Notation::Regex, "(ab|é)c?");
+  EXPECT_EQ(next(matcher), (std::vector<int32_t>{'a', highByte, ab, eAcute}));
+  ASSERT_TRUE(matcher.accept('a').ok());
+  EXPECT_EQ(next(matcher), std::vector<int32_t>{'b'});
+}
+
+TEST(Grammar, ACharacterMayComeByteByByte) {
+  Matcher matcher = matcherOf(Notation::Regex, "é");
+  ASSERT_TRUE(matcher.accept(highByte).ok());
+  EXPECT_FALSE(matcher.isComplete());
+  EXPECT_EQ(next(matcher), std::vector<int32_t>{lowByte});
+  ASSERT_TRUE(matcher.accept(lowByte).ok());
+  EXPECT_TRUE(matcher.isFinished());
+}
+
+TEST(Grammar, EndIdsComeWhereTheTextIsComplete) {
+  Matcher matcher = matcherOf(Notation::Regex, "ab*");
+  EXPECT_FALSE(matcher.accept(end).ok());
+  ASSERT_TRUE(matcher.accept('a').ok());
+  EXPECT_EQ(next(matcher), (std::vector<int32_t>{'b', end}));
+  EXPECT_FALSE(matcher.isFinished());
+  ASSERT_TRUE(matcher.accept(end).ok());
+  EXPECT_TRUE(matcher.isFinished());
+  std::vector<uint32_t> words(5);
+  Status status = matcher.mask(words.data(), words.size());
+  EXPECT_EQ(status.code(), CRIA_FAILED_PRECONDITION);
+  EXPECT_EQ(status.message(), "the text has ended");
+}
+
+TEST(Grammar, MasksAndAcceptAgree) {
+  Matcher matcher = matcherOf(Notation::JsonSchema, R"({"type": "object"})");
+  for (char c : std::string(R"({"ab": [1, {"x": "\u)")) {
+    std::vector<int32_t> accepted;
+    for (int32_t id = 0; id < 140; ++id)
+      if (Matcher copy = matcher; copy.accept(id).ok())
+        accepted.push_back(id);
+    EXPECT_EQ(next(matcher), accepted) << c;
+    ASSERT_TRUE(matcher.accept(c).ok()) << c;
+  }
+}
+
+TEST(Grammar, AnIdThatMayNotComeChangesNothing) {
+  Matcher matcher = matcherOf(Notation::Regex, "abc");
+  ASSERT_TRUE(matcher.accept('a').ok());
+  EXPECT_EQ(matcher.accept('c').message(),
+            "id 99 may not come next in the grammar");
+  EXPECT_FALSE(matcher.accept(ab).ok());
+  EXPECT_FALSE(matcher.accept(-1).ok());
+  EXPECT_FALSE(matcher.accept(99999).ok());
+  EXPECT_TRUE(matcher.accept('b').ok());
+}
+
+TEST(Grammar, AVocabularyThatCannotGoOnIsSaid) {
+  Matcher matcher = matcherOf(Notation::Regex, "中");
+  std::vector<uint32_t> words(5);
+  EXPECT_THAT(matcher.mask(words.data(), words.size()).message(),
+              HasSubstr("no token of the vocabulary"));
+  EXPECT_THAT(matcher.mask(words.data(), 4).message(),
+              HasSubstr("expected 5 words or more for ids up to 132, got 4"));
+}
+
+TEST(Grammar, AmbiguousGrammarsHaveFewStates) {
+  std::string source = R"(root ::= "a" root "b" | "a" root "c" | "")";
+  EXPECT_TRUE(takes(Notation::Gbnf, source,
+                    std::string(60, 'a') + std::string(60, 'c')));
+  EXPECT_FALSE(takes(Notation::Gbnf, source,
+                     std::string(60, 'a') + std::string(59, 'c')));
+  EXPECT_TRUE(
+      takes(Notation::Regex, "((a*)*)*b", std::string(1000, 'a') + "b"));
+}
+
+TEST(Grammar, EmptyRulesAreSteppedOver) {
+  std::string source = "root ::= x x \"c\" x\nx ::= y | \"a\"\ny ::= \"b\"?\n";
+  for (const char *text : {"c", "ac", "bac", "abcb", "cb"})
+    EXPECT_TRUE(takes(Notation::Gbnf, source, text)) << text;
+  for (const char *text : {"", "a", "aaac", "cbb"})
+    EXPECT_FALSE(takes(Notation::Gbnf, source, text)) << text;
+}
+
+TEST(Grammar, GbnfAsInLlamaCpp) {
+  std::string source =
+      "# sums\n"
+      "root ::= term (\n  [+*-] term\n)* |\n  \"=\"{2,3}\n"
+      "\n"
+      "term ::= [0-9]+ # a number\n"
+      "  | \"(\" root \")\" | \"\\x41\\u00e9\\n\" | [^\\x00-\\x7F]\n"
+      "unused ::= unused-too \nunused-too ::= \"x\"";
+  for (const char *text : {"1", "12+(3*4)-5", "==", "==="})
+    EXPECT_TRUE(takes(Notation::Gbnf, source, text)) << text;
+  for (const char *text : {"", "=", "====", "1+", "(1"})
+    EXPECT_FALSE(takes(Notation::Gbnf, source, text)) << text;
+}
+
+TEST(Grammar, GbnfErrorsNameTheLine) {
+  auto error = [](const std::string &source) {
+    return errorOf(Notation::Gbnf, source);
+  };
+  EXPECT_EQ(error("root ::= \"a\"\nx ::= \"b"),
+            "line 2: a literal without its last '\"'");
+  EXPECT_EQ(error("x ::= \"a\""), "line 1: rule 'root' is not defined");
+  EXPECT_EQ(error("root ::= y"), "line 1: rule 'y' is not defined");
+  EXPECT_EQ(error("root ::= \"a\"\nroot ::= \"b\""),
+            "line 2: rule 'root' is defined twice");
+  EXPECT_EQ(error("root = \"a\""), "line 1: expected '::=' after 'root'");
+  EXPECT_EQ(error("root ::= <think>"),
+            "line 1: a token in '<>' is not supported: write its text");
+  EXPECT_EQ(error("root ::= \"\\q\""),
+            "line 1: the escape '\\q' is not supported");
+  EXPECT_EQ(error("root ::= (\"a\""), "line 1: '(' without ')'");
+  EXPECT_EQ(error("root ::= [b-a]"),
+            "line 1: a range whose ends are out of order");
+  EXPECT_EQ(error("root ::= \"a\"{3,2}"),
+            "line 1: a repetition whose numbers are out of order");
+  EXPECT_EQ(error("root ::= \"a\" )"),
+            "line 1: expected the end of the line, got ')'");
+  EXPECT_EQ(error("root ::= \"\\ud800\""),
+            "line 1: an escape that is no character");
+  EXPECT_EQ(error("root ::= x \"a\" | \"c\"\nx ::= \"b\"? root"),
+            "rule 'root' may begin with itself, by way of 'x': left recursion "
+            "is not supported");
+  EXPECT_EQ(error("root ::= \"a\" root"), "no text matches the grammar");
+  EXPECT_EQ(error("root ::= \xFF"), "not UTF-8 at byte 9");
+}
+
+TEST(Grammar, RegularExpressions) {
+  auto takesAll = [](const std::string &regex,
+                     const std::vector<std::string> &good,
+                     const std::vector<std::string> &bad) {
+    for (const std::string &text : good)
+      EXPECT_TRUE(takes(Notation::Regex, regex, text)) << regex << " " << text;
+    for (const std::string &text : bad)
+      EXPECT_FALSE(takes(Notation::Regex, regex, text)) << regex << " " << text;
+  };
+  takesAll("^a|b$", {"a", "b"}, {"", "ab"});
+  takesAll("a{2}b{0,1}?c{1,}+?", {}, {});
+  takesAll("(?:x|(?<n>y)|(?P<m>z)){2}", {"xy", "zz"}, {"x", "xyz"});
+  takesAll(R"([\w.-]+@\d\S)", {"a.b-c@1x"}, {"@1x", "a@1 "});
+  takesAll(R"(\x41\u0042\u{43}\t\.\/[\]\\^-])",
+           {"ABC\t./]", "ABC\t./-", "ABC\t./^"}, {"ABC\t./a"});
+  takesAll("a{,2}|{}", {"a{,2}", "{}"}, {"aa"});
+  takesAll("[^a-c]", {"d"}, {"a", "b", ""});
+  takesAll(".", {"a", "\r"}, {"\n"});
+}
+
+TEST(Grammar, RegexErrorsNameThePlace) {
+  auto error = [](const std::string &source) {
+    return errorOf(Notation::Regex, source);
+  };
+  EXPECT_EQ(error("ab(?=c)"),
+            "at character 4: looking around is not supported");
+  EXPECT_EQ(error(R"(a\b)"),
+            R"(at character 2: the escape '\b' is not supported)");
+  EXPECT_EQ(error(R"((a)\1)"),
+            R"(at character 4: the escape '\1' is not supported)");
+  EXPECT_EQ(error(R"(\p{L})"),
+            R"(at character 1: the escape '\p' is not supported)");
+  EXPECT_EQ(error("(?i)a"), "at character 2: '(?' with flags is not supported");
+  EXPECT_EQ(error("a++"),
+            "at character 2: a possessive repetition is not supported");
+  EXPECT_EQ(error("(^a)"), "at character 1: '^' here is not supported");
+  EXPECT_EQ(error("a$b"),
+            "at character 2: '$' before the end is not supported");
+  EXPECT_EQ(error("[[:digit:]]"),
+            "at character 1: a POSIX class is not supported");
+  EXPECT_EQ(error("[]"), "at character 1: an empty set is not supported");
+  EXPECT_EQ(error("*a"), "at character 0: nothing to repeat before '*'");
+  EXPECT_EQ(error("a**"), "at character 2: nothing to repeat");
+  EXPECT_EQ(error("a{3,2}"),
+            "at character 6: a repetition whose numbers are out of order");
+  EXPECT_EQ(error("(a"), "at character 2: '(' without ')'");
+  EXPECT_EQ(error("a)"), "at character 1: ')' without '('");
+  EXPECT_EQ(error("[a"), "at character 2: '[' without ']'");
+  EXPECT_EQ(error("\\"), "at character 1: a backslash at the end");
+}
+
+TEST(Grammar, HostileGrammarsAreRefused) {
+  auto code = [](Notation notation, const std::string &source) {
+    return Grammar::create(tokens(), notation, source, {}).status().code();
+  };
+  EXPECT_EQ(code(Notation::Regex, "(a{1000}){1000}"), CRIA_RESOURCE_EXHAUSTED);
+  EXPECT_EQ(code(Notation::Regex, "((((){9999}){9999}){9999}){9999}"), CRIA_OK);
+  EXPECT_EQ(code(Notation::Regex, "((((a?){0,99}){0,99}){0,99}){0,99}"),
+            CRIA_RESOURCE_EXHAUSTED);
+  EXPECT_EQ(code(Notation::Regex, std::string(1000, '(')),
+            CRIA_RESOURCE_EXHAUSTED);
+  EXPECT_EQ(code(Notation::Regex, std::string(1 << 20, 'a')),
+            CRIA_RESOURCE_EXHAUSTED);
+  EXPECT_EQ(code(Notation::Gbnf, "root ::= " + std::string(1000, '(')),
+            CRIA_RESOURCE_EXHAUSTED);
+  std::string chain;
+  for (int i = 0; i < 9000; ++i)
+    chain += (i ? "r" + std::to_string(i) : "root") + " ::= r" +
+             std::to_string(i + 1) + " | \"b\"\n";
+  EXPECT_EQ(code(Notation::Gbnf, chain + "r9000 ::= \"a\""), CRIA_OK);
+}
+
+TEST(Grammar, HostileTextsAreRefused) {
+  auto wide = Grammar::create(tokens(), Notation::Regex, "x(a?b?){9000}", {});
+  ASSERT_TRUE(wide.ok());
+  std::vector<uint32_t> words(5);
+  Matcher matcher = *Matcher::create(*wide);
+  EXPECT_EQ(matcher.accept('x').message(),
+            "the grammar may be read in more than 16384 ways at once");
+  // Exponentially many states, but few for a token.
+  Matcher many = matcherOf(Notation::Regex, "(a|b)*a(a|b){30}");
+  for (int i = 0; i < 3000; ++i) {
+    ASSERT_TRUE(many.mask(words.data(), words.size()).ok());
+    ASSERT_TRUE(many.accept(i * i % 7 % 2 ? 'a' : 'b').ok());
+  }
+}
+
+TEST(Grammar, DeepTextsAreTaken) {
+  Matcher matcher = matcherOf(Notation::JsonSchema, "{}");
+  for (char c : std::string(20000, '[') + std::string(20000, ']'))
+    ASSERT_TRUE(matcher.accept(c).ok());
+  EXPECT_TRUE(matcher.isFinished());
+}
+
+TEST(Grammar, StatesMoveToANewAutomaton) {
+  auto made =
+      Grammar::create(tokens(), Notation::Regex, "(a|b)*a(a|b){24}c", {});
+  ASSERT_TRUE(made.ok());
+  std::vector<uint32_t> words(5);
+  Matcher slow = *Matcher::create(*made), fast = slow;
+  ASSERT_TRUE(slow.accept('a').ok());
+  uint32_t random = 1;
+  for (int i = 0; i < 150000; ++i) { // more than 48 MiB of states
+    random = random * 1664525 + 1013904223;
+    ASSERT_TRUE(fast.accept(random >> 31 ? 'a' : 'b').ok());
+  }
+  for (int i = 0; i < 24; ++i)
+    ASSERT_TRUE(slow.accept('b').ok());
+  ASSERT_TRUE(slow.mask(words.data(), words.size()).ok());
+  EXPECT_TRUE(slow.accept('c').ok());
+  EXPECT_TRUE(slow.isFinished());
+}
+
+TEST(Grammar, ThreadsShareOne) {
+  auto made = Grammar::create(tokens(), Notation::JsonSchema, "{}", {end});
+  ASSERT_TRUE(made.ok());
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&] {
+      Matcher matcher = *Matcher::create(*made);
+      std::vector<uint32_t> words(5);
+      for (char c : std::string(R"({"a": [1, 2, {"b": "text"}]})")) {
+        EXPECT_TRUE(matcher.mask(words.data(), words.size()).ok());
+        EXPECT_TRUE(words[c / 32] >> c % 32 & 1);
+        EXPECT_TRUE(matcher.accept(c).ok());
+      }
+      EXPECT_TRUE(matcher.isFinished());
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+}
+
+TEST(Grammar, DecimalsOfJson) {
+  auto text = [](const char *spelled) {
+    auto decimal = Decimal::parse(spelled);
+    return decimal
+               ? (decimal->negative ? "-" : "") +
+                     std::to_string(decimal->whole) + "." + decimal->fraction
+               : "none";
+  };
+  EXPECT_EQ(text("0"), "0.");
+  EXPECT_EQ(text("-0.0"), "0.");
+  EXPECT_EQ(text("-1.50"), "-1.5");
+  EXPECT_EQ(text("1.5e3"), "1500.");
+  EXPECT_EQ(text("125e-4"), "0.0125");
+  EXPECT_EQ(text("1e17"), "100000000000000000.");
+  EXPECT_EQ(text("1e18"), "none");
+  EXPECT_EQ(text("1e-41"), "none");
+}
