@@ -8,6 +8,7 @@
 #include "tools/Ids.h"
 #include "tools/Ranks.h"
 #include "tools/run/Compile.h"
+#include "tools/run/Constraint.h"
 #include "tools/run/Process.h"
 #include "tools/run/Run.h"
 
@@ -308,7 +309,7 @@ static int runAll(Run &run) {
   Status status = checkOptions(run.options);
   bool chat = run.options.chat, prompts = !run.options.prompts.empty();
   for (auto step : {compileModel, openMachine, openModel, chooseSeed,
-                    loadGeneration, loadTokenizer})
+                    loadGeneration, loadTokenizer, loadGrammar})
     if (status.ok())
       status = step(run);
   for (auto step : {encodeSource, readPrompt, readPrefix, setLimit})

@@ -37,6 +37,7 @@ from cria._errors import (
     Unavailable,
     Unimplemented,
 )
+from cria._grammar import Grammar, Matcher
 from cria._model import (
     Conversation,
     DeviceInfo,
@@ -76,11 +77,13 @@ __all__ = [
     "FailedPrecondition",
     "Finish",
     "Generation",
+    "Grammar",
     "Incompatible",
     "Internal",
     "InvalidArgument",
     "Lora",
     "LoraSet",
+    "Matcher",
     "Model",
     "ModelInfo",
     "NotFound",

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from cria import _native
 from cria._errors import Error, InvalidArgument, OutOfRange, checking, error_of
+from cria._grammar import Matcher
 from cria._sampling import Sampler
 from cria._session import Completion, Logits, Prompt
 from cria._text import Ids, Stop, TextStream, count_of, ids_array, ids_pointer
@@ -77,18 +78,31 @@ class BatchInfo(NamedTuple):
 class _Drawn:
     """The ids that a sequence has drawn after a prompt. ``text`` decodes them."""
 
-    def __init__(self, prompt: list[int], text: TextStream | None) -> None:
+    def __init__(
+        self,
+        prompt: list[int],
+        text: TextStream | None,
+        sampler: Sampler,
+        matcher: Matcher | None,
+    ) -> None:
         self._prompt, self._text = prompt, text
+        self._sampler, self._matcher = sampler, matcher
         self._ids: list[int] = []
         self._pieces: list[str] = []
         self.ended = False
 
     def take(self, id: int) -> bool:
-        """Adds an id. Returns whether it completes a stop string, which ends the text."""
+        """Adds an id. Returns whether it completes a stop string or the grammar's text,
+        which ends the text."""
         self._ids.append(id)
         if self._text:
             self._pieces.append(self._text.push(id))
             self.ended = self._text.stopped
+        if self._matcher:
+            self._matcher.accept(id)
+            self.ended |= self._matcher.finished
+            if not self.ended:
+                self._matcher.allow(self._sampler)
         return self.ended
 
     def completion(self) -> Completion:
@@ -267,7 +281,8 @@ class Batch(_native.OneThread):
         Each completion is the one that :meth:`Model.generate` makes of the prompt. If a
         prompt fails, its error is raised, and the other prompts end.
         """
-        model, drawing = self.model, self.model.sampling(**sampling)
+        model, grammar = self.model, self.model.grammar_of(sampling)
+        drawing = model.sampling(**sampling)
         stops = model.stop_strings(stop)
         if max_tokens is not None:
             max_tokens = count_of(max_tokens, "max_tokens")
@@ -289,7 +304,10 @@ class Batch(_native.OneThread):
                 ends = model.generation.end_ids if model.generation else []
                 text = model.text_after(array, stops if limit else ())
                 sequence = self.join(sampler, end_ids=ends)
-                drawn[sequence] = _Drawn(array.tolist(), text)
+                matcher = grammar.matcher() if grammar and limit else None
+                if matcher:
+                    matcher.allow(sampler)
+                drawn[sequence] = _Drawn(array.tolist(), text, sampler, matcher)
                 self.feed(sequence, array, limit)
             while self.unfinished:
                 for result in self.step():

@@ -15,6 +15,7 @@ from cria import _native
 from cria._artifact import Artifact, Source
 from cria._batch import Batch
 from cria._errors import CriaWarning, InvalidArgument, NotFound, checking
+from cria._grammar import Grammar, Matcher
 from cria._ranks import Ranks
 from cria._sampling import Generation, Sampling
 from cria._session import (
@@ -272,6 +273,36 @@ class Model(_native.Object):
         with checking("stop"):
             return [stop] if isinstance(stop, str) else list(stop)
 
+    def grammar(
+        self, *, json_schema: Any = None, grammar: str | None = None, regex: str | None = None
+    ) -> Grammar:
+        """The texts of a form, over the model's tokenizer, with the ids that end a text.
+        See :class:`Grammar`. Make it once for texts of one form: it remembers the masks
+        that it has computed."""
+        ends = self.generation.end_ids if self.generation else []
+        return Grammar(
+            self._needed(),
+            json_schema=json_schema,
+            grammar=grammar,
+            regex=regex,
+            end_ids=ends,
+        )
+
+    def grammar_of(self, options: dict[str, Any]) -> Grammar | None:
+        """The grammar that keywords ask for; it is taken out of them."""
+        forms = {name: options.pop(name, None) for name in ("json_schema", "grammar", "regex")}
+        given = {name: form for name, form in forms.items() if form is not None}
+        if len(given) == 1 and isinstance(given.get("grammar"), Grammar):
+            made = given["grammar"]
+            assert isinstance(made, Grammar)
+            return made
+        return self.grammar(**given) if given else None
+
+    def matcher_of(self, options: dict[str, Any]) -> Matcher | None:
+        """A matcher of the grammar that keywords ask for."""
+        grammar = self.grammar_of(options)
+        return grammar.matcher() if grammar else None
+
     def text_after(self, ids: Ids, stops: Sequence[str] = ()) -> TextStream | None:
         """A stream for the text that follows ``ids``, up to one of ``stops``. None if
         there is no tokenizer."""
@@ -354,13 +385,14 @@ class Model(_native.Object):
         ``source`` is the text for the encoder, if the model has one. The rest is as for
         :meth:`Session.generate`.
         """
-        ids, drawing = ids_array(self.encode(prompt)), self.sampling(**sampling)
+        ids, matcher = ids_array(self.encode(prompt)), self.matcher_of(sampling)
+        drawing = self.sampling(**sampling)
         session = self.session()
         try:
             if source is not None:
                 session.encode(self.encode(source))
             stops = self.stop_strings(stop)
-            tokens = session._generate(ids, [], max_tokens, drawing, stops)
+            tokens = session._generate(ids, [], max_tokens, drawing, stops, matcher)
             if stream:
                 return _closing(session, tokens)
             return completion_of(ids.tolist(), tokens)
@@ -476,6 +508,7 @@ class Conversation:
         #: The messages so far, with "role" and "content".
         self.messages: list[dict[str, Any]] = []
         self._system = system
+        self._grammar = model.grammar_of(sampling)
         self._sampling = model.sampling(**sampling)
         self._stops = model.stop_strings(stop)
         self._held: list[int] = []
@@ -534,8 +567,9 @@ class Conversation:
         self.session.resume()
         self._held = ids[:shared]
         rest = ids_array(ids[shared:])
+        matcher = self._grammar.matcher() if self._grammar else None
         tokens = self.session._generate(
-            rest, ids[:shared], most, self._sampling, self._stops
+            rest, ids[:shared], most, self._sampling, self._stops, matcher
         )
         self.session.expect_prompt(len(ids))
         # The next reply is drawn with another seed.

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from cria import _native
 from cria._errors import InvalidArgument, OutOfRange, checking
+from cria._grammar import Matcher
 from cria._sampling import Sampler, Sampling
 from cria._text import (
     Ids,
@@ -49,7 +50,7 @@ class Token(NamedTuple):
 
 
 #: Tokens as they are drawn. ``close`` ends drawing. The value of the generator is whether
-#: an id or a stop string ended the text.
+#: an id, a stop string or a grammar ended the text.
 Tokens = Generator[Token, None, bool]
 
 
@@ -61,8 +62,8 @@ class Completion(NamedTuple):
     #: The drawn ids, with the one that ended the text or completed a stop string.
     ids: list[int]
     prompt_ids: list[int]
-    #: Whether an id or a stop string ended the text; otherwise the limit of ids was
-    #: reached.
+    #: Whether an id, a stop string or a grammar ended the text; otherwise the limit of
+    #: ids was reached.
     ended: bool
 
     def __str__(self) -> str:
@@ -449,12 +450,14 @@ class Session(_native.OneThread):
         is drawn. ``max_tokens`` is the most new ids (default: the checkpoint's limit, or
         else to the end of the context). ``stop`` is a string that ends the text, or
         several; the text that is returned ends before it, and text that may become one is
-        held back in a stream. Other keywords are the fields of :class:`Sampling`. All of
-        them replace the checkpoint's settings.
+        held back in a stream. ``json_schema``, ``grammar`` or ``regex`` say what form the
+        text has: see :class:`Grammar`, which ``grammar`` may also be. Other keywords are
+        the fields of :class:`Sampling`. All of them replace the checkpoint's settings.
         """
         ids = ids_array(self.model.encode(prompt))
+        matcher = self.model.matcher_of(sampling)
         drawing, stops = self.model.sampling(**sampling), self.model.stop_strings(stop)
-        tokens = self._generate(ids, [], max_tokens, drawing, stops)
+        tokens = self._generate(ids, [], max_tokens, drawing, stops, matcher)
         return tokens if stream else completion_of(ids.tolist(), tokens)
 
     def _generate(
@@ -464,6 +467,7 @@ class Session(_native.OneThread):
         max_tokens: int | None,
         sampling: Sampling,
         stops: Sequence[str],
+        matcher: Matcher | None,
     ) -> Tokens:
         """Appends ids and draws new ones. ``seen`` are ids that the session holds."""
         if max_tokens is not None:
@@ -490,7 +494,7 @@ class Session(_native.OneThread):
         if limit <= 0:
             stops = ()
         text = self.model.text_after(before, stops)
-        return self._tokens(ids, text, limit, sampler)
+        return self._tokens(ids, text, limit, sampler, matcher)
 
     def _tokens(
         self,
@@ -498,15 +502,21 @@ class Session(_native.OneThread):
         text: TextStream | None,
         limit: int,
         sampler: Sampler,
+        matcher: Matcher | None,
     ) -> Tokens:
         if limit <= 0:
             self.feed(ids, "none")
         for count in range(limit):
+            if matcher:
+                matcher.allow(sampler)
             id = self.draw(ids, sampler)
             sampler.accept(id)
+            if matcher:
+                matcher.accept(id)
             ids = np.array([id], np.int32)
             piece = text.push(id) if text else ""
             ended = self.model.ends(id) or (text is not None and text.stopped)
+            ended = ended or (matcher is not None and matcher.finished)
             last = ended or count + 1 == limit
             yield Token(id, piece + text.finish() if text and last else piece)
             if last:

@@ -209,6 +209,103 @@ class Stops(unittest.TestCase):
         self.assertEqual(len(drawn.generate([1], stop="a", max_tokens=0).ids), 0)
 
 
+class Grammars(unittest.TestCase):
+    PROMPT = "Once upon a time"
+    SCHEMA = {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "maxLength": 8},
+            "legs": {"type": "integer", "minimum": 2, "maximum": 4},
+        },
+        "required": ["name", "legs"],
+        "additionalProperties": False,
+    }
+
+    def check(self, text):
+        value = json.loads(text)
+        self.assertEqual(list(value), ["name", "legs"])
+        self.assertLessEqual(len(value["name"]), 8)
+        self.assertIn(value["legs"], (2, 3, 4))
+
+    def test_forms(self):
+        for seed in range(5):
+            made = model.generate(
+                self.PROMPT, temperature=2, seed=seed, json_schema=self.SCHEMA
+            )
+            self.check(made.text)
+            self.assertTrue(made.ended)
+        text = json.dumps(self.SCHEMA)
+        self.assertEqual(
+            model.generate(self.PROMPT, temperature=2, seed=4, json_schema=text), made
+        )
+        rules = 'root ::= " " ("a" | "b"){3}'
+        made = model.generate(self.PROMPT, grammar=rules)
+        self.assertRegex(made.text, "^ [ab]{3}$")
+        self.assertEqual(model.generate(self.PROMPT, regex=" [ab]{3}"), made)
+        stream = model.generate(self.PROMPT, regex=" [ab]{3}", stream=True)
+        self.assertEqual("".join(token.text for token in stream), made.text)
+        cut = model.generate(self.PROMPT, regex="[ab ]{30}", max_tokens=2)
+        self.assertEqual((len(cut.ids), cut.ended), (2, False))
+
+    def test_a_grammar_serves_many_texts(self):
+        grammar = model.grammar(json_schema=self.SCHEMA)
+        with cria.load(
+            cria.compile(TINY / "config.json", batch=2), weights=TINY, device="cpu"
+        ).batch() as batch:
+            prompts = [self.PROMPT, "Lily and Tom", IDS]
+            options = {"temperature": 2.0, "seed": 1, "grammar": grammar}
+            made = batch.generate(prompts, **options)
+            self.assertEqual(batch.info.running, 0)
+        for one, prompt in zip(made, prompts):
+            self.check(one.text)
+            self.assertEqual(one, model.generate(prompt, **options))
+
+    def test_in_a_conversation(self):
+        chat = cria.load(path, weights=with_template(), device="cpu")
+        with chat.conversation(temperature=1, seed=1, regex="yes|no") as talk:
+            for question in ("Hi", "Why?"):
+                self.assertIn(talk.say(question).text, ("yes", "no"))
+        self.assertIn(chat.chat("Hi", regex="yes|no").text, ("yes", "no"))
+
+    def test_a_matcher_step_by_step(self):
+        vocab = model.artifact.info.vocab_size
+        matcher = model.grammar(regex="ab?").matcher()
+        self.assertFalse(matcher.complete)
+        first = {model.tokenizer.token(id) for id in np.flatnonzero(matcher.mask(vocab))}
+        self.assertIn("a", first)
+        self.assertLessEqual(first, {"a", "ab"})
+        sampler = cria.Sampler(vocab)
+        matcher.allow(sampler)
+        id = sampler.sample(np.zeros(vocab))
+        matcher.accept(id)
+        self.assertTrue(matcher.complete)
+        with self.assertRaisesRegex(cria.InvalidArgument, "may not come next"):
+            matcher.copy().accept(model.tokenizer.find("a"))
+        self.assertEqual(matcher.copy().finished, matcher.finished)
+        matcher.accept(model.generation.end_ids[0])
+        self.assertTrue(matcher.finished)
+        with self.assertRaisesRegex(cria.FailedPrecondition, "the text has ended"):
+            matcher.mask(vocab)
+
+    def test_what_is_refused(self):
+        for wrong, message in (
+            ({"regex": "a", "grammar": "root ::= \"a\""}, "expected one of"),
+            ({"regex": "(a"}, "without"),
+            ({"regex": 5}, "regex: expected a text"),
+            ({"json_schema": {"type": "strin"}}, "'type': expected one of"),
+            ({"json_schema": {1, 2}}, "json_schema"),
+            ({"grammar": "x"}, "line 1"),
+        ):
+            with self.assertRaisesRegex(cria.InvalidArgument, message):
+                model.generate(self.PROMPT, **wrong)
+        with self.assertRaisesRegex(cria.Unimplemented, "'not'"):
+            model.grammar(json_schema={"not": {}})
+        with self.assertRaises(cria.ResourceExhausted):
+            model.grammar(regex="(a{1000}){1000}")
+        with self.assertRaisesRegex(cria.NotFound, "no tokenizer"):
+            cria.load(path, random_weights=1, device="cpu").generate([1], regex="a")
+
+
 class Batches(unittest.TestCase):
     PROMPTS = ["Once upon a time", "Lily and Tom", [766, 376], "One day"]
 

@@ -38,6 +38,8 @@ static uint64_t hashOfSteps(const Run &run) {
     text += " " + std::to_string(id);
   for (const std::string &stop : stopStrings(run))
     text += " " + std::to_string(stop.size()) + " " + stop;
+  for (const auto &form : {options.jsonSchema, options.grammar, options.regex})
+    text += " " + form.value_or("");
   return hashOf(text);
 }
 

@@ -1,6 +1,7 @@
 #include "tools/run/Process.h"
 #include "tools/run/Run.h"
 
+#include "tools/run/Constraint.h"
 #include "tools/run/LogProbs.h"
 #include "tools/run/PromptOutputs.h"
 
@@ -89,7 +90,10 @@ static Status feed(Run &run, const char *name, int64_t count, int64_t logits,
 
 /// Draws the next id from logits; all ranks take that of rank 0, as the last
 /// bits of their sums may differ.
-static Status drawFrom(Run &run, const float *logits, Sampler &sampler) {
+static Status drawFrom(Run &run, const float *logits, Sampler &sampler,
+                       NextIds &next) {
+  if (Status status = next.allow(sampler); !status.ok())
+    return status;
   if (run.options.logProbs && logits != run.logits.data())
     run.logits.assign(logits, logits + run.manifest().vocabSize);
   Result<int32_t> id = sampler.sample(logits);
@@ -102,12 +106,14 @@ static Status drawFrom(Run &run, const float *logits, Sampler &sampler) {
 /// Feeds ids and draws the id that follows them.
 static Status draw(Run &run, const char *name, const int32_t *ids,
                    int64_t count, Sampler &sampler) {
-  if (run.options.logProbs) {
+  if (run.options.logProbs || run.matcher) {
+    NextIds next(run);
     run.logits.resize(static_cast<size_t>(run.manifest().vocabSize));
     Status status = feed(run, name, count, 1, [&] {
       return run.session->feed(ids, count, CRIA_LOGITS_LAST, run.logits.data());
     });
-    return status.ok() ? drawFrom(run, run.logits.data(), sampler) : status;
+    return status.ok() ? drawFrom(run, run.logits.data(), sampler, next)
+                       : status;
   }
   return feed(run, name, count, 1, [&] {
     Result<int32_t> id = run.session->draw(ids, count, sampler);
@@ -121,13 +127,14 @@ static Status draw(Run &run, const char *name, const int32_t *ids,
 static Status take(Run &run, int64_t done, int64_t count, Sampler *sampler,
                    PromptOutputs &outputs) {
   const float *last = nullptr;
+  NextIds next(run);
   Status status = outputs.feed(run, &run.prompt[done], count, done,
                                sampler ? &last : nullptr);
   if (status.ok() && caughtSignal())
     return Status(CRIA_CANCELLED, "interrupted");
   if (!status.ok() || !sampler)
     return status;
-  return drawFrom(run, last, *sampler);
+  return drawFrom(run, last, *sampler, next);
 }
 
 /// Feeds the embeddings before the prompt.
@@ -217,6 +224,9 @@ static Status generate(Run &run, Sampler &sampler, TextStream *text) {
   while (static_cast<int64_t>(run.generated.size()) < run.limit) {
     int32_t id = run.next;
     sampler.accept(id, /*drawn=*/true);
+    if (run.matcher)
+      if (Status status = run.matcher->accept(id); !status.ok())
+        return status;
     run.generated.push_back(id);
     if (text)
       if (Status status = print(run, text->push(id)); !status.ok())
@@ -228,6 +238,7 @@ static Status generate(Run &run, Sampler &sampler, TextStream *text) {
         return status;
     }
     if (run.generation.ends(id) || (text && text->stopped()) ||
+        (run.matcher && run.matcher->isFinished()) ||
         static_cast<int64_t>(run.generated.size()) == run.limit)
       break;
     if (Status status = draw(run, "decode", &id, 1, sampler); !status.ok())
@@ -244,6 +255,12 @@ Status runPrompt(Run &run) {
   std::optional<TextStream> text;
   if (Status status = openText(run, text); !status.ok())
     return status;
+  if (run.grammar) {
+    Result<grammar::Matcher> matcher = grammar::Matcher::create(run.grammar);
+    if (!matcher.ok())
+      return matcher.status();
+    run.matcher = std::move(*matcher);
+  }
   std::string printed;
   for (int32_t id : run.prompt) {
     sampler->accept(id, /*drawn=*/false);

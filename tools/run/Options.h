@@ -33,6 +33,7 @@ struct RunOptions {
   std::string system, source, sourceIds, prefixEmbeddings;
   WeightOptions binding;
   std::vector<std::string> allowUnknown, stops;
+  std::optional<std::string> jsonSchema, grammar, regex;
   std::optional<double> temperature, topP, minP, repetitionPenalty,
       presencePenalty, frequencyPenalty;
   std::optional<int64_t> maxTokens, topK, penaltyWindow, logProbs;
@@ -120,6 +121,23 @@ inline void addSampling(CLI::App &app, RunOptions &options) {
   app.add_option("--seed", options.seed,
                  "seed of sampling (default: another one each time)")
       ->check(wholeNumber<uint64_t>(0, UINT64_MAX));
+}
+
+/// Options for the form of the text.
+inline void addGrammar(CLI::App &app, RunOptions &options) {
+  auto *schema = app.add_option("--json-schema", options.jsonSchema,
+                                "make the text JSON of this schema: a file, or "
+                                "the schema itself, which begins with {")
+                     ->type_name("FILE|TEXT");
+  auto *grammar = app.add_option("--grammar", options.grammar,
+                                 "make the text one of this grammar, in "
+                                 "llama.cpp's notation GBNF")
+                      ->type_name("FILE")
+                      ->excludes(schema);
+  app.add_option("--regex", options.regex,
+                 "make the text match this regular expression as a whole")
+      ->excludes(schema)
+      ->excludes(grammar);
 }
 
 /// Options for the prompt; returns them.
@@ -228,6 +246,7 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
       ->type_name("TEXT")
       ->allow_extra_args(false);
   addSampling(app, options);
+  addGrammar(app, options);
   app.add_option("--device", options.device,
                  "device to run on; auto: the GPU if possible; cuda:1: the "
                  "second of several GPUs")

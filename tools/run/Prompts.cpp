@@ -3,6 +3,7 @@
 ///
 /// A line is printed when its prompt and all earlier ones are done. Few prompts
 /// run at a time, whatever their number.
+#include "tools/run/Constraint.h"
 #include "tools/run/Run.h"
 
 #include "runtime/batch/Batch.h"
@@ -23,6 +24,8 @@ struct Reply {
   std::string prompt;
   std::vector<int32_t> promptIds, ids; // given, and drawn
   std::optional<TextStream> stream;
+  std::shared_ptr<Sampler> sampler;
+  std::optional<grammar::Matcher> matcher;
   std::string text;     // of the drawn ids, after the prompt's
   bool stopped = false; // by a string
   Finish finish = Finish::None;
@@ -66,6 +69,27 @@ static Status openText(const Run &run, Reply &reply) {
   return reply.stream->stopAt(stopStrings(run), reply.promptIds);
 }
 
+/// Begins the text in the grammar, if there is one.
+static Status beginMatcher(const Run &run, Reply &reply) {
+  if (!run.grammar)
+    return Status();
+  Result<grammar::Matcher> matcher = grammar::Matcher::create(run.grammar);
+  if (!matcher.ok())
+    return matcher.status();
+  reply.matcher = std::move(*matcher);
+  return allowNext(*reply.matcher, *reply.sampler);
+}
+
+/// Goes on in the grammar, for the next draw.
+static Status match(Reply &reply, int32_t id) {
+  if (!reply.matcher)
+    return Status();
+  Status status = reply.matcher->accept(id);
+  if (!status.ok() || reply.matcher->isFinished())
+    return status;
+  return allowNext(*reply.matcher, *reply.sampler);
+}
+
 /// Adds a prompt to the batch.
 Status Prompts::begin(Reply &reply) {
   auto ids = promptOf(run, "--prompts", reply.prompt, "--ids");
@@ -83,8 +107,11 @@ Status Prompts::begin(Reply &reply) {
     return sampler.status();
   if (Status status = openText(run, reply); !status.ok())
     return status;
+  reply.sampler = std::make_shared<Sampler>(std::move(*sampler));
+  if (Status status = beginMatcher(run, reply); !status.ok())
+    return status;
   SequenceOptions options;
-  options.sampler = std::make_shared<Sampler>(std::move(*sampler));
+  options.sampler = reply.sampler;
   for (int64_t id : run.generation.eos)
     options.ends.push_back(static_cast<int32_t>(id));
   Result<int64_t> sequence = batch.join(options);
@@ -128,9 +155,14 @@ bool Prompts::note(const BatchResult &result) {
   if (result.id >= 0) {
     reply.ids.push_back(result.id);
     append(reply, reply.stream->push(result.id));
+    Status status = match(reply, result.id);
+    if (reply.status.ok())
+      reply.status = status;
   }
   reply.finish = result.finish;
   reply.stopped = reply.stream->stopped();
+  if (reply.matcher && reply.matcher->isFinished())
+    reply.finish = Finish::End;
   reply.isDone =
       reply.finish != Finish::None || reply.stopped || !reply.status.ok();
   if (!reply.isDone)

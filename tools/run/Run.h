@@ -5,6 +5,7 @@
 #include "runtime/session/Model.h"
 #include "runtime/session/Session.h"
 #include "runtime/text/Generation.h"
+#include "runtime/text/grammar/Grammar.h"
 #include "runtime/text/tokenizer/TextStream.h"
 #include "tools/Lines.h"
 #include "tools/run/Npy.h"
@@ -27,6 +28,8 @@ struct Run {
   std::unique_ptr<Session> session;
   Generation generation;
   std::optional<Tokenizer> tokenizer;
+  std::shared_ptr<const grammar::Grammar> grammar; // of all texts; may be null
+  std::optional<grammar::Matcher> matcher;         // of the current text
   NpyMatrix prefix; // embeddings before the prompt
   std::vector<int32_t> prompt, generated;
   int32_t next = 0;          // drawn, not yet fed
