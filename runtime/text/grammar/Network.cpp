@@ -45,7 +45,7 @@ private:
   NodeId utf8(const Characters &set, NodeId next);
 
   const std::vector<Rule> &rules;
-  std::unordered_map<std::string, uint32_t> setIndexes;
+  std::unordered_map<Network::ByteSet, uint32_t> setIndexes;
   std::map<std::vector<Characters::Range>, RuleId> setRules;
   std::vector<Characters> setBodies; // of these rules
   size_t steps = 0;
@@ -63,7 +63,7 @@ NodeId NetworkBuilder::add(Kind kind, uint32_t what, NodeId next) {
 
 NodeId NetworkBuilder::bytes(const Network::ByteSet &set, NodeId next) {
   auto index = static_cast<uint32_t>(network.sets.size());
-  auto [found, isNew] = setIndexes.try_emplace(set.to_string(), index);
+  auto [found, isNew] = setIndexes.try_emplace(set, index);
   if (isNew)
     network.sets.push_back(set);
   return add(Kind::Bytes, found->second, next);
@@ -148,13 +148,15 @@ NodeId NetworkBuilder::translateLiterals(Literals literals, size_t at,
 
 NodeId NetworkBuilder::translateRepeat(const Expression &repeat, NodeId next) {
   const Expression &part = repeat.parts[0];
+  uint32_t least = repeat.least;
   if (repeat.most == Expression::unbounded) {
     NodeId loop = split(next, next); // one of them becomes the part
     NodeId body = translate(part, loop);
     if (full())
       return never;
     network.nodes[loop].what = body;
-    next = loop;
+    next = least > 0 ? body : loop;
+    least -= least > 0;
   }
   // Of a part without nodes, one is as good as many.
   auto copies = [&](uint32_t count, auto wrap) {
@@ -167,10 +169,10 @@ NodeId NetworkBuilder::translateRepeat(const Expression &repeat, NodeId next) {
   };
   NodeId end = next;
   if (repeat.most != Expression::unbounded)
-    copies(repeat.most - repeat.least, [&](NodeId begin) {
+    copies(repeat.most - least, [&](NodeId begin) {
       return begin == next ? next : split(begin, end);
     });
-  copies(repeat.least, [](NodeId begin) { return begin; });
+  copies(least, [](NodeId begin) { return begin; });
   return next;
 }
 
@@ -241,7 +243,7 @@ Status NetworkBuilder::build() {
   // Nothing leads on from a call without end.
   never = add(Kind::Bytes, 0, 0);
   network.sets.emplace_back();
-  setIndexes[Network::ByteSet().to_string()] = 0;
+  setIndexes[Network::ByteSet()] = 0;
   for (const Rule &rule : rules) {
     NodeId end = add(Kind::End, 0, 0);
     network.starts.push_back(translate(rule.body, end));
