@@ -21,10 +21,11 @@
  *  - An object keeps the objects alive that it was made from: free them in any
  *    order. A `_free` takes the address of the handle and sets it to NULL; a
  *    second call does nothing. No other call may use the handle meanwhile.
- *  - Artifacts, models, LoRA sets, tokenizers, chats and generations may be
- *    used by many threads at once. A session, a batch, a stream and a sampler
- *    belong to one thread at a time; only cria_session_cancel and
- *    cria_session_resume may be called from another, or from a signal handler.
+ *  - Artifacts, models, LoRA sets, tokenizers, chats, grammars and generations
+ *    may be used by many threads at once. A session, a batch, a stream, a
+ *    matcher and a sampler belong to one thread at a time; only
+ *    cria_session_cancel and cria_session_resume may be called from another, or
+ *    from a signal handler.
  *    A call that uses a sampler while another thread does, in a step of a batch
  *    for example, is CRIA_FAILED_PRECONDITION and does nothing.
  *  - Strings are UTF-8. A returned pointer lives as long as its object, or
@@ -692,8 +693,9 @@ CRIA_API cria_status cria_sampler_set_bias(cria_sampler *sampler,
 
 /* Lets only ids be drawn from now on whose bits are set: the bit of id i is
  * bits[i / 32] >> i % 32 & 1. `words` is (vocab_size + 31) / 32, or 0 for all
- * ids. A grammar gives a mask before each draw. CRIA_INVALID_ARGUMENT if no id
- * is left: the mask is then as before. */
+ * ids. A grammar gives a mask before each draw: cria_matcher_mask in
+ * cria_text.h. CRIA_INVALID_ARGUMENT if no id is left: the mask is then as
+ * before. */
 CRIA_API cria_status cria_sampler_allow(cria_sampler *sampler,
                                         const uint32_t *bits, size_t words,
                                         cria_error *error);

@@ -55,60 +55,64 @@ Status Automaton::check() const {
 Automaton::FrameId Automaton::frameOf(Places returns) {
   std::sort(returns.begin(), returns.end());
   returns.erase(std::unique(returns.begin(), returns.end()), returns.end());
+  if (auto found = frameIds.find(returns); found != frameIds.end())
+    return found->second;
   auto id = static_cast<FrameId>(frames.size());
-  auto [found, isNew] = frameIds.try_emplace(std::move(returns), id);
-  if (isNew) {
-    frames.push_back(found->first);
-    used += 128 + 2 * sizeof(Place) * found->first.size();
-  }
-  return found->second;
+  frames.push_back(returns); // first: memory may end at either line
+  used += 128 + 2 * sizeof(Place) * returns.size();
+  frameIds.emplace(std::move(returns), id);
+  return id;
 }
 
 StateId Automaton::stateOf(Places items, bool complete) {
   std::sort(items.begin(), items.end());
   items.erase(std::unique(items.begin(), items.end()), items.end());
+  if (auto found = stateIds[complete].find(items);
+      found != stateIds[complete].end())
+    return found->second;
   auto id = static_cast<StateId>(states.size());
-  auto [found, isNew] = stateIds[complete].try_emplace(std::move(items), id);
-  if (isNew) {
-    State &made = states.emplace_back();
-    made.items = found->first;
-    made.complete = complete;
-    used += 256 + 2 * sizeof(Place) * found->first.size();
-  }
-  return found->second;
+  State &made = states.emplace_back();
+  made.items = items;
+  made.complete = complete;
+  used += 256 + 2 * sizeof(Place) * items.size();
+  stateIds[complete].emplace(std::move(items), id);
+  return id;
 }
 
-/// A way that was there before the last byte, at `place`.
+/// Notes a way that was there before the last byte.
+void Automaton::push(Place place) {
+  spend(4);
+  if (place.first == accept)
+    complete = true;
+  else if (network->leadsOn(place.first) && seen.insert(place).second &&
+           spend(32))
+    work.push_back(place);
+}
+
+/// Goes on with such ways, from `place`.
 void Automaton::goOn(Place place) {
-  work.push_back(place);
+  push(place);
   while (!work.empty()) {
     auto [id, frame] = work.back();
     work.pop_back();
-    if (id == accept) {
-      complete = true;
-      continue;
-    }
-    if (!network->leadsOn(id) || !seen.insert({id, frame}).second)
-      continue;
-    if (!spend(1))
-      return work.clear();
     const Network::Node &node = network->node(id);
     switch (node.kind) {
     case Kind::Bytes:
       items.push_back({id, frame});
       break;
     case Kind::Split:
-      work.push_back({node.what, frame});
-      work.push_back({node.next, frame});
+      push({node.what, frame});
+      push({node.next, frame});
       break;
     case Kind::End:
-      spend(frames[frame].size());
-      work.insert(work.end(), frames[frame].begin(), frames[frame].end());
+      for (Place back : frames[frame])
+        if (left > 0)
+          push(back);
       break;
     case Kind::Call:
       noteCall(node, frame);
       if (network->nullable(node.what))
-        work.push_back({node.next, frame});
+        push({node.next, frame});
       break;
     }
   }
@@ -123,8 +127,8 @@ void Automaton::noteCall(const Network::Node &node, FrameId frame) {
     return;
   }
   const Places &callers = frames[frame]; // a tail call
-  spend(callers.size());
-  returns.insert(returns.end(), callers.begin(), callers.end());
+  if (spend(4 * callers.size()))
+    returns.insert(returns.end(), callers.begin(), callers.end());
 }
 
 /// Begins a rule whose callers are all noted.
@@ -148,16 +152,21 @@ StateId Automaton::close() {
     begin(rule, frameOf(std::move(returns)));
   }
   tooAmbiguous |= items.size() > mostItems;
-  StateId made = check().ok() ? stateOf(std::move(items), complete) : dead;
+  return check().ok() ? stateOf(std::move(items), complete) : dead;
+}
+
+/// Forgets the step before, which may have ended anywhere for want of memory.
+void Automaton::beginStep() {
+  work.clear();
   items.clear();
   calls.clear();
   seen.clear();
   complete = false;
-  return made;
 }
 
 Result<StateId> Automaton::start() {
   beginWork();
+  beginStep();
   FrameId whole = frameOf({{accept, 0}});
   complete = network->nullable(network->root());
   begin(network->root(), whole);
@@ -167,6 +176,7 @@ Result<StateId> Automaton::start() {
 }
 
 StateId Automaton::makeStep(StateId state, size_t byteClass) {
+  beginStep();
   uint8_t byte = network->byteOf(byteClass);
   spend(8 + states[state].items.size());
   for (auto [id, frame] : states[state].items) {
@@ -243,7 +253,8 @@ Status Automaton::mask(StateId state, const TokenTrie &trie, uint32_t *bits) {
 
 // ---- From one automaton to another -----------------------------------------
 
-StateId Automaton::take(const Automaton &other, StateId state) {
+Result<StateId> Automaton::take(const Automaton &other, StateId state) {
+  beginWork();
   // The frames that the state reaches; a frame's returns have lower numbers.
   std::map<FrameId, FrameId, std::greater<FrameId>> reached;
   for (auto [node, frame] : other.states[state].items)
@@ -258,6 +269,8 @@ StateId Automaton::take(const Automaton &other, StateId state) {
   };
   for (auto frame = reached.rbegin(); frame != reached.rend(); ++frame)
     frame->second = frameOf(translated(other.frames[frame->first]));
+  if (used - usedBefore > mostMemory / 2)
+    return Status(CRIA_RESOURCE_EXHAUSTED, "the text is nested too deeply");
   const State &from = other.states[state];
   return stateOf(translated(from.items), from.complete);
 }

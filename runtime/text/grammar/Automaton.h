@@ -49,8 +49,8 @@ public:
   /// Bytes that states, frames and masks may take until the caller should begin
   /// another automaton, and the most that a single call may add.
   static constexpr size_t mostMemory = 48u << 20;
-  /// The most work of a call, in units of a few nanoseconds.
-  static constexpr uint64_t mostWork = 1u << 26;
+  /// The most work of a call, in units of some ten nanoseconds.
+  static constexpr uint64_t mostWork = 1u << 25;
   /// The most items of a state.
   static constexpr size_t mostItems = 1u << 14;
 
@@ -60,7 +60,8 @@ public:
   /// The state before a text.
   Result<StateId> start();
   /// The state of another automaton of the same network, in this one.
-  StateId take(const Automaton &other, StateId state);
+  /// RESOURCE_EXHAUSTED if the text before it is nested too deeply.
+  Result<StateId> take(const Automaton &other, StateId state);
 
   /// The state after some bytes. RESOURCE_EXHAUSTED if that takes too much work
   /// or memory.
@@ -103,7 +104,9 @@ private:
     return makeStep(state, byteClass);
   }
   StateId makeStep(StateId state, size_t byteClass);
+  void beginStep();
   StateId close();
+  void push(Place place);
   void goOn(Place place);
   void noteCall(const Network::Node &node, FrameId frame);
   void begin(RuleId rule, FrameId frame);

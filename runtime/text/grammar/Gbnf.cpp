@@ -5,8 +5,8 @@
 #include "runtime/text/tokenizer/Text.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
-#include <unordered_map>
 
 namespace cria::grammar {
 
@@ -37,6 +37,7 @@ private:
   bool beginsItem() const;
   Expression item();
   Expression quantified(Expression part);
+  void counts(uint32_t &least, uint32_t &most);
   uint32_t number();
   Expression quoted();
   Expression set();
@@ -47,7 +48,7 @@ private:
   int depth = 0;
   std::vector<Rule> rules;
   std::vector<bool> defined;
-  std::unordered_map<std::string, RuleId> ids;
+  std::map<std::string, RuleId> ids;
 };
 
 bool isOfName(char c) {
@@ -193,35 +194,38 @@ uint32_t GbnfParser::number() {
 }
 
 Expression GbnfParser::quantified(Expression part) {
-  for (int count = 0;;) {
-    skipBlanks(depth > 0);
-    uint32_t least = 0, most = Expression::unbounded;
-    if (take("?")) {
-      most = 1;
-    } else if (take("+")) {
-      least = 1;
-    } else if (take("{")) {
-      skipBlanks(false);
-      least = here() == ',' ? 0 : number();
-      skipBlanks(false);
-      most = least;
-      if (take(",")) {
-        skipBlanks(false);
-        most = here() == '}' ? Expression::unbounded : number();
-      }
-      skipBlanks(false);
-      if (!take("}"))
-        fail("'{' without '}'");
-      if (most < least)
-        fail("a repetition whose numbers are out of order");
-    } else if (!take("*")) {
-      return part;
-    }
-    // Each nests the ones before it.
-    if (++count > mostNesting)
-      fail("too many repetitions of one part", CRIA_RESOURCE_EXHAUSTED);
-    part = repeat(std::move(part), least, most);
+  skipBlanks(depth > 0);
+  uint32_t least = 0, most = Expression::unbounded;
+  if (take("?")) {
+    most = 1;
+  } else if (take("+")) {
+    least = 1;
+  } else if (take("{")) {
+    counts(least, most);
+  } else if (!take("*")) {
+    return part;
   }
+  skipBlanks(depth > 0);
+  if (here() == '*' || here() == '+' || here() == '?' || here() == '{')
+    fail("a second repetition of one part: put the first in parentheses");
+  return repeat(std::move(part), least, most);
+}
+
+/// Takes "2}", "2,}", ",5}" or "2,5}".
+void GbnfParser::counts(uint32_t &least, uint32_t &most) {
+  skipBlanks(false);
+  least = here() == ',' ? 0 : number();
+  skipBlanks(false);
+  most = least;
+  if (take(",")) {
+    skipBlanks(false);
+    most = here() == '}' ? Expression::unbounded : number();
+  }
+  skipBlanks(false);
+  if (!take("}"))
+    fail("'{' without '}'");
+  if (most < least)
+    fail("a repetition whose numbers are out of order");
 }
 
 /// A character of a literal or a set, maybe an escape.

@@ -77,13 +77,17 @@ void Matcher::settle(StateId next) {
 }
 
 /// Moves to the grammar's current automaton.
-void Matcher::move() {
+Status Matcher::move() {
   std::shared_ptr<Grammar::Shared> current = grammar->current();
   if (current == shared)
-    return;
+    return Status();
   std::scoped_lock lock(shared->mutex, current->mutex);
-  state = current->automaton.take(shared->automaton, state);
+  Result<StateId> taken = current->automaton.take(shared->automaton, state);
+  if (!taken.ok())
+    return taken.status();
+  state = *taken;
   shared = std::move(current);
+  return Status();
 }
 
 Status Matcher::mask(uint32_t *bits, size_t words) {
@@ -97,7 +101,8 @@ Status Matcher::mask(uint32_t *bits, size_t words) {
                       ", got " + std::to_string(words));
   std::fill(bits, bits + words, 0);
   if (!ended) {
-    move();
+    if (Status status = move(); !status.ok())
+      return status;
     std::lock_guard lock(shared->mutex);
     Status status = shared->automaton.mask(state, *grammar->tokens, bits);
     if (!status.ok())
@@ -135,7 +140,8 @@ Status Matcher::accept(int64_t id) {
   std::string_view bytes = grammar->tokens->bytes(id);
   if (bytes.empty())
     return refused;
-  move();
+  if (Status status = move(); !status.ok())
+    return status;
   std::lock_guard lock(shared->mutex);
   Result<StateId> next = shared->automaton.step(state, bytes);
   if (!next.ok())

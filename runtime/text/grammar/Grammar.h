@@ -77,7 +77,7 @@ public:
 private:
   Matcher() = default;
   void settle(StateId next);
-  void move();
+  Status move();
 
   std::shared_ptr<const Grammar> grammar;
   std::shared_ptr<Grammar::Shared> shared;

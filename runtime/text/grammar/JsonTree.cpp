@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <unordered_set>
 
 namespace cria::grammar {
 
@@ -40,10 +39,13 @@ public:
   void close() override {
     JsonTree made = std::move(open_.back());
     open_.pop_back();
-    std::unordered_set<std::string_view> keys;
+    std::vector<std::string_view> keys;
     for (const auto &[key, value] : made.members)
-      if (!keys.insert(key).second && status.ok())
-        status = Status(CRIA_INVALID_ARGUMENT, "duplicate key " + quote(key));
+      keys.push_back(key);
+    std::sort(keys.begin(), keys.end());
+    auto twice = std::adjacent_find(keys.begin(), keys.end());
+    if (twice != keys.end() && status.ok())
+      status = Status(CRIA_INVALID_ARGUMENT, "duplicate key " + quote(*twice));
     place(std::move(made));
   }
 

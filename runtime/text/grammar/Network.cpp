@@ -6,7 +6,6 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 
 namespace cria::grammar {
 
@@ -45,7 +44,7 @@ private:
   NodeId utf8(const Characters &set, NodeId next);
 
   const std::vector<Rule> &rules;
-  std::unordered_map<Network::ByteSet, uint32_t> setIndexes;
+  std::map<std::array<uint64_t, 4>, uint32_t> setIndexes;
   std::map<std::vector<Characters::Range>, RuleId> setRules;
   std::vector<Characters> setBodies; // of these rules
   size_t steps = 0;
@@ -62,8 +61,11 @@ NodeId NetworkBuilder::add(Kind kind, uint32_t what, NodeId next) {
 }
 
 NodeId NetworkBuilder::bytes(const Network::ByteSet &set, NodeId next) {
+  std::array<uint64_t, 4> words;
+  for (size_t i = 0; i < words.size(); ++i)
+    words[i] = (set >> 64 * i & Network::ByteSet(UINT64_MAX)).to_ullong();
   auto index = static_cast<uint32_t>(network.sets.size());
-  auto [found, isNew] = setIndexes.try_emplace(set, index);
+  auto [found, isNew] = setIndexes.try_emplace(words, index);
   if (isNew)
     network.sets.push_back(set);
   return add(Kind::Bytes, found->second, next);
@@ -177,6 +179,7 @@ NodeId NetworkBuilder::translateRepeat(const Expression &repeat, NodeId next) {
 }
 
 NodeId NetworkBuilder::translateSet(const Characters &set, NodeId next) {
+  steps += set.ranges().size();
   Network::ByteSet ascii;
   for (auto [first, last] : set.ranges())
     for (uint32_t c = first; c <= std::min(last, 0x7Fu); ++c)
@@ -243,7 +246,6 @@ Status NetworkBuilder::build() {
   // Nothing leads on from a call without end.
   never = add(Kind::Bytes, 0, 0);
   network.sets.emplace_back();
-  setIndexes[Network::ByteSet()] = 0;
   for (const Rule &rule : rules) {
     NodeId end = add(Kind::End, 0, 0);
     network.starts.push_back(translate(rule.body, end));

@@ -137,8 +137,9 @@ private:
 
   void fail(const JsonTree &place, const std::string &what,
             cria_status code = CRIA_INVALID_ARGUMENT);
+  bool spend(size_t units);
   RuleId known(std::string_view name) const;
-  RuleId addRule(std::string name);
+  RuleId addRule();
 
   // Which schemas hold.
   void addTo(Conjunction &all, const JsonTree &schema);
@@ -189,7 +190,7 @@ private:
 
   static constexpr size_t mostRules = 1u << 16;
   static constexpr size_t mostOpen = 100;
-  static constexpr size_t mostWork = 1u << 20;
+  static constexpr size_t mostWork = 1u << 24;
 };
 
 } // namespace
@@ -202,18 +203,26 @@ void SchemaCompiler::fail(const JsonTree &place, const std::string &what,
         Status(code, (path.empty() ? "the schema" : quote(path)) + ": " + what);
 }
 
+/// Pays for work, in units of some ten nanoseconds. False after an error.
+bool SchemaCompiler::spend(size_t units) {
+  work += units;
+  if (work > mostWork)
+    fail(root, "takes too much work", CRIA_RESOURCE_EXHAUSTED);
+  return status.ok();
+}
+
 /// The rule of JSON that is called so.
 RuleId SchemaCompiler::known(std::string_view name) const {
   return builtin.find(name)->second;
 }
 
-RuleId SchemaCompiler::addRule(std::string name) {
+RuleId SchemaCompiler::addRule() {
   if (rules.size() == mostRules) {
     fail(root, "needs more than " + std::to_string(mostRules) + " rules",
          CRIA_RESOURCE_EXHAUSTED);
     return 0;
   }
-  rules.push_back({std::move(name), {}});
+  rules.push_back({"the schema", {}});
   return static_cast<RuleId>(rules.size() - 1);
 }
 
@@ -275,6 +284,7 @@ const JsonTree *SchemaCompiler::resolve(const JsonTree &ref) {
       }
     }
     pointer.remove_prefix(end);
+    spend(found->members.size());
     if (found->type != Type::Array) {
       found = found->find(key);
       continue;
@@ -292,9 +302,7 @@ const JsonTree *SchemaCompiler::resolve(const JsonTree &ref) {
 
 /// Adds a schema, and those that hold with it.
 void SchemaCompiler::addTo(Conjunction &all, const JsonTree &schema) {
-  if (++work > mostWork)
-    fail(schema, "takes too much work", CRIA_RESOURCE_EXHAUSTED);
-  if (!status.ok())
+  if (!spend(1 + 8 * schema.members.size() + all.parts.size()))
     return;
   if (schema.type == Type::Boolean) {
     all.never |= !schema.boolean;
@@ -341,14 +349,13 @@ Expression SchemaCompiler::valueOf(std::vector<const JsonTree *> schemas) {
 }
 
 Expression SchemaCompiler::valueOf(Conjunction all) {
-  if (all.never || !status.ok())
+  if (all.never || !spend(all.parts.size()))
     return choice({});
   if (all.parts.empty())
     return call(known("value"));
   auto [found, isNew] = ruleIds.try_emplace(all.parts, 0);
   if (isNew) {
-    std::string path = all.parts[0].schema->path();
-    found->second = addRule(path.empty() ? "the schema" : path);
+    found->second = addRule();
     pending.push_back(std::move(all.parts));
     pendingRules.push_back(found->second);
   }
@@ -356,6 +363,9 @@ Expression SchemaCompiler::valueOf(Conjunction all) {
 }
 
 Expression SchemaCompiler::body(const std::vector<Part> &parts) {
+  for (const Part &part : parts)
+    if (!spend(8 * part.schema->members.size()))
+      return {};
   for (size_t i = 0; i < parts.size(); ++i) {
     if (!parts[i].anyOfMade && parts[i].schema->find("anyOf"))
       return branches(parts, i, true);
@@ -390,6 +400,8 @@ Expression SchemaCompiler::branches(std::vector<Part> parts, size_t at,
     checkApart(list);
   std::vector<Expression> made;
   for (const JsonTree &branch : listAt(list)) {
+    if (!spend(parts.size()))
+      break;
     Conjunction all{parts};
     addTo(all, branch);
     made.push_back(valueOf(std::move(all)));
@@ -461,7 +473,6 @@ bool SchemaCompiler::areApart(const Conjunction &one, const Conjunction &other,
                               int depth) {
   if (one.never || other.never)
     return true;
-  work += one.parts.size() * other.parts.size();
   std::vector<const JsonTree *> values, others;
   bool isList = valuesOf(one.parts, values),
        isOtherList = valuesOf(other.parts, others);
@@ -472,10 +483,9 @@ bool SchemaCompiler::areApart(const Conjunction &one, const Conjunction &other,
     types &= grammar::typesOf(others);
   if (!types)
     return true;
-  if (isList && isOtherList) {
-    work += values.size() * others.size();
-    return work < mostWork && without(values, others).size() == values.size();
-  }
+  if (isList && isOtherList)
+    return spend(values.size() * others.size()) &&
+           without(values, others).size() == values.size();
   if (types != object || depth == 2)
     return false;
   // A property that both must have, and that cannot be both.
@@ -495,9 +505,12 @@ bool SchemaCompiler::mustHave(const Conjunction &all, const std::string &name,
   bool found = false;
   for (const Part &part : all.parts) {
     const JsonTree *properties = part.schema->find("properties");
+    spend(properties ? properties->members.size() : 1);
     if (const JsonTree *own = properties ? properties->find(name) : nullptr)
       addTo(its, *own);
-    for (const JsonTree &required : elementsOf(part.schema->find("required")))
+    const auto &names = elementsOf(part.schema->find("required"));
+    spend(names.size());
+    for (const JsonTree &required : names)
       found |= required.text == name;
   }
   return found;
@@ -537,9 +550,8 @@ bool SchemaCompiler::valuesOf(const std::vector<Part> &parts,
                               std::vector<const JsonTree *> &values) {
   bool found = false;
   auto restrict = [&](std::vector<const JsonTree *> allowed) {
-    work += found ? values.size() * allowed.size() : 0;
-    if (work > mostWork)
-      return fail(root, "takes too much work", CRIA_RESOURCE_EXHAUSTED);
+    if (!spend(allowed.size() * (found ? values.size() : 1)))
+      return;
     if (found)
       allowed = without(values, without(values, allowed));
     values = std::move(allowed);
@@ -799,7 +811,7 @@ Expression SchemaCompiler::arrayOf(const std::vector<Part> &parts) {
     }
   }
   for (size_t i = prefix; i-- > 0;) {
-    RuleId rule = addRule(rules[0].name);
+    RuleId rule = addRule();
     rules[rule].body = std::move(rest);
     std::vector<Expression> choices;
     if (i < most) {
@@ -828,7 +840,7 @@ Expression SchemaCompiler::keyExcept(Names names) {
   };
   Expression rest = sequence(
       {repeat(call(known("plain")), 0, Expression::unbounded), literal("\"")});
-  std::vector<Beginning> work = {{0, names.size(), 0, addRule("a key")}};
+  std::vector<Beginning> work = {{0, names.size(), 0, addRule()}};
   RuleId first = work[0].rule;
   while (!work.empty() && status.ok()) {
     auto [begin, end, size, rule] = work.back();
@@ -844,7 +856,7 @@ Expression SchemaCompiler::keyExcept(Names names) {
       while (stop < end && names[stop].substr(size, piece.size()) == piece)
         ++stop;
       used.push_back({character, character});
-      RuleId below = addRule("a key");
+      RuleId below = addRule();
       work.push_back({at, stop, after, below});
       choices.push_back(
           sequence({spelled(literal(std::string(piece))), call(below)}));
@@ -892,14 +904,17 @@ Expression SchemaCompiler::objectOf(const std::vector<Part> &parts) {
   for (const Part &part : parts) {
     const JsonTree *properties = part.schema->find("properties"),
                    *additional = part.schema->find("additionalProperties");
-    for (std::string_view name : names) {
-      if (++work > mostWork)
-        return fail(root, "takes too much work", CRIA_RESOURCE_EXHAUSTED),
-               Expression();
-      const JsonTree *own = properties ? properties->find(name) : nullptr;
-      if (own || additional)
-        schemas[name].push_back(own ? own : additional);
-    }
+    if (!spend(8 * names.size()))
+      break;
+    std::map<std::string_view, const JsonTree *> own;
+    for (std::string_view name : names)
+      if (additional)
+        own[name] = additional;
+    if (properties)
+      for (const auto &[key, schema] : properties->members)
+        own[key] = &schema;
+    for (auto [name, schema] : own)
+      schemas[name].push_back(schema);
   }
   std::sort(required.begin(), required.end());
   auto isRequired = [&](std::string_view name) {
@@ -917,7 +932,7 @@ Expression SchemaCompiler::objectOf(const std::vector<Part> &parts) {
   if (!never)
     another = member(names.empty() ? call(known("string")) : keyExcept(sorted),
                      std::move(value));
-  RuleId rule = addRule(rules[0].name); // what follows a member
+  RuleId rule = addRule(); // what follows a member
   rules[rule].body =
       repeat(sequence({next(), another}), 0, Expression::unbounded);
   std::vector<Expression> firsts; // which member comes first
@@ -933,7 +948,7 @@ Expression SchemaCompiler::objectOf(const std::vector<Part> &parts) {
     if (!optionalOne)
       firsts.clear();
     firsts.push_back(sequence({std::move(one), call(rule)}));
-    RuleId before = addRule(rules[0].name);
+    RuleId before = addRule();
     rules[before].body =
         sequence({optionalOne ? optional(std::move(more)) : std::move(more),
                   call(rule)});
@@ -960,7 +975,6 @@ Result<std::vector<Rule>> SchemaCompiler::compile(std::string_view text) {
     names.push_back(rule.name);
   for (RuleId id = 0; id < names.size(); ++id)
     builtin[names[id]] = id;
-  rules[0].name = "the schema";
   rules[0].body = valueOf(std::vector<const JsonTree *>{&root});
   while (!pending.empty() && status.ok()) {
     std::vector<Part> parts = std::move(pending.back());

@@ -62,6 +62,61 @@ TEST_F(ApiTextTest, EncodesAndDecodes) {
   EXPECT_EQ(ids, nullptr);
 }
 
+TEST_F(ApiTextTest, DrawsTextsOfAGrammar) {
+  const std::string source = "( a| b){2}"; // tokens of this decoder begin so
+  cria_grammar *grammar = nullptr;
+  cria_matcher *matcher = nullptr, *copy = nullptr;
+  const int32_t end = 4;
+  ASSERT_EQ(cria_grammar_create(tokenizer, CRIA_GRAMMAR_REGEX, source.data(),
+                                source.size(), &end, 1, &grammar, &error),
+            CRIA_OK)
+      << error.message;
+  ASSERT_EQ(cria_matcher_create(grammar, &matcher, &error), CRIA_OK);
+  cria_grammar_free(&grammar); // the matcher keeps it
+  uint32_t bits = 0;
+  ASSERT_EQ(cria_matcher_mask(matcher, &bits, 1, &error), CRIA_OK);
+  EXPECT_EQ(bits, 3u);
+  ASSERT_EQ(cria_matcher_accept(matcher, 0, &error), CRIA_OK);
+  ASSERT_EQ(cria_matcher_copy(matcher, &copy, &error), CRIA_OK);
+  ASSERT_EQ(cria_matcher_accept(copy, 1, &error), CRIA_OK);
+  EXPECT_EQ(cria_matcher_complete(copy), 1);
+  EXPECT_EQ(cria_matcher_finished(copy), 1);
+  EXPECT_EQ(cria_matcher_complete(matcher), 0);
+  ASSERT_EQ(cria_matcher_mask(copy, &bits, 1, &error), CRIA_OK);
+  EXPECT_EQ(bits, 1u << end);
+  cria_matcher_free(&copy);
+  cria_matcher_free(&matcher);
+}
+
+TEST_F(ApiTextTest, RefusesWhatIsNoGrammar) {
+  cria_grammar *grammar = nullptr;
+  cria_matcher *matcher = nullptr;
+  auto refused = [&](cria_status status, const char *message) {
+    EXPECT_EQ(status, CRIA_INVALID_ARGUMENT);
+    EXPECT_STREQ(error.message, message);
+  };
+  auto create = [&](int32_t kind, const char *source, const int32_t *ends) {
+    return cria_grammar_create(tokenizer, kind, source, 1, ends, 1, &grammar,
+                               &error);
+  };
+  const int32_t end = -1;
+  refused(create(CRIA_GRAMMAR_REGEX, nullptr, &end), "source is NULL");
+  refused(create(CRIA_GRAMMAR_REGEX, "a", nullptr), "end_ids is NULL");
+  refused(create(CRIA_GRAMMAR_REGEX, "a", &end), "end id -1 is none");
+  refused(
+      cria_grammar_create(tokenizer, 3, "a", 1, nullptr, 0, &grammar, &error),
+      "kind is 3, expected a cria_grammar_kind");
+  EXPECT_EQ(grammar, nullptr);
+  refused(cria_matcher_create(nullptr, &matcher, &error), "grammar is NULL");
+  refused(cria_matcher_copy(nullptr, &matcher, &error), "from is NULL");
+  refused(cria_matcher_mask(nullptr, nullptr, 0, &error), "matcher is NULL");
+  refused(cria_matcher_accept(nullptr, 0, &error), "matcher is NULL");
+  EXPECT_EQ(cria_matcher_complete(nullptr), 0);
+  EXPECT_EQ(cria_matcher_finished(nullptr), 0);
+  cria_grammar_free(&grammar);
+  cria_matcher_free(nullptr);
+}
+
 // "<e>" counts where a template writes it. In a user's text it is three
 // characters that this vocabulary has not: what is left is "ab".
 TEST_F(ApiTextTest, LeavesSpecialTokensOfUsersText) {

@@ -99,6 +99,14 @@ TEST_F(CppApiTest, ReadsAndWritesText) {
   EXPECT_THAT(tokenizer.encodeText("abb"), ElementsAre(2, 1));
   EXPECT_EQ(tokenizer.decode({2, 1}), "ab b"); // no decoder joins them
   EXPECT_EQ(tokenizer.token(tokenizer.find("ab")), "ab");
+  cria::Matcher matcher(
+      cria::Grammar(tokenizer, CRIA_GRAMMAR_REGEX, " a b", {2}));
+  EXPECT_THAT(matcher.mask(3), ElementsAre(1));
+  cria::Matcher copy = matcher.copy();
+  copy.accept(0);
+  copy.accept(1);
+  EXPECT_TRUE(copy.complete() && copy.finished());
+  EXPECT_FALSE(matcher.complete() || matcher.finished());
   cria::Chat chat = cria::Chat::parse("{{ messages[0].content }}b");
   std::string variables = R"({"messages": [{"role": "user", "content": "a"}]})";
   EXPECT_EQ(chat.render(variables), "ab");

@@ -1,6 +1,7 @@
 #include "runtime/text/grammar/Grammar.h"
 #include "runtime/text/grammar/Gbnf.h"
 #include "runtime/text/grammar/Numbers.h"
+#include "test/runtime/Allocations.h"
 
 #include <gmock/gmock.h>
 
@@ -10,6 +11,7 @@
 
 using namespace cria;
 using namespace cria::grammar;
+using namespace cria::test;
 using testing::HasSubstr;
 
 namespace {
@@ -286,6 +288,51 @@ TEST(Grammar, HostileTextsAreRefused) {
     ASSERT_TRUE(many.mask(words.data(), words.size()).ok());
     ASSERT_TRUE(many.accept(i * i % 7 % 2 ? 'a' : 'b').ok());
   }
+}
+
+TEST(Grammar, EveryAllocationMayFail) {
+  if (!allocationsCanFail)
+    GTEST_SKIP() << "ThreadSanitizer allocates";
+  auto make = [] {
+    return Grammar::create(tokens(), Notation::JsonSchema,
+                           R"({"items": {"enum": ["a", "b"]}, "maxItems": 2})",
+                           {end});
+  };
+  const std::string text = R"(["a", "b"])";
+  auto masks = [&](Matcher matcher) {
+    std::vector<std::vector<uint32_t>> all;
+    for (char c : text) {
+      EXPECT_TRUE(matcher.mask(all.emplace_back(5).data(), 5).ok());
+      EXPECT_TRUE(matcher.accept(c).ok());
+    }
+    EXPECT_TRUE(matcher.isFinished());
+    return all;
+  };
+  const auto wanted = masks(*Matcher::create(*make()));
+  int64_t failures = 0;
+  for (int64_t nth = 1;; nth += 1 + nth / 16, ++failures) {
+    std::shared_ptr<const Grammar> made;
+    std::vector<Matcher> matcher;
+    failAllocation(nth);
+    try {
+      made = *make();
+      matcher.push_back(*Matcher::create(made));
+      for (char c : text) {
+        uint32_t bits[5];
+        EXPECT_TRUE(matcher[0].mask(bits, 5).ok());
+        EXPECT_TRUE(matcher[0].accept(c).ok());
+      }
+      failAllocation(0);
+      break;
+    } catch (const std::bad_alloc &) {
+      failAllocation(0);
+    }
+    // What was half done when memory ended is done again.
+    if (!matcher.empty()) {
+      EXPECT_EQ(masks(*Matcher::create(made)), wanted);
+    }
+  }
+  EXPECT_GT(failures, 50);
 }
 
 TEST(Grammar, DeepTextsAreTaken) {
