@@ -15,9 +15,11 @@
 #include "runtime/text/grammar/Regex.h"
 
 #include <algorithm>
-#include <array>
+#include <cctype>
+#include <cstdlib>
 #include <map>
 #include <string>
+#include <tuple>
 
 namespace cria::grammar {
 
@@ -134,6 +136,12 @@ public:
 
 private:
   using Names = std::vector<std::string_view>;
+  struct Properties {
+    Names names;    // in the order of the schemas
+    Names required; // sorted
+    std::map<std::string_view, std::vector<const JsonTree *>> schemas;
+    std::vector<const JsonTree *> others; // of properties without a name
+  };
 
   void fail(const JsonTree &place, const std::string &what,
             cria_status code = CRIA_INVALID_ARGUMENT);
@@ -172,11 +180,19 @@ private:
   Expression patternOf(const JsonTree &place, std::string_view regex,
                        Match match);
   Expression numberOf(const std::vector<Part> &parts, bool whole);
+  Expression elementOf(const std::vector<Part> &parts, size_t index);
+  Expression elementsOf(Expression element, bool first, uint32_t least,
+                        uint32_t most);
   Expression arrayOf(const std::vector<Part> &parts);
+  Properties propertiesOf(const std::vector<Part> &parts);
+  Expression otherMember(const Properties &all);
   Expression objectOf(const std::vector<Part> &parts);
   Expression keyExcept(Names names);
+  Expression member(Expression key, Expression value) const {
+    return sequence({std::move(key), literal(":"), blank(), std::move(value)});
+  }
   Expression blank() const { return call(known("ws")); }
-  Expression next() { return sequence({literal(","), blank()}); }
+  Expression next() const { return sequence({literal(","), blank()}); }
 
   JsonTree root;
   Status status;
@@ -197,10 +213,11 @@ private:
 
 void SchemaCompiler::fail(const JsonTree &place, const std::string &what,
                           cria_status code) {
+  if (!status.ok())
+    return;
   std::string path = place.path();
-  if (status.ok())
-    status =
-        Status(code, (path.empty() ? "the schema" : quote(path)) + ": " + what);
+  status =
+      Status(code, (path.empty() ? "the schema" : quote(path)) + ": " + what);
 }
 
 /// Pays for work, in units of some ten nanoseconds. False after an error.
@@ -229,7 +246,7 @@ RuleId SchemaCompiler::addRule() {
 // ---- Which schemas hold ----------------------------------------------------
 
 /// The elements of a list that may be missing.
-static const std::vector<JsonTree> &elementsOf(const JsonTree *list) {
+static const std::vector<JsonTree> &namesIn(const JsonTree *list) {
   static const std::vector<JsonTree> none;
   return list ? list->elements : none;
 }
@@ -255,6 +272,26 @@ void SchemaCompiler::checkKeywords(const JsonTree &schema) {
   }
 }
 
+/// The key that a step of a JSON pointer spells: "a~1b%20c" for "a/b c".
+static std::string keyOf(std::string_view step) {
+  std::string key;
+  auto isHex = [&](size_t at) {
+    return at < step.size() && isxdigit(static_cast<uint8_t>(step[at]));
+  };
+  for (size_t i = 0; i < step.size(); ++i) {
+    if (step[i] == '~' && i + 1 < step.size()) {
+      key += step[++i] == '1' ? '/' : '~';
+    } else if (step[i] == '%' && isHex(i + 1) && isHex(i + 2)) {
+      std::string code(step.substr(i + 1, 2));
+      key += static_cast<char>(strtol(code.c_str(), nullptr, 16));
+      i += 2;
+    } else {
+      key += step[i];
+    }
+  }
+  return key;
+}
+
 /// The schema that a "$ref" names.
 const JsonTree *SchemaCompiler::resolve(const JsonTree &ref) {
   std::string_view pointer = ref.text;
@@ -268,21 +305,7 @@ const JsonTree *SchemaCompiler::resolve(const JsonTree &ref) {
   pointer.remove_prefix(1);
   while (found && !pointer.empty()) {
     size_t end = std::min(pointer.find('/', 1), pointer.size());
-    std::string key;
-    for (size_t i = 1; i < end; ++i) {
-      auto isHex = [&](size_t at) {
-        return at < end && isxdigit(static_cast<uint8_t>(pointer[at]));
-      };
-      if (pointer[i] == '~' && i + 1 < end) {
-        key += pointer[++i] == '1' ? '/' : '~';
-      } else if (pointer[i] == '%' && isHex(i + 1) && isHex(i + 2)) {
-        key += static_cast<char>(
-            strtol(std::string(pointer.substr(i + 1, 2)).c_str(), nullptr, 16));
-        i += 2;
-      } else {
-        key += pointer[i];
-      }
-    }
+    std::string key = keyOf(pointer.substr(1, end - 1));
     pointer.remove_prefix(end);
     spend(found->members.size());
     if (found->type != Type::Array) {
@@ -490,7 +513,7 @@ bool SchemaCompiler::areApart(const Conjunction &one, const Conjunction &other,
     return false;
   // A property that both must have, and that cannot be both.
   for (const Part &part : one.parts)
-    for (const JsonTree &name : elementsOf(part.schema->find("required"))) {
+    for (const JsonTree &name : namesIn(part.schema->find("required"))) {
       Conjunction its, others;
       if (mustHave(one, name.text, its) && mustHave(other, name.text, others) &&
           areApart(its, others, depth + 1))
@@ -508,7 +531,7 @@ bool SchemaCompiler::mustHave(const Conjunction &all, const std::string &name,
     spend(properties ? properties->members.size() : 1);
     if (const JsonTree *own = properties ? properties->find(name) : nullptr)
       addTo(its, *own);
-    const auto &names = elementsOf(part.schema->find("required"));
+    const auto &names = namesIn(part.schema->find("required"));
     spend(names.size());
     for (const JsonTree &required : names)
       found |= required.text == name;
@@ -769,6 +792,37 @@ Expression SchemaCompiler::numberOf(const std::vector<Part> &parts,
 
 // ---- Arrays and objects ----------------------------------------------------
 
+/// The element at `index`.
+Expression SchemaCompiler::elementOf(const std::vector<Part> &parts,
+                                     size_t index) {
+  std::vector<const JsonTree *> schemas;
+  for (const Part &part : parts) {
+    const JsonTree *list = part.schema->find("prefixItems"),
+                   *items = part.schema->find("items");
+    if (list && index < list->elements.size())
+      schemas.push_back(&list->elements[index]);
+    else if (items)
+      schemas.push_back(items);
+  }
+  return valueOf(schemas);
+}
+
+/// `least` to `most` more elements of one kind; `first`: none precedes them.
+Expression SchemaCompiler::elementsOf(Expression element, bool first,
+                                      uint32_t least, uint32_t most) {
+  if (most < least)
+    return choice({});
+  Expression another = sequence({next(), element});
+  if (!first)
+    return repeat(std::move(another), least, most);
+  if (most == 0)
+    return sequence({});
+  uint32_t left = most == Expression::unbounded ? most : most - 1;
+  Expression others = repeat(std::move(another), least - (least > 0), left);
+  Expression all = sequence({std::move(element), std::move(others), blank()});
+  return least == 0 ? optional(std::move(all)) : all;
+}
+
 Expression SchemaCompiler::arrayOf(const std::vector<Part> &parts) {
   uint32_t least = 0, most = 0;
   counts(parts, "minItems", "maxItems", least, most);
@@ -776,54 +830,21 @@ Expression SchemaCompiler::arrayOf(const std::vector<Part> &parts) {
   for (const Part &part : parts)
     if (const JsonTree *list = part.schema->find("prefixItems"))
       prefix = std::max(prefix, listAt(*list).size());
-  auto element = [&](size_t index) {
-    std::vector<const JsonTree *> schemas;
-    for (const Part &part : parts) {
-      const JsonTree *list = part.schema->find("prefixItems"),
-                     *items = part.schema->find("items");
-      if (list && index < list->elements.size())
-        schemas.push_back(&list->elements[index]);
-      else if (items)
-        schemas.push_back(items);
-    }
-    return valueOf(schemas);
-  };
   // What follows `prefix` elements or more, then what follows fewer.
   auto count = static_cast<uint32_t>(prefix);
   Expression rest = choice({});
-  if (most >= count) {
-    uint32_t left = most == Expression::unbounded ? most : most - count,
-             needed = least > count ? least - count : 0;
-    if (left < needed)
-      return choice({});
-    Expression more = element(prefix);
-    if (prefix > 0) {
-      rest = repeat(sequence({next(), more}), needed, left);
-    } else {
-      Expression others =
-          repeat(sequence({next(), more}), needed ? needed - 1 : 0,
-                 left == Expression::unbounded ? left : left - (left > 0));
-      rest = sequence({more, std::move(others), blank()});
-      if (left == 0)
-        rest = sequence({});
-      else if (needed == 0)
-        rest = optional(std::move(rest));
-    }
-  }
+  if (most >= count)
+    rest = elementsOf(elementOf(parts, prefix), prefix == 0,
+                      least - std::min(least, count),
+                      most == Expression::unbounded ? most : most - count);
   for (size_t i = prefix; i-- > 0;) {
     RuleId rule = addRule();
     rules[rule].body = std::move(rest);
     std::vector<Expression> choices;
-    if (i < most) {
-      std::vector<Expression> one;
-      if (i > 0)
-        one.push_back(next());
-      one.push_back(element(i));
-      one.push_back(call(rule));
-      if (i == 0)
-        one.push_back(blank());
-      choices.push_back(sequence(std::move(one)));
-    }
+    if (i < most)
+      choices.push_back(
+          sequence({i > 0 ? next() : sequence({}), elementOf(parts, i),
+                    call(rule), i == 0 ? blank() : sequence({})}));
     if (i >= least)
       choices.push_back(sequence({}));
     rest = choice(std::move(choices));
@@ -871,87 +892,91 @@ Expression SchemaCompiler::keyExcept(Names names) {
   return sequence({literal("\""), call(first)});
 }
 
-Expression SchemaCompiler::objectOf(const std::vector<Part> &parts) {
-  Names names, required; // in the order of the schemas
-  std::map<std::string_view, std::vector<const JsonTree *>> schemas;
-  std::vector<const JsonTree *> others; // of properties without a name
+/// What schemas say of an object's properties.
+SchemaCompiler::Properties
+SchemaCompiler::propertiesOf(const std::vector<Part> &parts) {
+  Properties all;
   auto addName = [&](std::string_view name) {
-    if (schemas.try_emplace(name).second)
-      names.push_back(name);
+    if (all.schemas.try_emplace(name).second)
+      all.names.push_back(name);
   };
   for (const Part &part : parts) {
-    const JsonTree *properties = part.schema->find("properties"),
-                   *list = part.schema->find("required"),
-                   *additional = part.schema->find("additionalProperties");
-    if (properties && properties->type != Type::Object)
-      fail(*properties, "expected an object");
-    if (list && list->type != Type::Array)
-      fail(*list, "expected a list of names");
-    if (additional)
-      others.push_back(additional);
-    if (properties)
+    if (const JsonTree *properties = part.schema->find("properties")) {
+      if (properties->type != Type::Object)
+        fail(*properties, "expected an object");
       for (const auto &[key, schema] : properties->members)
         addName(key);
-    if (list)
+    }
+    if (const JsonTree *additional = part.schema->find("additionalProperties"))
+      all.others.push_back(additional);
+  }
+  for (const Part &part : parts)
+    if (const JsonTree *list = part.schema->find("required")) {
+      if (list->type != Type::Array)
+        fail(*list, "expected a list of names");
       for (const JsonTree &name : list->elements) {
         if (name.type != Type::String)
           fail(name, "expected a name");
-        required.push_back(name.text);
+        addName(name.text);
+        all.required.push_back(name.text);
       }
-  }
-  for (std::string_view name : required) // also those without a schema
-    addName(name);
+    }
+  std::sort(all.required.begin(), all.required.end());
   for (const Part &part : parts) {
     const JsonTree *properties = part.schema->find("properties"),
                    *additional = part.schema->find("additionalProperties");
-    if (!spend(8 * names.size()))
+    if (!spend(8 * all.names.size()))
       break;
     std::map<std::string_view, const JsonTree *> own;
-    for (std::string_view name : names)
+    for (std::string_view name : all.names)
       if (additional)
         own[name] = additional;
     if (properties)
       for (const auto &[key, schema] : properties->members)
         own[key] = &schema;
     for (auto [name, schema] : own)
-      schemas[name].push_back(schema);
+      all.schemas[name].push_back(schema);
   }
-  std::sort(required.begin(), required.end());
-  auto isRequired = [&](std::string_view name) {
-    return std::binary_search(required.begin(), required.end(), name);
-  };
-  auto member = [&](Expression key, Expression value) {
-    return sequence({std::move(key), literal(":"), blank(), std::move(value)});
-  };
+  return all;
+}
 
-  // Properties without a name follow those with one.
-  Names sorted = names;
+/// A property whose name is none of those of the schemas.
+Expression SchemaCompiler::otherMember(const Properties &all) {
+  Expression value = valueOf(all.others);
+  if (value.kind == Expression::Kind::Choice) // without parts
+    return value;
+  Names sorted = all.names;
   std::sort(sorted.begin(), sorted.end());
-  Expression value = valueOf(others), another = choice({});
-  bool never = value.kind == Expression::Kind::Choice; // without parts
-  if (!never)
-    another = member(names.empty() ? call(known("string")) : keyExcept(sorted),
-                     std::move(value));
+  return member(sorted.empty() ? call(known("string"))
+                               : keyExcept(std::move(sorted)),
+                std::move(value));
+}
+
+/// The named properties in their order, then others. A rule says what may
+/// follow each of them, from the last one to the first.
+Expression SchemaCompiler::objectOf(const std::vector<Part> &parts) {
+  Properties all = propertiesOf(parts);
+  Expression other = otherMember(all);
   RuleId rule = addRule(); // what follows a member
   rules[rule].body =
-      repeat(sequence({next(), another}), 0, Expression::unbounded);
+      repeat(sequence({next(), other}), 0, Expression::unbounded);
+  bool mayBeEmpty = all.required.empty();
   std::vector<Expression> firsts; // which member comes first
-  bool mayBeEmpty = required.empty();
   if (mayBeEmpty)
-    firsts.push_back(sequence({another, call(rule)}));
-  for (size_t i = names.size(); i-- > 0 && status.ok();) {
+    firsts.push_back(sequence({std::move(other), call(rule)}));
+  for (size_t i = all.names.size(); i-- > 0 && status.ok();) {
+    std::string_view name = all.names[i];
     Expression one =
-        member(literal(jsonString(names[i])), valueOf(schemas[names[i]]));
+        member(literal(jsonString(name)), valueOf(all.schemas[name]));
     Expression more = sequence({next(), one});
-    bool optionalOne = !isRequired(names[i]);
-    // Those before the first required one may come first, and it itself.
-    if (!optionalOne)
+    // The first required one may come first, and those before it.
+    if (std::binary_search(all.required.begin(), all.required.end(), name))
       firsts.clear();
+    else
+      more = optional(std::move(more));
     firsts.push_back(sequence({std::move(one), call(rule)}));
     RuleId before = addRule();
-    rules[before].body =
-        sequence({optionalOne ? optional(std::move(more)) : std::move(more),
-                  call(rule)});
+    rules[before].body = sequence({std::move(more), call(rule)});
     rule = before;
   }
   Expression inside = sequence({choice(std::move(firsts)), blank()});
