@@ -202,6 +202,10 @@ FORMATS = {
     "email": (["a.b+c@example.org"], ["a@", "@b", "a b@c.d", ".a@b.c"]),
     "hostname": (["example.org", "a-b.c1"], ["-a.b", "a..b", ""]),
     "ipv4": (["1.2.3.4", "255.255.255.255"], ["256.1.1.1", "1.2.3", "01.2.3.4"]),
+    "uri": (
+        ["http://example.org/a/b?x=1&y=%20#top", "https://u:p@h:80", "mailto:a@b.c", "urn:x:y", "file:///etc"],
+        ["example.org", "http://a b", "http://h:x", "http:%2", "1a:b", "a:b#c#d"],
+    ),
     "ipv6": (["::", "::1", "1:2:3:4:5:6:7:8", "fe80::1:2", "::ffff:1.2.3.4"], ["1::2::3", "1:2:3", ":::", "12345::"]),
 }
 

@@ -4,8 +4,8 @@
 
 namespace cria::grammar {
 
-const char *const formatNames =
-    "date, time, date-time, duration, uuid, email, hostname, ipv4 and ipv6";
+const char *const formatNames = "date, time, date-time, duration, uuid, email, "
+                                "hostname, ipv4, ipv6 and uri";
 
 #define DATE                                                                   \
   "(\\d{4}-((0[13578]|1[02])-(0[1-9]|[12]\\d|3[01])"                           \
@@ -19,6 +19,11 @@ const char *const formatNames =
 #define IPV4 BYTE "(\\." BYTE "){3}"
 #define HEX "[0-9A-Fa-f]{1,4}"
 #define LABEL "[0-9A-Za-z]([0-9A-Za-z-]{0,61}[0-9A-Za-z])?"
+
+// Parts of a URI, as RFC 3986 calls them.
+#define NAME "([0-9A-Za-z._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})"
+#define PCHAR "(" NAME "|[:@])"
+#define PATH "(/" PCHAR "*)*"
 
 const char *formatRegex(std::string_view name) {
   static constexpr std::pair<std::string_view, const char *> formats[] = {
@@ -38,7 +43,10 @@ const char *formatRegex(std::string_view name) {
                "|(" HEX ":){1,5}(:" HEX "){1,2}|(" HEX ":){1,4}(:" HEX
                "){1,3}|(" HEX ":){1,3}(:" HEX "){1,4}|(" HEX ":){1,2}(:" HEX
                "){1,5}|" HEX ":(:" HEX "){1,6}|:((:" HEX "){1,7}|:)|(" HEX
-               ":){6}" IPV4 "|::(" HEX ":){0,5}" IPV4}};
+               ":){6}" IPV4 "|::(" HEX ":){0,5}" IPV4},
+      {"uri", "[A-Za-z][0-9A-Za-z+.-]*:"
+              "(//((" NAME "|:)*@)?" NAME "*(:\\d*)?" PATH "|/?" PCHAR "+" PATH
+              "|/)?(\\?(" PCHAR "|[/?])*)?(#(" PCHAR "|[/?])*)?"}};
   for (auto [known, regex] : formats)
     if (known == name)
       return regex;
