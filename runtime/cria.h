@@ -708,6 +708,16 @@ CRIA_API cria_status cria_log_probabilities(const float *logits,
                                             double *log_probabilities,
                                             cria_error *error);
 
+/* The `count` likeliest ids by `logits`, with what cria_log_probabilities gives
+ * them: the likeliest first, and of equally likely ones the smaller. `ids` and
+ * `log_probabilities` have room for `count`. CRIA_INVALID_ARGUMENT if `count`
+ * is above vocab_size. */
+CRIA_API cria_status cria_top_log_probabilities(const float *logits,
+                                                int64_t vocab_size,
+                                                size_t count, int32_t *ids,
+                                                double *log_probabilities,
+                                                cria_error *error);
+
 /* Draws the next id for `logits` (vocab_size). Logits that are not finite are
  * CRIA_DATA_LOSS; if penalties make them so, CRIA_INVALID_ARGUMENT. */
 CRIA_API cria_status cria_sampler_sample(cria_sampler *sampler,
@@ -779,6 +789,9 @@ typedef struct cria_sequence_options {
                                 set at once, and reads the weights for each set.
                                 NULL: those of the model. A fork has the set of
                                 its origin: pass NULL, or that set */
+  int32_t salt; /* 0 or more. Texts share pages only with texts of the same
+                   number, so that nobody learns by the time of a prompt what
+                   texts of others begin with. A fork has that of its origin */
 } cria_sequence_options;
 
 /* Adds a sequence that holds nothing, and returns its number, which no other
@@ -854,6 +867,20 @@ CRIA_API cria_status cria_batch_get_result(const cria_batch *batch,
 CRIA_API cria_status cria_batch_position(const cria_batch *batch,
                                          int64_t sequence, int64_t *computed,
                                          int64_t *position, cria_error *error);
+
+typedef struct cria_sequence_info {
+  size_t size;
+  int64_t computed; /* ids that are in pages now */
+  int64_t position; /* ids that the sequence has */
+  int64_t reused;   /* ids that were found in pages when they were first needed,
+                       and were not computed for this sequence */
+} cria_sequence_info;
+
+/* What is known of a sequence after the last step. */
+CRIA_API cria_status cria_batch_get_sequence(const cria_batch *batch,
+                                             int64_t sequence,
+                                             cria_sequence_info *info,
+                                             cria_error *error);
 
 /* The state of a sequence, as cria_session_save writes it. Sessions and
  * sequences of one artifact can restore each other's states. It holds the

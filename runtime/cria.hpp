@@ -74,6 +74,19 @@ inline std::vector<double> logProbabilities(const std::vector<float> &logits,
   return made;
 }
 
+/// The `count` likeliest ids by `vocabSize` logits, with these logarithms.
+inline std::vector<std::pair<int32_t, double>>
+topLogProbabilities(const float *logits, int64_t vocabSize, std::size_t count) {
+  std::vector<int32_t> ids(count);
+  std::vector<double> made(count);
+  call(cria_top_log_probabilities, logits, vocabSize, count, ids.data(),
+       made.data());
+  std::vector<std::pair<int32_t, double>> pairs;
+  for (std::size_t i = 0; i < count; ++i)
+    pairs.emplace_back(ids[i], made[i]);
+  return pairs;
+}
+
 /// Joins the processes that mpirun has started; `ranks` of cria_model_options
 /// takes them.
 inline cria_ranks joinRanks() {
@@ -363,6 +376,12 @@ public:
     int64_t computed = 0, position = 0;
     call(cria_batch_position, get(), sequence, &computed, &position);
     return {computed, position};
+  }
+
+  cria_sequence_info sequence(int64_t sequence) const {
+    auto info = make<cria_sequence_info>();
+    call(cria_batch_get_sequence, get(), sequence, &info);
+    return info;
   }
 
   std::vector<std::byte> save(int64_t sequence) const {

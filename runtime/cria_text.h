@@ -47,6 +47,13 @@ CRIA_API cria_status cria_tokenizer_token(const cria_tokenizer *tokenizer,
                                           int32_t id, const char **token,
                                           cria_error *error);
 
+/* The bytes that `id` adds to a text that has begun: of a special token, too,
+ * and maybe a part of a character; none if the id has no token. `bytes` is
+ * malloc'ed, and a NUL follows its `size` bytes: free() it. */
+CRIA_API cria_status cria_tokenizer_bytes(const cria_tokenizer *tokenizer,
+                                          int32_t id, char **bytes,
+                                          size_t *size, cria_error *error);
+
 /* The id of the token that the file spells this way, such as "<|im_end|>";
  * CRIA_NOT_FOUND if there is none. */
 CRIA_API cria_status cria_tokenizer_find(const cria_tokenizer *tokenizer,

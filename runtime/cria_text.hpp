@@ -63,6 +63,14 @@ public:
     call(cria_tokenizer_token, get(), id, &text);
     return text;
   }
+  /// What an id adds to a text that has begun.
+  std::string bytes(int32_t id) const {
+    char *made = nullptr;
+    std::size_t size = 0;
+    call(cria_tokenizer_bytes, get(), id, &made, &size);
+    std::unique_ptr<char, decltype(&std::free)> owned(made, std::free);
+    return {made, size};
+  }
   int32_t find(const std::string &token) const {
     int32_t id = 0;
     call(cria_tokenizer_find, get(), token.c_str(), &id);

@@ -52,6 +52,10 @@ addSequence(const cria_batch *batch, const cria_sequence_options *options,
     asked.wantsLogits = given.logits != 0;
     if (given.lora)
       asked.loras = given.lora->object;
+    if (given.salt < 0)
+      return Status(CRIA_INVALID_ARGUMENT,
+                    {"salt is ", int64_t(given.salt), ", expected 0 or more"});
+    asked.salt = static_cast<uint32_t>(given.salt);
     Result<int64_t> number = make(asked);
     if (number.ok())
       *sequence = *number;
@@ -147,12 +151,30 @@ cria_status cria_batch_position(const cria_batch *batch, int64_t sequence,
     Status status = notNull(batch, "batch");
     if (!status.ok())
       return status;
-    auto found = batch->object->position(sequence);
+    auto found = batch->object->sequence(sequence);
     if (found.ok() && computed)
-      *computed = found->first;
+      *computed = (*found)->computed;
     if (found.ok() && position)
-      *position = found->second;
+      *position = (*found)->end();
     return found.status();
+  });
+}
+
+cria_status cria_batch_get_sequence(const cria_batch *batch, int64_t sequence,
+                                    cria_sequence_info *info,
+                                    cria_error *error) {
+  return guarded(error, [&] {
+    Status status = notNull(batch, "batch");
+    if (!status.ok())
+      return status;
+    auto found = batch->object->sequence(sequence);
+    if (!found.ok())
+      return found.status();
+    cria_sequence_info known = {};
+    known.computed = (*found)->computed;
+    known.position = (*found)->end();
+    known.reused = (*found)->reused;
+    return writeStruct(known, info, "info");
   });
 }
 

@@ -103,6 +103,35 @@ cria_status cria_sampler_allow(cria_sampler *sampler, const uint32_t *bits,
   });
 }
 
+/// Whether `logits` are those of a vocabulary.
+static Status checkVocabulary(int64_t vocabSize) {
+  if (vocabSize >= 1)
+    return Status();
+  return Status(CRIA_INVALID_ARGUMENT,
+                {"vocab_size is ", vocabSize, ", expected 1 or more"});
+}
+
+cria_status cria_top_log_probabilities(const float *logits, int64_t vocabSize,
+                                       size_t count, int32_t *ids,
+                                       double *logProbabilities,
+                                       cria_error *error) {
+  return guarded(error, [&] {
+    Status status = notNull({{logits, "logits"},
+                             {ids, "ids"},
+                             {logProbabilities, "log_probabilities"}});
+    if (status.ok())
+      status = checkVocabulary(vocabSize);
+    if (status.ok() && count > static_cast<uint64_t>(vocabSize))
+      status = Status(CRIA_INVALID_ARGUMENT,
+                      {"count is ", count, ", of ", vocabSize, " ids"});
+    if (!status.ok())
+      return status;
+    likeliestIds(logits, vocabSize, count, ids);
+    cria::logProbabilities(logits, vocabSize, ids, count, logProbabilities);
+    return status;
+  });
+}
+
 cria_status cria_log_probabilities(const float *logits, int64_t vocabSize,
                                    const int32_t *ids, size_t count,
                                    double *logProbabilities,
@@ -111,9 +140,8 @@ cria_status cria_log_probabilities(const float *logits, int64_t vocabSize,
     Status status = notNull({{logits, "logits"},
                              {ids, "ids"},
                              {logProbabilities, "log_probabilities"}});
-    if (status.ok() && vocabSize < 1)
-      status = Status(CRIA_INVALID_ARGUMENT,
-                      {"vocab_size is ", vocabSize, ", expected 1 or more"});
+    if (status.ok())
+      status = checkVocabulary(vocabSize);
     for (size_t i = 0; i < count && status.ok(); ++i)
       if (ids[i] < 0 || ids[i] >= vocabSize)
         status =

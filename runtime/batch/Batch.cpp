@@ -120,7 +120,8 @@ Result<int64_t> Batch::join(const SequenceOptions &options) {
     return status;
   auto sequence = std::make_unique<Sequence>();
   sequence->weights = options.loras ? options.loras->number() : 0;
-  sequence->key = sequence->weights;
+  sequence->salt = options.salt;
+  sequence->key = sequence->chain();
   return add(std::move(sequence), options);
 }
 
@@ -138,6 +139,7 @@ Result<int64_t> Batch::fork(int64_t number, const SequenceOptions &options) {
     return use.status();
   SequenceOptions chosen = options;
   chosen.loras = (*from)->loras;
+  chosen.salt = (*from)->salt;
   auto copy = std::make_unique<Sequence>(**from);
   copy->state = Sequence::State::Idle;
   copy->left = 0;
@@ -241,11 +243,11 @@ Status Batch::step() {
   return status;
 }
 
-Result<std::pair<int64_t, int64_t>> Batch::position(int64_t number) const {
+Result<const Sequence *> Batch::sequence(int64_t number) const {
   Result<Sequence *> found = find(number);
   if (!found.ok())
     return found.status();
-  return std::pair((*found)->computed, (*found)->end());
+  return *found;
 }
 
 /// FAILED_PRECONDITION where the pages are not those of the text so far.

@@ -67,8 +67,8 @@ public:
   /// Sequences that a step has work for.
   size_t unfinished() const { return runningCount() + waitingCount(); }
 
-  /// The positions that a sequence holds, and all of its ids.
-  Result<std::pair<int64_t, int64_t>> position(int64_t sequence) const;
+  /// The sequence, until the next call.
+  Result<const Sequence *> sequence(int64_t number) const;
 
   /// The state of a sequence, as of a session. FAILED_PRECONDITION where it
   /// gave its pages back.

@@ -23,7 +23,7 @@ namespace cria {
 class PagePool {
 public:
   /// Numbers below this one are not those of pages: they begin chains.
-  static constexpr uint64_t firstKey = uint64_t(1) << 32;
+  static constexpr uint64_t firstKey = uint64_t(1) << 63;
   static constexpr int32_t none = -1;
 
   PagePool(int64_t pages, int64_t positions);

@@ -16,6 +16,7 @@ struct SequenceOptions {
   std::vector<int32_t> ends;                 // ids that end it
   bool wantsLogits = false;                  // of each id that is drawn
   std::shared_ptr<const LoraSet> loras = {}; // null: the model's own adapters
+  uint32_t salt = 0; // pages are shared with texts of the same number; < 2^31
 };
 
 /// One text.
@@ -24,7 +25,7 @@ struct Sequence : SequenceOptions {
 
   int64_t number = 0;
   State state = State::Idle;
-  uint64_t weights = 0; // what it is computed with: begins the chain of pages
+  uint64_t weights = 0; // what it is computed with, a number below 2^32
 
   /// The ids of the positions from `unknown` on, and whether decode runs each.
   std::vector<int32_t> ids;
@@ -32,15 +33,19 @@ struct Sequence : SequenceOptions {
   int64_t unknown = 0;  // positions of a restored state; their ids are unknown
   int64_t computed = 0; // positions that are in the pages
   int64_t settled = 0;  // positions that were ever computed: entries are fixed
+  int64_t reused = 0;   // of these, that were found in pages
   int64_t left = 0;     // ids to draw
 
   /// The pages of the computed positions and, during a step, of the positions
   /// that the step computes.
   std::vector<int32_t> pages;
   int64_t entered = 0;  // the number of first pages that the pool can find
-  uint64_t key = 0;     // the key of the last of these; `weights` if none
+  uint64_t key = 0;     // the key of the last of these; `chain()` if none
   uint64_t lastUse = 0; // the step in which it ran
 
+  /// What begins the chain of its pages: texts that may share pages have it in
+  /// common.
+  uint64_t chain() const { return uint64_t(salt) << 32 | weights; }
   int64_t end() const { return unknown + static_cast<int64_t>(ids.size()); }
   bool isIdle() const { return state == State::Idle; }
   bool isRunning() const { return state == State::Running; }

@@ -25,6 +25,8 @@ int64_t SequencePages::reuse(Sequence &sequence) {
     sequence.key = found.key;
     ++sequence.entered;
     sequence.computed += page;
+    sequence.reused +=
+        std::max<int64_t>(0, sequence.computed - sequence.settled);
     sequence.settled = std::max(sequence.settled, sequence.computed);
   }
   return sequence.computed - before;
@@ -73,7 +75,7 @@ void SequencePages::releaseUnused(Sequence &sequence) {
 void SequencePages::release(Sequence &sequence) {
   sequence.computed = sequence.entered = 0;
   releaseUnused(sequence);
-  sequence.key = sequence.weights;
+  sequence.key = sequence.chain();
 }
 
 Status SequencePages::read(const Sequence &sequence, int64_t pages,

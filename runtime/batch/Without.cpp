@@ -27,9 +27,7 @@ Status Batch::feed(int64_t, const int32_t *, int64_t, int64_t) {
 
 Status Batch::step() { return without(); }
 
-Result<std::pair<int64_t, int64_t>> Batch::position(int64_t) const {
-  return without();
-}
+Result<const Sequence *> Batch::sequence(int64_t) const { return without(); }
 
 Result<uint64_t> Batch::stateBytes(int64_t) const { return without(); }
 

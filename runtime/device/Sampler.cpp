@@ -262,6 +262,19 @@ Sampler::distribution(const float *logits) {
   return choices;
 }
 
+void likeliestIds(const float *logits, int64_t vocabSize, size_t count,
+                  int32_t *ids) {
+  size_t found = 0; // ids so far, sorted
+  for (int64_t id = 0; id < vocabSize && count > 0; ++id) {
+    if (found == count && !(logits[id] > logits[ids[count - 1]]))
+      continue;
+    size_t at = found < count ? found++ : count - 1;
+    for (; at > 0 && logits[id] > logits[ids[at - 1]]; --at)
+      ids[at] = ids[at - 1];
+    ids[at] = static_cast<int32_t>(id);
+  }
+}
+
 void logProbabilities(const float *logits, int64_t vocabSize,
                       const int32_t *ids, size_t count, double *out) {
   float best = *std::max_element(logits, logits + vocabSize);

@@ -32,6 +32,11 @@ private:
 /// order.
 uint64_t weigh(float score, float best, float scale);
 
+/// The `count` ids of the largest logits, the largest first; of equal ones the
+/// smaller id. `count` is at most `vocabSize`.
+void likeliestIds(const float *logits, int64_t vocabSize, size_t count,
+                  int32_t *ids);
+
 /// The natural logarithms of the probabilities of `ids` in the whole
 /// vocabulary: log softmax of `logits` (vocab_size), in double.
 void logProbabilities(const float *logits, int64_t vocabSize,

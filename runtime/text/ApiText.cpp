@@ -113,6 +113,24 @@ cria_status cria_tokenizer_token(const cria_tokenizer *tokenizer, int32_t id,
   });
 }
 
+cria_status cria_tokenizer_bytes(const cria_tokenizer *tokenizer, int32_t id,
+                                 char **bytes, size_t *size,
+                                 cria_error *error) {
+  return guarded(error, [&] {
+    Status status =
+        notNull({{tokenizer, "tokenizer"}, {bytes, "bytes"}, {size, "size"}});
+    if (!status.ok())
+      return status;
+    *bytes = nullptr;
+    Result<std::string> found = tokenizer->object->bytes(id);
+    if (!found.ok())
+      return found.status();
+    *bytes = static_cast<char *>(copyOut(found->c_str(), found->size() + 1));
+    *size = found->size();
+    return status;
+  });
+}
+
 cria_status cria_tokenizer_find(const cria_tokenizer *tokenizer,
                                 const char *token, int32_t *id,
                                 cria_error *error) {

@@ -3,8 +3,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 
 namespace cria {
 
@@ -12,36 +10,30 @@ using json = nlohmann::ordered_json;
 
 Result<std::string> logProbsLine(const Run &run, int32_t id) {
   const std::vector<float> &logits = run.logits;
-  double most = *std::max_element(logits.begin(), logits.end()), sum = 0;
-  for (float logit : logits)
-    sum += std::exp(logit - most);
-  double all = most + std::log(sum);
-  auto describe = [&](int32_t one) -> Result<json> {
-    json line = {{"id", one}};
+  auto vocabSize = static_cast<int64_t>(logits.size());
+  auto count = static_cast<size_t>(std::min(*run.options.logProbs, vocabSize));
+  std::vector<int32_t> ids(count + 1, id); // the likeliest, and `id`
+  likeliestIds(logits.data(), vocabSize, count, ids.data());
+  std::vector<double> logProbs(ids.size());
+  logProbabilities(logits.data(), vocabSize, ids.data(), ids.size(),
+                   logProbs.data());
+  auto describe = [&](size_t i) -> Result<json> {
+    json line = {{"id", ids[i]}};
     if (run.tokenizer) {
-      Result<std::string> text = run.tokenizer->bytes(one);
+      Result<std::string> text = run.tokenizer->bytes(ids[i]);
       if (!text.ok())
         return text.status();
       line["text"] = std::move(*text);
     }
-    line["logprob"] = logits[static_cast<size_t>(one)] - all;
+    line["logprob"] = logProbs[i];
     return line;
   };
-  Result<json> line = describe(id);
+  Result<json> line = describe(count);
   if (!line.ok())
     return line.status();
-  std::vector<int32_t> ids(logits.size());
-  std::iota(ids.begin(), ids.end(), 0);
-  auto last = ids.begin() + std::min<int64_t>(*run.options.logProbs,
-                                              static_cast<int64_t>(ids.size()));
-  std::partial_sort(ids.begin(), last, ids.end(), [&](int32_t a, int32_t b) {
-    float x = logits[static_cast<size_t>(a)],
-          y = logits[static_cast<size_t>(b)];
-    return x > y || (x == y && a < b);
-  });
   json top = json::array();
-  for (auto at = ids.begin(); at != last; ++at) {
-    Result<json> one = describe(*at);
+  for (size_t i = 0; i < count; ++i) {
+    Result<json> one = describe(i);
     if (!one.ok())
       return one.status();
     top.push_back(std::move(*one));

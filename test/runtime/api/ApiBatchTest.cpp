@@ -103,6 +103,34 @@ TEST_F(ApiBatchTest, StatesAndForks) {
             CRIA_NOT_FOUND);
 }
 
+// Texts of one salt share pages; the time of a prompt tells nothing of others'.
+TEST_F(ApiBatchTest, TextsOfOtherSaltsShareNoPages) {
+  cria::Artifact artifact(folder.path("x.cria"));
+  cria::Model model(artifact, folder.path());
+  cria::Batch batch(model);
+  auto options = cria::make<cria_sequence_options>();
+  for (auto [salt, reused] : {std::pair(0, 0), {7, 0}, {0, 4}, {7, 4}}) {
+    options.salt = salt;
+    int64_t sequence = batch.join(options);
+    batch.feed(sequence, {1, 2, 3, 4, 3, 2}, 1);
+    while (batch.step(), batch.unfinished())
+      ;
+    cria_sequence_info info = batch.sequence(sequence);
+    EXPECT_EQ(info.reused, reused);
+    EXPECT_EQ(info.computed, 6);
+    EXPECT_EQ(info.position, 7);
+    batch.leave(sequence);
+  }
+  options.salt = -1;
+  int64_t none = 0;
+  EXPECT_EQ(cria_batch_join(batch.get(), &options, &none, &error),
+            CRIA_INVALID_ARGUMENT);
+  EXPECT_STREQ(error.message, "salt is -1, expected 0 or more");
+  auto info = cria::make<cria_sequence_info>();
+  EXPECT_EQ(cria_batch_get_sequence(batch.get(), 99, &info, &error),
+            CRIA_NOT_FOUND);
+}
+
 // The host runs out of memory, at every allocation of a batch in turn: a call
 // says so and may be repeated, or one sequence fails; the others draw the same.
 TEST_F(ApiBatchTest, EveryAllocationMayFail) {

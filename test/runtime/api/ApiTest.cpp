@@ -518,6 +518,28 @@ TEST_F(ApiTest, FeedsForChosenRows) {
             CRIA_INVALID_ARGUMENT);
 }
 
+TEST_F(ApiTest, RanksIdsByTheirLogits) {
+  const float some[] = {1, 3, 2, 3, -1};
+  int32_t best[5] = {};
+  double found[5], one = 0;
+  for (size_t count = 0; count <= 5; ++count) {
+    std::fill(best, best + 5, -1);
+    ASSERT_EQ(cria_top_log_probabilities(some, 5, count, best, found, &error),
+              CRIA_OK);
+    const int32_t expected[] = {1, 3, 2, 0, 4};
+    for (size_t i = 0; i < 5; ++i)
+      EXPECT_EQ(best[i], i < count ? expected[i] : -1);
+    for (size_t i = 0; i < count; ++i) {
+      ASSERT_EQ(cria_log_probabilities(some, 5, &best[i], 1, &one, &error),
+                CRIA_OK);
+      EXPECT_EQ(found[i], one);
+    }
+  }
+  EXPECT_EQ(cria_top_log_probabilities(some, 5, 6, best, found, &error),
+            CRIA_INVALID_ARGUMENT);
+  EXPECT_STREQ(error.message, "count is 6, of 5 ids");
+}
+
 TEST_F(ApiTest, SamplersTakeBiasesAndAllowedIds) {
   cria_sampler_options options;
   CRIA_INIT(&options);

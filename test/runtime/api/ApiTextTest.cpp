@@ -353,6 +353,17 @@ TEST_F(ApiTextTest, TellsTokensAndIds) {
     EXPECT_EQ(cria_tokenizer_token(tokenizer, id, &token, &error),
               CRIA_NOT_FOUND);
   EXPECT_STREQ(error.message, "id 3 has no token");
+  char *bytes = nullptr;
+  size_t count = 0;
+  ASSERT_EQ(cria_tokenizer_bytes(tokenizer, 2, &bytes, &count, &error),
+            CRIA_OK);
+  EXPECT_STREQ(bytes, " ab"); // this tokenizer's tokens are words
+  EXPECT_EQ(count, 3u);
+  free(bytes);
+  ASSERT_EQ(cria_tokenizer_bytes(tokenizer, 3, &bytes, &count, &error),
+            CRIA_OK);
+  EXPECT_EQ(count, 0u);
+  free(bytes);
   int32_t id = -1;
   ASSERT_EQ(cria_tokenizer_find(tokenizer, "b", &id, &error), CRIA_OK);
   EXPECT_EQ(id, 1);

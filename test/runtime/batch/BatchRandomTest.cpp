@@ -165,10 +165,11 @@ void BatchRandomTest::join() {
 /// Feeds ids, or no ids to a sequence that failed.
 void BatchRandomTest::feed(int64_t number) {
   Text &text = texts[number];
-  auto position = *batch->position(number);
-  Ids ids = someIds(position.second ? 4 : 20);
+  const Sequence &held = **batch->sequence(number);
+  int64_t computed = held.computed, end = held.end();
+  Ids ids = someIds(end ? 4 : 20);
   int64_t most = below(6);
-  bool mayGoOn = position.first < position.second && !text.events.empty();
+  bool mayGoOn = computed < end && !text.events.empty();
   if (mayGoOn && below(4)) {
     ids.clear();
     most = std::max<int64_t>(text.left, 1);
@@ -204,10 +205,10 @@ void BatchRandomTest::fork() {
 void BatchRandomTest::move() {
   int64_t from = any();
   Text text = texts[from];
-  auto position = *batch->position(from);
+  const Sequence &held = **batch->sequence(from);
   Result<uint64_t> size = batch->stateBytes(from);
   if (text.events.empty() || text.events.back().kind == Event::Fed ||
-      position.second - position.first > 1 || !size.ok())
+      held.end() - held.computed > 1 || !size.ok())
     return;
   std::vector<std::byte> state(*size);
   if (!batch->save(from, state.data()).ok())
@@ -278,7 +279,7 @@ void BatchRandomTest::checkPages() {
   const PagePool &pool = batch->pages();
   int64_t needed = 0;
   for (const auto &[number, text] : texts)
-    needed += (batch->position(number)->first + 3) / 4;
+    needed += ((*batch->sequence(number))->computed + 3) / 4;
   EXPECT_LE(pool.pages() - pool.available(), needed);
 }
 

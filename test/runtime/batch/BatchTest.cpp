@@ -233,7 +233,7 @@ TEST_F(BatchTest, EndsWhereTheContextIsFull) {
   finish(*full);
   EXPECT_EQ(drawn[number].finish, Finish::Context);
   EXPECT_EQ(drawn[number].ids.size(), 3u);
-  EXPECT_EQ(full->position(number)->first, 40);
+  EXPECT_EQ((*full->sequence(number))->computed, 40);
   expectSame(other, alone({{1, 2}}, 9, 2));
   EXPECT_THAT(feed(*full, number, {1}, 1),
               fails(CRIA_OUT_OF_RANGE, "1 ids at position 41 make 42, the "
@@ -431,8 +431,8 @@ TEST_F(BatchTest, TakesPagesFromThoseThatDoNotRunFirst) {
   finish(*some);
   ASSERT_TRUE(feed(*some, busy, text(3, 10), 18).ok());
   finish(*some);
-  EXPECT_EQ(some->position(idle)->first, 0);
-  EXPECT_EQ(some->position(idle)->second, 13);
+  EXPECT_EQ((*some->sequence(idle))->computed, 0);
+  EXPECT_EQ((*some->sequence(idle))->end(), 13);
   EXPECT_THAT(some->stateBytes(idle).status(),
               fails(CRIA_FAILED_PRECONDITION, "gave its pages back"));
   expectSame(busy, alone({text(3, 10)}, 18, 2));
@@ -550,7 +550,7 @@ TEST_F(BatchTest, AStepThatFailsKeepsNothing) {
   ASSERT_TRUE(of->enter());
   EXPECT_THAT(feed(*some, number, {1}, 1),
               fails(CRIA_FAILED_PRECONDITION, "is using the sampler"));
-  EXPECT_EQ(some->position(number)->second, 10);
+  EXPECT_EQ((*some->sequence(number))->end(), 10);
 }
 
 TEST_F(BatchTest, RefusesManifestsThatBatchesAreNotFor) {
