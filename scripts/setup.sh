@@ -9,7 +9,7 @@ build=$root/build
 packages=(
   binutils ccache cmake g++ git ninja-build
   libmlir-22-dev llvm-22-dev mlir-22-tools liblld-22-dev zlib1g-dev libzstd-dev
-  nlohmann-json3-dev libpcre2-dev libutf8proc-dev libcli11-dev
+  nlohmann-json3-dev libpcre2-dev libutf8proc-dev libcli11-dev libboost-dev
   # The tests alone:
   clang-format-14 gdb libgmock-dev libgtest-dev llvm-22-tools pkgconf python3-venv
   # Tests of ranks, under two implementations of MPI:

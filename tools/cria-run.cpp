@@ -5,9 +5,9 @@
 /// stderr.
 #include "runtime/artifact/Artifact.h"
 #include "runtime/gguf/Files.h"
+#include "tools/Compile.h"
 #include "tools/Ids.h"
 #include "tools/Ranks.h"
-#include "tools/run/Compile.h"
 #include "tools/run/Constraint.h"
 #include "tools/run/Process.h"
 #include "tools/run/Run.h"
@@ -52,6 +52,7 @@ static Status compileModel(Run &run) {
   CompileRequest request;
   request.model = options.artifact;
   request.device = deviceOptions(options).kind;
+  request.setChild = setChild;
   std::istringstream words(options.compile);
   for (std::string word; words >> word;)
     request.flags.push_back(word);

@@ -12,7 +12,7 @@
 #include "runtime/text/tokenizer/Text.h"
 #include "tools/CommandLine.h"
 #include "tools/WeightOptions.h"
-#include "tools/run/Compile.h"
+#include "tools/Compile.h"
 #include "tools/run/Devices.h"
 
 #include <cstdint>

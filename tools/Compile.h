@@ -1,10 +1,11 @@
-/// cria-run of a model that nobody has compiled yet.
+/// A model that nobody has compiled yet, for the tools that run models.
 #pragma once
 
 #include "runtime/base/Status.h"
 #include "runtime/device/Device.h"
 
 #include <string>
+#include <sys/types.h>
 #include <vector>
 
 namespace cria {
@@ -20,6 +21,9 @@ struct CompileRequest {
   std::vector<std::string> flags; // options of cria-compile
   /// Options that count where `flags` do not have them.
   std::vector<std::string> defaults;
+  /// Hears of the process that compiles, and then 0: a signal that ends the
+  /// tool should end it, too.
+  void (*setChild)(pid_t child);
 };
 
 /// The path of the model's artifact in the user's cache, where cria-compile

@@ -1,12 +1,10 @@
-#include "tools/run/Compile.h"
+#include "tools/Compile.h"
 
 #include "runtime/base/Checksum.h"
 #include "runtime/base/Environment.h"
 #include "runtime/base/files/OutputFile.h"
 #include "runtime/base/files/OwnFolder.h"
 #include "runtime/gguf/Files.h"
-#include "runtime/session/Devices.h"
-#include "tools/run/Process.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -61,9 +59,10 @@ static Result<std::string> findCompiler() {
       return path;
     begin = end + 1;
   }
-  return Status(CRIA_NOT_FOUND,
-                "cria-compile is neither beside cria-run nor on the PATH: set "
-                "CRIA_COMPILE, or compile the model elsewhere");
+  return Status(
+      CRIA_NOT_FOUND,
+      "cria-compile is neither beside this program nor on the PATH: set "
+      "CRIA_COMPILE, or compile the model elsewhere");
 }
 
 /// What tells a file from other versions of it: path, size and time.
@@ -141,7 +140,8 @@ static Result<std::string> readAll(int fd, const std::string &from) {
 }
 
 /// What `command` prints on standard output, if it ends with exit code 0.
-static Result<std::string> outputOf(const std::vector<std::string> &command) {
+static Result<std::string> outputOf(const std::vector<std::string> &command,
+                                    void (*setChild)(pid_t child)) {
   const std::string &program = command[0];
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
@@ -177,8 +177,9 @@ static Result<std::string> outputOf(const std::vector<std::string> &command) {
 /// cpu or cuda, as cria-compile's --target says it.
 static std::string targetOf(DeviceKind device) {
   if (device == DeviceKind::Auto) {
-    Result<int> gpus = deviceCount(DeviceKind::Cuda);
-    return gpus.ok() && *gpus > 0 ? "cuda" : "cpu";
+    int32_t gpus = 0;
+    cria_device_count(CRIA_DEVICE_CUDA, &gpus, nullptr);
+    return gpus > 0 ? "cuda" : "cpu";
   }
   return device == DeviceKind::Cpu ? "cpu" : "cuda";
 }
@@ -222,7 +223,7 @@ Result<std::string> compiled(const CompileRequest &asked,
   auto begin = std::chrono::steady_clock::now();
   std::vector<std::string> command = {*compiler, request.model, "-o", "-"};
   command.insert(command.end(), request.flags.begin(), request.flags.end());
-  Result<std::string> artifact = outputOf(command);
+  Result<std::string> artifact = outputOf(command, request.setChild);
   if (!artifact.ok())
     return Status(artifact.status().code(),
                   request.model + ": " + artifact.status().message());

@@ -1,0 +1,88 @@
+"""A request's text is that which cria-run prints, byte for byte, whatever runs beside it."""
+
+import json
+import sys
+
+from serving import TINY, Server, Tools, at_once, check, raw, wait_for
+
+PROMPTS = [
+    "Once upon a time",
+    "Lily and Tom",
+    "The dog",
+    "A big red ball",
+    "One day",
+    "Mum said",
+    "In the garden",
+    "There was a little fox named Lily. She lived in a small house near the river. One day",
+]
+LENGTH = 60
+DRAWS = [{"temperature": 0}, {"temperature": 0.8, "seed": 5}, {"temperature": 1.0, "seed": 9}]
+
+
+def by_cria_run(tools, artifact):
+    """The texts of all prompts for all ways to draw."""
+    texts = []
+    lines = tools.scratch / "prompts.txt"
+    lines.write_text("\n".join(PROMPTS) + "\n")
+    for draw in DRAWS:
+        flags = [f"--{name}={value}" for name, value in draw.items()]
+        run = tools.run(
+            artifact, f"--weights={TINY}", f"--prompts={lines}", f"--max-tokens={LENGTH}", *flags
+        ).ok()
+        texts += [json.loads(line)["text"] for line in run.text.splitlines()]
+    return texts
+
+
+def requests():
+    return [(prompt, {**draw, "max_tokens": LENGTH}) for draw in DRAWS for prompt in PROMPTS]
+
+
+def texts_at_once(server):
+    """The texts of all requests at once, every second one as a stream."""
+
+    def text(i, prompt, fields):
+        if i % 2:
+            return server.complete(prompt, **fields).text
+        events = server.complete(prompt, **fields, stream=True).events
+        return "".join(event["choices"][0]["text"] for event in events)
+
+    return at_once([lambda i=i, r=r: text(i, *r) for i, r in enumerate(requests())])
+
+
+def check_beside_leavers(server, expected):
+    """Clients that leave in the middle change nothing for others."""
+    left = []
+    for i in range(6):
+        body = {"prompt": PROMPTS[i], "max_tokens": 200, "ignore_eos": True, "stream": i % 2 == 0}
+        left.append(server.open(raw("/v1/completions", body)))
+    functions = [lambda: texts_at_once(server)]
+    functions += [lambda one=one: (one.recv(200) if one is left[0] else None, one.close()) for one in left]
+    check(at_once(functions)[0] == expected, "texts beside clients that leave")
+
+
+def main():
+    tools = Tools(*sys.argv[1:3])
+    artifact = tools.compile(TINY / "config.json", "--batch=4")
+    expected = by_cria_run(tools, artifact)
+    check(len(set(expected)) > 20, expected)
+    with Server(tools, artifact) as server:
+        alone = [server.complete(prompt, **fields).text for prompt, fields in requests()]
+        check(alone == expected, "a text alone is that of cria-run")
+        check(texts_at_once(server) == expected, "texts at once")
+        check_beside_leavers(server, expected)
+        whole = server.complete(PROMPTS[:3], n=2, **requests()[8][1]).json["choices"]
+        check([c["index"] for c in whole] == list(range(6)), whole)
+        firsts = [choice["text"] for choice in whole[::2]]
+        check(firsts == expected[8:11], "the first of n texts, of several prompts")
+        second = server.complete(PROMPTS[1], **{**requests()[8][1], "seed": 6}).text
+        check(whole[3]["text"] == second, "the second of n texts has the next seed")
+        wait_for(server.is_idle, "the server is idle")
+    # Too few pages for four texts: some give theirs back, and are computed anew.
+    with Server(tools, artifact, "--pages=17", "--chunk=16") as server:
+        check(texts_at_once(server) == expected, "texts with few pages")
+        check(server.metrics()["preemptions_total"] > 0, "no text gave its pages back")
+        long = server.post("/v1/completions", {"prompt": [1] * 255, "max_tokens": 9})
+        check(long.status == 200 and long.json["usage"]["completion_tokens"] == 1, long)
+
+
+main()

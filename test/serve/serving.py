@@ -1,0 +1,171 @@
+"""A running cria-serve, and clients of it, by the standard library alone."""
+
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+TINY = HERE.parent.parent / "examples/tiny"
+sys.path.append(str(HERE.parent / "e2e"))
+from harness import Tools, check  # noqa: E402, F401
+
+JSON = {"Content-Type": "application/json"}
+
+
+def wait_for(condition, what, seconds=60):
+    """Waits until `condition()` holds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        check(time.monotonic() < end, f"{what}: not within {seconds} seconds")
+        time.sleep(0.02)
+
+
+class Answer:
+    """A status, headers and a body."""
+
+    def __init__(self, response):
+        self.status = response.status
+        self.headers = {name.lower(): value for name, value in response.getheaders()}
+        self.body = response.read()
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+    @property
+    def text(self):
+        return self.json["choices"][0]["text"]
+
+    @property
+    def events(self):
+        """The objects of a stream, which must end with [DONE]."""
+        parts = self.body.decode().split("\n\n")
+        check(parts.pop() == "" and parts.pop() == "data: [DONE]", self.body)
+        return [json.loads(part.removeprefix("data: ")) for part in parts]
+
+    def __str__(self):
+        return f"{self.status} {self.headers} {self.body!r}"
+
+
+class Server:
+    """cria-serve of `artifact`, on a port of its own."""
+
+    was_terminated = False
+
+    def __init__(self, tools, artifact, *options, env=None, weights=TINY):
+        command = [tools.bin / "cria-serve", artifact, f"--weights={weights}", "--port=0"]
+        self.process = subprocess.Popen(
+            [*map(str, command), "--threads=2", *options],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **(env or {})},
+        )
+        self.errors = []
+        for line in self.process.stderr:
+            self.errors.append(line)
+            if found := re.search(r" at http://(\[?[\w.:]+?\]?):(\d+)/v1$", line):
+                self.host, self.port = found[1].strip("[]"), int(found[2])
+                break
+        else:
+            sys.exit(f"cria-serve does not start: {self.errors}")
+        # Whoever reads nothing makes the server wait.
+        self.reader = threading.Thread(target=lambda: self.errors.extend(self.process.stderr))
+        self.reader.start()
+
+    def __enter__(self):
+        return self
+
+    def terminate(self):
+        self.was_terminated = True
+        self.process.send_signal(signal.SIGTERM)
+
+    def __exit__(self, kind, *_):
+        if kind is not None:
+            self.process.kill()
+        elif not self.was_terminated:
+            self.terminate()
+        code = self.process.wait(60)
+        self.reader.join()
+        self.process.stderr.close()
+        if kind is None:
+            check(code == 0, f"cria-serve ends with {code}: {self.errors}")
+
+    def request(self, method, path, body=None, headers=JSON):
+        """The answer to a request on a connection of its own."""
+        if body is not None and not isinstance(body, (bytes, str)):
+            body = json.dumps(body)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=120)
+        with contextlib.closing(connection):
+            connection.request(method, path, body, headers)
+            return Answer(connection.getresponse())
+
+    def get(self, path, headers={}):
+        return self.request("GET", path, headers=headers)
+
+    def post(self, path, body, headers=JSON):
+        return self.request("POST", path, body, headers)
+
+    def complete(self, prompt, **fields):
+        """The answer to a completion, which must be one."""
+        answer = self.post("/v1/completions", {"prompt": prompt, **fields})
+        check(answer.status == 200, answer)
+        return answer
+
+    def open(self, text=b""):
+        """A connection that has sent `text`."""
+        made = socket.create_connection((self.host, self.port), timeout=60)
+        made.sendall(text)
+        return made
+
+    def exchange(self, text):
+        """All that comes back for `text`, until the server closes."""
+        with self.open(text) as connection:
+            return b"".join(iter(lambda: connection.recv(1 << 16), b""))
+
+    def metrics(self):
+        """The numbers of /metrics by name, with labels."""
+        lines = self.get("/metrics").body.decode().splitlines()
+        pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        return {name.removeprefix("cria_"): float(value) for name, value in pairs}
+
+    def is_idle(self):
+        now = self.metrics()
+        waits = now["num_requests_running"] + now["num_requests_waiting"]
+        return waits == 0 and now['kv_pages{state="used"}'] == 0
+
+    def descriptors(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+
+def raw(path, body, *headers):
+    """A request as bytes."""
+    body = json.dumps(body).encode() if not isinstance(body, bytes) else body
+    lines = ["Host: localhost", "Content-Type: application/json", *headers]
+    if not any("transfer-encoding" in line.lower() for line in headers):
+        lines.append(f"Content-Length: {len(body)}")
+    head = f"POST {path} HTTP/1.1\r\n" + "".join(f"{line}\r\n" for line in lines)
+    return head.encode() + b"\r\n" + body
+
+
+def at_once(functions):
+    """The results of `functions`, each of which has a thread."""
+    results = [None] * len(functions)
+
+    def call(i):
+        results[i] = functions[i]()
+
+    threads = [threading.Thread(target=call, args=(i,)) for i in range(len(functions))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results

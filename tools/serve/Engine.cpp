@@ -1,0 +1,110 @@
+#include "tools/serve/Engine.h"
+
+#include "runtime/gguf/Files.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+
+namespace cria::serve {
+
+/// What `read` returns; nothing if the file does not say it.
+template <typename Read>
+static auto ifThere(Read read) -> std::optional<decltype(read())> {
+  try {
+    return read();
+  } catch (const Error &error) {
+    if (error.status() != CRIA_NOT_FOUND)
+      throw;
+    return std::nullopt;
+  }
+}
+
+void loadText(const EngineOptions &options, Engine &engine) {
+  const std::string &weights = options.weights;
+  engine.tokenizer.emplace(gguf::isGguf(weights) ? weights
+                                                 : weights + "/tokenizer.json");
+  engine.chat = ifThere([&] { return Chat(weights); });
+  int64_t size = engine.tokenizer->vocabSize();
+  for (int64_t id = 0; id < size; ++id)
+    engine.longestToken =
+        std::max(engine.longestToken,
+                 engine.tokenizer->bytes(static_cast<int32_t>(id)).size());
+  Generation generation(weights, options.allowUnknown);
+  engine.begin = ifThere([&] { return generation.begin(); });
+  engine.ends = generation.endIds();
+  engine.stops = generation.stopStrings();
+  engine.limits = generation.limits();
+  if (options.openAiDefaults)
+    call(cria_generation_options, static_cast<cria_generation *>(nullptr),
+         &engine.sampling);
+  else
+    engine.sampling = generation.options();
+}
+
+/// The artifact with the weights.
+static Model loadModel(const EngineOptions &options, const Artifact &artifact,
+                       void (*say)(const std::string &line)) {
+  auto given = make<cria_model_options>();
+  given.weights = options.weights.c_str();
+  given.device = options.device;
+  given.devices = options.devices.data();
+  given.device_count = options.devices.size();
+  if (!options.weightCache.empty())
+    given.weight_cache = options.weightCache.c_str();
+  Model model(artifact, given);
+  std::istringstream warnings(model.warnings());
+  for (std::string line; std::getline(warnings, line);)
+    say("warning: " + line);
+  return model;
+}
+
+/// The name of the checkpoint's folder or file.
+static std::string nameOf(const std::string &weights) {
+  auto path = std::filesystem::weakly_canonical(weights);
+  return gguf::isGguf(weights) ? path.stem().string()
+                               : path.filename().string();
+}
+
+/// Throws if the artifact's vocabulary or context are not the other's.
+static void loadEmbedder(const EngineOptions &options, Engine &engine,
+                         void (*say)(const std::string &line)) {
+  Artifact artifact(options.embedder);
+  engine.embedderInfo = artifact.info();
+  auto error = make<cria_error>();
+  error.status = CRIA_INVALID_ARGUMENT;
+  const cria_artifact_info &info = engine.embedderInfo;
+  if (info.hidden_size == 0)
+    snprintf(error.message, sizeof(error.message),
+             "%.900s: returns no hidden states: compile it without --batch",
+             options.embedder.c_str());
+  else if (info.vocab_size != engine.vocabSize || info.max_seq < engine.maxSeq)
+    snprintf(error.message, sizeof(error.message),
+             "%.900s: its vocabulary or context is not the model's",
+             options.embedder.c_str());
+  if (*error.message)
+    throw Error(error);
+  engine.embedder = loadModel(options, artifact, say);
+}
+
+void load(const EngineOptions &options, Engine &engine,
+          void (*say)(const std::string &line)) {
+  Artifact artifact(options.artifact);
+  cria_artifact_info info = artifact.info();
+  engine.maxSeq = info.max_seq;
+  engine.vocabSize = info.vocab_size;
+  engine.name = options.name.empty() ? nameOf(options.weights) : options.name;
+  loadText(options, engine);
+  engine.model = loadModel(options, artifact, say);
+  engine.device = engine.model->device();
+  if (!options.embedder.empty())
+    loadEmbedder(options, engine, say);
+  for (const auto &[name, folder] : options.loras) {
+    auto lora = make<cria_lora>();
+    lora.folder = folder.c_str();
+    lora.scale = 1;
+    engine.adapters.emplace(name, LoraSet(*engine.model, {lora}));
+  }
+}
+
+} // namespace cria::serve

@@ -1,0 +1,405 @@
+#include "tools/serve/Request.h"
+
+#include "runtime/base/Json.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace cria::serve {
+
+namespace {
+
+using In = const JsonCursor &;
+using Out = Request &;
+
+constexpr unsigned kText = Completions | ChatCompletions;
+constexpr unsigned kWithModel =
+    kText | Embeddings | Tokenize | Detokenize | ApplyTemplate;
+constexpr unsigned kWithMessages = ChatCompletions | Tokenize | ApplyTemplate;
+
+/// A field of a request.
+struct Field {
+  const char *name;
+  unsigned endpoints;                       // that have it
+  void (*read)(In value, Out request) = {}; // null: accepted, without effect
+};
+
+/// Refuses a value that would change the answer.
+void notSupported(In value, const char *what) {
+  value.fail(std::string("is not supported: ") + what, CRIA_UNIMPLEMENTED);
+}
+
+/// Accepts 0 alone.
+void onlyZero(In value, Out) {
+  if (value.number(-1e9, 1e9) != 0)
+    notSupported(value, "expected 0");
+}
+
+int32_t readId(In value) {
+  return static_cast<int32_t>(value.integer(0, INT32_MAX));
+}
+
+std::vector<int32_t> readIds(In value) {
+  std::vector<int32_t> ids;
+  for (size_t i = 0, count = value.count(); i < count && value.ok(); ++i)
+    ids.push_back(readId(value.element(i)));
+  return ids;
+}
+
+/// A text, texts, ids, or lists of ids.
+void readPrompts(In value, Out request) {
+  const auto &raw = value.raw();
+  if (!raw.is_array()) {
+    request.prompts.push_back({value.string()});
+    return;
+  }
+  if (raw.empty())
+    return value.fail("is empty");
+  if (raw[0].is_number()) {
+    request.prompts.push_back({std::nullopt, readIds(value)});
+    return;
+  }
+  for (In one : value.elements(kMostTexts))
+    if (one.raw().is_array())
+      request.prompts.push_back({std::nullopt, readIds(one)});
+    else
+      request.prompts.push_back({one.string()});
+}
+
+void readStops(In value, Out request) {
+  constexpr size_t most = 16, bytes = 256;
+  std::vector<std::string> stops;
+  if (value.raw().is_array())
+    for (In one : value.elements(most))
+      stops.push_back(one.string());
+  else
+    stops.push_back(value.string());
+  for (const std::string &stop : stops)
+    if (stop.empty() || stop.size() > bytes)
+      value.fail("has a string of " + std::to_string(stop.size()) +
+                 " bytes, expected 1 to " + std::to_string(bytes));
+  request.stops = std::move(stops);
+}
+
+void readBias(In value, Out request) {
+  constexpr size_t most = 1024;
+  const auto &raw = value.raw();
+  if (!raw.is_object())
+    return value.expected("an object of ids and numbers");
+  if (raw.size() > most)
+    return value.fail("has " + std::to_string(raw.size()) +
+                      " ids, expected at most " + std::to_string(most));
+  for (const auto &[key, one] : raw.items()) {
+    int32_t id = -1;
+    const char *end = key.data() + key.size();
+    auto [stop, error] = std::from_chars(key.data(), end, id);
+    if (error != std::errc() || stop != end || id < 0)
+      return value.fail("has the key " + quote(key) + ", expected an id");
+    request.bias.emplace_back(id,
+                              static_cast<float>(value[key].number(-100, 100)));
+  }
+}
+
+void readStreamOptions(In value, Out request) {
+  onlyKeys(value, {"include_usage", "include_obfuscation"});
+  if (auto usage = value.find("include_usage"))
+    request.includeUsage = usage->boolean();
+}
+
+void readResponseFormat(In value, Out) {
+  std::string type = value["type"].string();
+  if (value.ok() && type != "text")
+    notSupported(value["type"], "expected \"text\"");
+}
+
+void readModalities(In value, Out) {
+  for (In one : value.elements())
+    if (one.string() != "text" && value.ok())
+      notSupported(one, "expected \"text\"");
+}
+
+/// Checks that the content of a message is text.
+void checkContent(In content) {
+  if (content.raw().is_string())
+    return;
+  for (In part : content.elements()) {
+    std::string type = part["type"].string();
+    if (part.ok() && type != "text")
+      notSupported(part["type"], "expected \"text\"");
+    if (part.ok())
+      part["text"].string();
+  }
+}
+
+void checkMessages(In value, Out) {
+  constexpr size_t most = 4096;
+  size_t count = value.count(most);
+  if (value.ok() && count == 0)
+    value.fail("is empty");
+  for (size_t i = 0; i < count && value.ok(); ++i) {
+    JsonCursor message = value.element(i);
+    message["role"].string();
+    if (auto content = message.find("content"))
+      checkContent(*content);
+    if (auto calls = message.find("tool_calls"))
+      calls->elements();
+  }
+}
+
+void checkObject(In value, Out) {
+  if (!value.raw().is_object())
+    value.expected("an object");
+}
+
+void readLogProbs(In value, Out request) {
+  if (request.endpoint == Completions)
+    request.logProbs = value.integer(0, 20);
+  else if (value.boolean() && !request.logProbs)
+    request.logProbs = 0;
+}
+
+void readTools(In value, Out) {
+  if (!value.raw().is_array() || !value.raw().empty())
+    notSupported(value, "calls of tools are not read from the text");
+}
+
+void readToolChoice(In value, Out) {
+  if (value.raw() != "none" && value.raw() != "auto")
+    notSupported(value, "expected \"none\" or \"auto\"");
+}
+
+/// Every field that a client may send. docs/serve.md has the same table.
+const Field fields[] = {
+    {"model", kWithModel, [](In v, Out r) { r.model = v.string(); }},
+    {"prompt", Completions | Tokenize, readPrompts},
+    {"input", Embeddings, readPrompts},
+    {"tokens", Detokenize,
+     [](In v, Out r) {
+       r.prompts.push_back({std::nullopt, readIds(v)});
+     }},
+    {"messages", kWithMessages, checkMessages},
+    {"chat_template_kwargs", kWithMessages, checkObject},
+    {"add_generation_prompt", kWithMessages,
+     [](In v, Out r) { r.addGenerationPrompt = v.boolean(); }},
+    {"add_special_tokens", Completions | Embeddings | Tokenize,
+     [](In v, Out r) { r.addSpecialTokens = v.boolean(); }},
+    // How ids are drawn.
+    {"temperature", kText,
+     [](In v, Out r) { r.temperature = v.number(0, 100); }},
+    {"top_p", kText, [](In v, Out r) { r.topP = v.number(0, 1); }},
+    {"top_k", kText, [](In v, Out r) { r.topK = v.integer(-1, INT32_MAX); }},
+    {"min_p", kText, [](In v, Out r) { r.minP = v.number(0, 1); }},
+    {"repetition_penalty", kText,
+     [](In v, Out r) { r.repetitionPenalty = v.number(0.01, 100); }},
+    {"presence_penalty", kText, onlyZero},
+    {"frequency_penalty", kText, onlyZero},
+    {"seed", kText,
+     [](In v, Out r) { r.seed = v.integer(INT64_MIN, INT64_MAX); }},
+    {"logit_bias", kText, readBias},
+    // Where a text ends.
+    {"max_tokens", kText,
+     [](In v, Out r) {
+       if (!r.maxTokens) // max_completion_tokens counts before it
+         r.maxTokens = v.integer(0, INT32_MAX);
+     }},
+    {"max_completion_tokens", ChatCompletions,
+     [](In v, Out r) { r.maxTokens = v.integer(0, INT32_MAX); }},
+    {"min_tokens", kText,
+     [](In v, Out r) { r.minTokens = v.integer(0, INT32_MAX); }},
+    {"stop", kText, readStops},
+    {"stop_token_ids", kText, [](In v, Out r) { r.stopIds = readIds(v); }},
+    {"ignore_eos", kText, [](In v, Out r) { r.ignoreEos = v.boolean(); }},
+    // What the answer has.
+    {"n", kText, [](In v, Out r) { r.n = v.integer(1, 128); }},
+    {"stream", kText, [](In v, Out r) { r.stream = v.boolean(); }},
+    {"stream_options", kText, readStreamOptions},
+    {"echo", Completions, [](In v, Out r) { r.echo = v.boolean(); }},
+    {"logprobs", kText, readLogProbs},
+    {"top_logprobs", ChatCompletions,
+     [](In v, Out r) { r.logProbs = v.integer(0, 20); }},
+    {"return_token_ids", kText, [](In v, Out r) { r.returnIds = v.boolean(); }},
+    {"skip_special_tokens", kText,
+     [](In v, Out r) { r.skipSpecialTokens = v.boolean(); }},
+    {"encoding_format", Embeddings,
+     [](In v, Out r) {
+       std::string format = v.string();
+       r.base64 = format == "base64";
+       if (v.ok() && !r.base64 && format != "float")
+         v.expected("\"float\" or \"base64\"");
+     }},
+    {"response_format", kText, readResponseFormat},
+    {"modalities", ChatCompletions, readModalities},
+    {"tools", kWithMessages, readTools},
+    {"tool_choice", ChatCompletions, readToolChoice},
+    {"best_of", Completions,
+     [](In v, Out) {
+       if (v.integer(1, 128) != 1)
+         notSupported(v, "expected 1");
+     }},
+    {"suffix", Completions,
+     [](In v, Out) {
+       if (!v.string().empty())
+         notSupported(v, "text is only continued");
+     }},
+    // These do not change the answer.
+    {"user", kWithModel},
+    {"metadata", kText},
+    {"store", kText},
+    {"service_tier", kText},
+    {"parallel_tool_calls", ChatCompletions},
+    {"safety_identifier", kText},
+    {"prompt_cache_key", kText},
+    {"prompt_cache_retention", kText},
+};
+
+const char *pathOf(Endpoint endpoint) {
+  switch (endpoint) {
+  case Completions:
+    return "/v1/completions";
+  case ChatCompletions:
+    return "/v1/chat/completions";
+  case Embeddings:
+    return "/v1/embeddings";
+  case Tokenize:
+    return "/tokenize";
+  case Detokenize:
+    return "/detokenize";
+  case ApplyTemplate:
+    return "/apply-template";
+  }
+  return "";
+}
+
+ApiError about(const char *field, const std::string &message,
+               const char *code = "") {
+  return {400, message, field, code};
+}
+
+/// Reads the fields of `root` that the table has. `top_logprobs` sorts after
+/// `logprobs`, and `max_tokens` after `max_completion_tokens`.
+std::optional<ApiError> readFields(const nlohmann::json &root,
+                                   Request &request) {
+  for (const auto &[key, value] : root.items()) {
+    const std::string &name = key;
+    auto field = std::find_if(
+        std::begin(fields), std::end(fields), [&](const Field &known) {
+          return name == known.name && (known.endpoints & request.endpoint);
+        });
+    if (field == std::end(fields))
+      return about(name.size() < 64 ? name.c_str() : "",
+                   quote(name) + " is no field of " + pathOf(request.endpoint),
+                   "unknown_parameter");
+    if (value.is_null() || !field->read)
+      continue;
+    Status status;
+    JsonCursor cursor(root, "", status);
+    field->read(cursor[name], request);
+    if (!status.ok())
+      return about(field->name, status.message(),
+                   status.code() == CRIA_UNIMPLEMENTED ? "unsupported_value"
+                                                       : "invalid_value");
+  }
+  return std::nullopt;
+}
+
+/// Joins the text parts of a message's content.
+void flatten(json &message) {
+  auto content = message.find("content");
+  if (content == message.end() || !content->is_array())
+    return;
+  std::string text;
+  for (const json &part : *content)
+    text += part["text"].get_ref<const std::string &>();
+  *content = text;
+}
+
+/// What the fields mean together.
+std::optional<ApiError> checkTogether(const nlohmann::json &root,
+                                      int64_t vocabSize,
+                                      const Request &request) {
+  auto has = [&](const char *name) {
+    auto found = root.find(name);
+    return found != root.end() && !found->is_null();
+  };
+  bool isChat = request.endpoint & (ChatCompletions | ApplyTemplate);
+  const char *needed = isChat                           ? "messages"
+                       : request.endpoint == Embeddings ? "input"
+                       : request.endpoint == Detokenize ? "tokens"
+                                                        : "prompt";
+  bool isThere = has(needed);
+  if (request.endpoint == Tokenize)
+    isThere = has("prompt") != has("messages");
+  if (!isThere)
+    return about(needed, std::string("'") + needed + "' is missing",
+                 "missing_required_parameter");
+  auto checkIds = [&](const char *field, int64_t id) {
+    return id < vocabSize
+               ? std::optional<ApiError>()
+               : about(field,
+                       "id " + std::to_string(id) + " in '" + field +
+                           "', expected 0 to " + std::to_string(vocabSize - 1),
+                       "invalid_value");
+  };
+  for (const Prompt &prompt : request.prompts)
+    for (int32_t id : prompt.ids)
+      if (auto error = checkIds(needed, id))
+        return error;
+  for (auto [id, bias] : request.bias)
+    if (auto error = checkIds("logit_bias", id))
+      return error;
+  for (int32_t id : request.stopIds)
+    if (auto error = checkIds("stop_token_ids", id))
+      return error;
+  if ((request.endpoint & Tokenize) && request.prompts.size() > 1)
+    return about("prompt", "'prompt' has several texts, expected one",
+                 "invalid_value");
+  int64_t texts = static_cast<int64_t>(request.prompts.size()) * request.n;
+  if (texts > kMostTexts)
+    return about("n",
+                 "the request asks for " + std::to_string(texts) +
+                     " texts, expected at most " + std::to_string(kMostTexts),
+                 "invalid_value");
+  if (request.echo && request.logProbs)
+    return about("logprobs", "'logprobs' is not supported together with 'echo'",
+                 "unsupported_value");
+  if (request.endpoint == ChatCompletions && has("top_logprobs") &&
+      root.value("logprobs", false) != true)
+    return about("top_logprobs", "'top_logprobs' needs 'logprobs': true",
+                 "invalid_value");
+  if (has("stream_options") && !request.stream)
+    return about("stream_options", "'stream_options' needs 'stream': true",
+                 "invalid_value");
+  return std::nullopt;
+}
+
+} // namespace
+
+std::optional<ApiError> parseRequest(Endpoint endpoint, std::string_view body,
+                                     int64_t vocabSize, Request &request) {
+  request.endpoint = endpoint;
+  JsonLimits limits;
+  limits.string = limits.bytes;
+  Result<JsonDocument> document = parseJson(body, "the body", limits);
+  if (!document.ok())
+    return ApiError{400, document.status().message(), "", "invalid_json"};
+  const nlohmann::json &root = document->root();
+  if (!root.is_object())
+    return ApiError{400, "the body is no JSON object", "", "invalid_json"};
+  if (auto error = readFields(root, request))
+    return error;
+  if (auto error = checkTogether(root, vocabSize, request))
+    return error;
+  if (!root.contains("messages"))
+    return std::nullopt;
+  // Once more, with the members of objects in their order.
+  json ordered = json::parse(body);
+  request.messages = std::move(ordered["messages"]);
+  for (json &message : request.messages)
+    flatten(message);
+  auto options = ordered.find("chat_template_kwargs");
+  if (options != ordered.end() && !options->is_null())
+    request.templateOptions = std::move(*options);
+  return std::nullopt;
+}
+
+} // namespace cria::serve

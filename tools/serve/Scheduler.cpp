@@ -1,0 +1,484 @@
+#include "tools/serve/Scheduler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+namespace cria::serve {
+
+static double secondsSince(Clock::time_point then) {
+  return std::chrono::duration<double>(Clock::now() - then).count();
+}
+
+/// What a client is told of an error of the library: whether its request is to
+/// blame, or the server.
+static ApiError toApiError(const Error &error) {
+  switch (error.status()) {
+  case CRIA_INVALID_ARGUMENT:
+  case CRIA_OUT_OF_RANGE:
+  case CRIA_RESOURCE_EXHAUSTED: // the whole pool is too small for the prompt
+    return {400, error.what(), "", "invalid_value"};
+  default:
+    return internalError(error.what());
+  }
+}
+
+static Batch openBatch(const Engine &engine, const SchedulerOptions &options) {
+  auto given = make<cria_batch_options>();
+  given.threads = options.threads;
+  given.pages = options.pages;
+  given.chunk = options.chunk;
+  given.reuse_drawn = options.reuseReplies;
+  return Batch(*engine.model, given);
+}
+
+Scheduler::Scheduler(const Engine &engine, const SchedulerOptions &options,
+                     Metrics &metrics)
+    : engine(engine), options(options), metrics(metrics),
+      batch(openBatch(engine, options)), info(batch.info()) {
+  if (this->options.queueTokens == 0)
+    this->options.queueTokens = 8 * info.pages * info.page;
+  see();
+}
+
+// ---- Commands --------------------------------------------------------------
+
+std::optional<ApiError> Scheduler::submit(std::shared_ptr<Job> job) {
+  std::lock_guard lock(mutex);
+  if (draining)
+    return shuttingDown();
+  int64_t ids = queuedIds + job->ids();
+  if (queuedJobs >= options.queue ||
+      (queuedJobs > 0 && ids > options.queueTokens))
+    return ApiError{429,
+                    std::to_string(queuedJobs) + " requests with " +
+                        std::to_string(queuedIds) +
+                        " tokens wait already; try again later",
+                    "", "queue_full"};
+  ++queuedJobs;
+  queuedIds = ids;
+  submitted.push_back(std::move(job));
+  wake.notify_one();
+  return std::nullopt;
+}
+
+void Scheduler::drain() {
+  std::lock_guard lock(mutex);
+  draining = true;
+  wake.notify_one();
+}
+
+void Scheduler::stop() {
+  std::lock_guard lock(mutex);
+  draining = stopping = true;
+  wake.notify_one();
+}
+
+bool Scheduler::isDraining() const {
+  std::lock_guard lock(mutex);
+  return draining;
+}
+
+/// Waits for something to do, and takes new jobs. False to end.
+bool Scheduler::takeCommands() {
+  std::vector<std::shared_ptr<Job>> jobs;
+  bool refuses = false;
+  {
+    std::unique_lock lock(mutex);
+    wake.wait(lock, [&] {
+      return stopping || !submitted.empty() || !running.empty() ||
+             !waiting.empty() || !embeddings.empty();
+    });
+    if (stopping)
+      return false;
+    jobs.swap(submitted);
+    refuses = draining;
+  }
+  for (std::shared_ptr<Job> &job : jobs)
+    if (job->embeds)
+      embeddings.push_back(std::move(job));
+    else
+      waiting.push_back({std::move(job)});
+  if (!refuses)
+    return true;
+  // A job that has begun goes on.
+  std::vector<std::shared_ptr<Job>> late;
+  for (const Waiting &each : waiting)
+    if (each.next == 0)
+      late.push_back(each.job);
+  for (const auto &job : embeddings)
+    if (job != embeddings.front() || embedIndex + embedDone == 0)
+      late.push_back(job);
+  for (const auto &job : late)
+    failJob(job, shuttingDown());
+  return true;
+}
+
+std::optional<ApiError> Scheduler::run() {
+  std::optional<ApiError> error;
+  while (!error && takeCommands()) {
+    dropGone();
+    failLate();
+    admit();
+    if (!running.empty() && !step())
+      error = internalError("the device failed");
+    embed();
+    see();
+  }
+  {
+    std::lock_guard lock(mutex);
+    draining = true;
+    for (const auto &job : submitted)
+      fail(job, shuttingDown());
+    submitted.clear();
+  }
+  failAll(error.value_or(shuttingDown()));
+  return error;
+}
+
+void Scheduler::see() {
+  info = batch.info();
+  int64_t texts = 0;
+  for (const Waiting &each : waiting)
+    texts += static_cast<int64_t>(each.job->texts() - each.next);
+  metrics.see(info, static_cast<int64_t>(running.size()), texts);
+}
+
+// ---- Leaving ---------------------------------------------------------------
+
+void fail(const std::shared_ptr<Job> &job, const ApiError &error) {
+  job->exchange->post([job, error] { job->delivery->fail(error); });
+}
+
+void Scheduler::leave(int64_t sequence) {
+  cria_batch_leave(batch.get(), sequence, nullptr);
+  running.erase(sequence);
+}
+
+/// Takes all that is left of a job away.
+void Scheduler::remove(const std::shared_ptr<Job> &job) {
+  for (auto at = running.begin(); at != running.end();) {
+    auto [sequence, text] = std::pair(at->first, at->second.job);
+    ++at;
+    if (text == job)
+      leave(sequence);
+  }
+  auto isOfJob = [&](const Waiting &each) { return each.job == job; };
+  auto found = std::find_if(waiting.begin(), waiting.end(), isOfJob);
+  if (found != waiting.end()) {
+    waiting.erase(found);
+    unqueue(*job);
+  }
+  auto embedded = std::find(embeddings.begin(), embeddings.end(), job);
+  if (embedded != embeddings.end()) {
+    if (embedded == embeddings.begin())
+      embedIndex = embedDone = 0;
+    embeddings.erase(embedded);
+    unqueue(*job);
+  }
+}
+
+void Scheduler::unqueue(const Job &job) {
+  std::lock_guard lock(mutex);
+  --queuedJobs;
+  queuedIds -= job.ids();
+}
+
+void Scheduler::failJob(const std::shared_ptr<Job> &job,
+                        const ApiError &error) {
+  std::shared_ptr<Job> kept = job; // `job` may be a part of what is removed
+  remove(kept);
+  ++(error.status == 400   ? metrics.invalid
+     : error.status == 503 ? metrics.refused
+                           : metrics.failed);
+  fail(kept, error);
+}
+
+/// The jobs for which `wanted` holds.
+template <typename Wanted>
+Scheduler::Jobs Scheduler::jobs(Wanted wanted) const {
+  Jobs found;
+  auto look = [&](const std::shared_ptr<Job> &job) {
+    if (wanted(*job))
+      found.insert(job);
+  };
+  for (const auto &[sequence, text] : running)
+    look(text.job);
+  for (const Waiting &each : waiting)
+    look(each.job);
+  for (const auto &job : embeddings)
+    look(job);
+  return found;
+}
+
+void Scheduler::failAll(const ApiError &error) {
+  for (const auto &job : jobs([](const Job &) { return true; }))
+    failJob(job, error);
+}
+
+void Scheduler::dropGone() {
+  for (const auto &job :
+       jobs([](const Job &each) { return each.exchange->isGone(); })) {
+    size_t before = running.size();
+    remove(job);
+    ++(running.size() < before ? metrics.cancelledRunning
+                               : metrics.cancelledQueued);
+  }
+}
+
+void Scheduler::failLate() {
+  std::vector<std::shared_ptr<Job>> late;
+  auto limit = static_cast<double>(options.queueSeconds);
+  for (const Waiting &each : waiting)
+    if (each.next == 0 && secondsSince(each.job->arrived) > limit)
+      late.push_back(each.job);
+  for (size_t i = 1; i < embeddings.size(); ++i)
+    if (secondsSince(embeddings[i]->arrived) > limit)
+      late.push_back(embeddings[i]);
+  for (const auto &job : late)
+    failJob(job, {503,
+                  "the request waited for more than " +
+                      std::to_string(options.queueSeconds) + " seconds",
+                  "", "queue_timeout"});
+}
+
+// ---- Letting in ------------------------------------------------------------
+
+void Scheduler::admit() {
+  while (!waiting.empty() && static_cast<int64_t>(running.size()) < info.rows) {
+    Waiting &first = waiting.front();
+    std::shared_ptr<Job> job = first.job;
+    size_t index = first.next++;
+    if (first.next == job->texts()) {
+      waiting.pop_front();
+      unqueue(*job);
+    }
+    try {
+      letIn(job, index);
+    } catch (const Error &error) {
+      failJob(job, toApiError(error));
+    }
+  }
+}
+
+/// Begins the text after the prompt's.
+void Scheduler::openText(Text &text) const {
+  const Job &job = *text.job;
+  text.stream.emplace(*engine.tokenizer, job.special);
+  if (job.continues)
+    for (int32_t id : text.prompt->ids)
+      text.stream->push(id);
+  if (!job.stops.empty())
+    text.stream->setStopStrings(job.stops, text.prompt->ids);
+}
+
+/// A mask of all ids but `ids`.
+static std::vector<uint32_t> allBut(const std::vector<int32_t> &ids,
+                                    int64_t vocabSize) {
+  std::vector<uint32_t> bits(static_cast<size_t>(vocabSize + 31) / 32, ~0u);
+  for (int32_t id : ids)
+    bits[static_cast<size_t>(id) / 32] &= ~(1u << id % 32);
+  return bits;
+}
+
+void Scheduler::letIn(const std::shared_ptr<Job> &job, size_t index) {
+  auto n = static_cast<size_t>(job->n);
+  Text text;
+  text.job = job;
+  text.index = index;
+  text.prompt = &job->prompts[index / n];
+  text.last = Clock::now();
+  metrics.queued.add(secondsSince(job->arrived));
+  metrics.promptTokens += static_cast<int64_t>(text.prompt->ids.size());
+  int64_t room = engine.maxSeq - static_cast<int64_t>(text.prompt->ids.size());
+  int64_t most = std::min(job->most, room);
+  if (most == 0) {
+    Event end;
+    end.text = index;
+    end.end = End::Length;
+    return post({{job, {std::move(end)}}});
+  }
+  cria_sampler_options sampling = job->sampling;
+  sampling.seed += index % n;
+  text.sampler.emplace(sampling, engine.vocabSize);
+  if (!job->biasIds.empty())
+    text.sampler->setBias(job->biasIds, job->biases);
+  if (job->minimum > 0 && !job->endIds.empty())
+    text.sampler->allow(allBut(job->endIds, engine.vocabSize));
+  openText(text);
+  auto given = make<cria_sequence_options>();
+  given.sampler = text.sampler->get();
+  given.end_ids = job->endIds.data();
+  given.end_count = job->endIds.size();
+  given.logits = job->logProbs.has_value();
+  given.lora = job->adapters ? job->adapters->get() : nullptr;
+  given.salt = job->salt;
+  int64_t sequence = batch.join(given);
+  try {
+    batch.feed(sequence, text.prompt->ids, most);
+  } catch (const Error &) {
+    cria_batch_leave(batch.get(), sequence, nullptr);
+    throw;
+  }
+  running.emplace(sequence, std::move(text));
+}
+
+// ---- A step ----------------------------------------------------------------
+
+/// Runs a step and posts what it draws. False if the device is gone.
+bool Scheduler::step() {
+  Clock::time_point began = Clock::now();
+  size_t results = 0;
+  auto error = make<cria_error>();
+  cria_status status = cria_batch_step(batch.get(), &results, nullptr, &error);
+  metrics.step.add(secondsSince(began));
+  metrics.rows.add(static_cast<double>(results));
+  Events events;
+  for (size_t i = 0; i < results; ++i) {
+    auto result = make<cria_batch_result>();
+    cria_batch_get_result(batch.get(), i, &result, nullptr);
+    auto found = running.find(result.sequence);
+    if (found == running.end()) // its job has failed in this step
+      continue;
+    try {
+      if (result.status != CRIA_OK) {
+        auto why = make<cria_error>();
+        why.status = result.status;
+        strncpy(why.message, result.message, sizeof(why.message) - 1);
+        throw Error(why);
+      }
+      note(result, found->second, events);
+    } catch (const Error &problem) {
+      std::shared_ptr<Job> job = found->second.job;
+      events.erase(job);
+      failJob(job, internalError(problem.what()));
+    }
+  }
+  post(std::move(events));
+  failedSteps = status == CRIA_OK ? 0 : failedSteps + 1;
+  if (failedSteps < 2) // a step that failed may be repeated
+    return true;
+  failedSteps = 0;
+  failAll(internalError(error.message));
+  return status == CRIA_RESOURCE_EXHAUSTED;
+}
+
+/// Makes the event of a result.
+void Scheduler::note(const cria_batch_result &result, Text &text,
+                     Events &events) {
+  const Job &job = *text.job;
+  Event event;
+  event.text = text.index;
+  event.id = result.id;
+  if (result.id >= 0) {
+    double waited = secondsSince(text.drawn ? text.last : job.arrived);
+    (text.drawn ? metrics.betweenTokens : metrics.firstToken).add(waited);
+    text.last = Clock::now();
+    ++text.drawn;
+    ++metrics.generatedTokens;
+    event.piece = text.stream->push(result.id);
+    if (job.logProbs)
+      describe(result, text, event);
+    if (text.drawn == job.minimum)
+      text.sampler->allow({});
+  }
+  if (text.stream->stopped() || result.finish == CRIA_FINISH_END)
+    event.end = End::Stop;
+  else if (result.finish != CRIA_FINISH_NONE)
+    event.end = End::Length;
+  if (event.end != End::None) {
+    event.piece += text.stream->finish();
+    event.reused = batch.sequence(result.sequence).reused;
+    metrics.whole.add(secondsSince(job.arrived));
+    ++(event.end == End::Stop ? metrics.stopped : metrics.reachedLength);
+  }
+  events[text.job].push_back(std::move(event));
+  if (events[text.job].back().end != End::None)
+    leave(result.sequence);
+}
+
+/// Adds the log-probabilities of an id.
+void Scheduler::describe(const cria_batch_result &result, const Text &text,
+                         Event &event) const {
+  auto count = static_cast<size_t>(
+      std::min<int64_t>(*text.job->logProbs, engine.vocabSize));
+  event.top = topLogProbabilities(result.logits, engine.vocabSize, count);
+  call(cria_log_probabilities, result.logits, engine.vocabSize, &event.id,
+       size_t{1}, &event.logProb);
+}
+
+void Scheduler::post(Events events) {
+  for (auto &[job, own] : events)
+    job->exchange->post(
+        [job = job, own = std::move(own)] { job->delivery->take(own); });
+}
+
+// ---- Embeddings ------------------------------------------------------------
+
+/// Computes a chunk of the first text of the first job that wants embeddings.
+void Scheduler::embed() {
+  if (embeddings.empty())
+    return;
+  std::shared_ptr<Job> job = embeddings.front();
+  try {
+    embedChunk(*job);
+  } catch (const Error &error) {
+    return failJob(job, toApiError(error));
+  }
+  if (embedDone < job->prompts[embedIndex].ids.size())
+    return;
+  std::vector<float> embedding(sums.begin(), sums.end());
+  job->exchange->post([job, index = embedIndex, made = std::move(embedding)] {
+    job->delivery->take(index, made);
+  });
+  ++metrics.embedded;
+  embedDone = 0;
+  if (++embedIndex == job->prompts.size())
+    remove(job);
+}
+
+/// Feeds a chunk to the session, and adds up its hidden states; after the last
+/// chunk, `sums` is the embedding.
+void Scheduler::embedChunk(const Job &job) {
+  const std::vector<int32_t> &ids = job.prompts[embedIndex].ids;
+  auto hiddenSize = static_cast<size_t>(engine.embedderInfo.hidden_size);
+  auto chunk = static_cast<size_t>(engine.embedderInfo.chunk);
+  if (!session)
+    session.emplace(*engine.embedder, options.threads);
+  if (embedDone == 0) {
+    session->rewind(0);
+    session->expectPrompt(ids.size());
+    sums.assign(hiddenSize, 0);
+    metrics.promptTokens += static_cast<int64_t>(ids.size());
+  }
+  size_t count = std::min(ids.size() - embedDone, chunk);
+  hidden.resize(count * hiddenSize);
+  auto outputs = make<cria_outputs>();
+  outputs.hidden_of = CRIA_LOGITS_ALL;
+  outputs.hidden = hidden.data();
+  outputs.hidden_capacity = hidden.size();
+  auto from = ids.begin() + static_cast<int64_t>(embedDone);
+  session->feed({from, from + static_cast<int64_t>(count)}, outputs);
+  bool isMean = options.pooling == CRIA_POOLING_MEAN;
+  for (size_t row = 0; row < count; ++row) {
+    const float *numbers = &hidden[row * hiddenSize];
+    bool isFirst = embedDone + row == 0;
+    if (isMean)
+      std::transform(sums.begin(), sums.end(), numbers, sums.begin(),
+                     std::plus<double>());
+    else if (isFirst || options.pooling == CRIA_POOLING_LAST)
+      sums.assign(numbers, numbers + hiddenSize);
+  }
+  embedDone += count;
+  if (embedDone < ids.size())
+    return;
+  // The mean has the direction of the sum, and the length is 1.
+  double squares = 0;
+  for (double number : sums)
+    squares += number * number;
+  for (double &number : sums)
+    number /= squares > 0 ? std::sqrt(squares) : 1;
+}
+
+} // namespace cria::serve

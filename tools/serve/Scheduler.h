@@ -1,0 +1,117 @@
+/// The thread that computes: it owns the batch, and a queue of jobs.
+///
+/// Between two steps it takes new jobs, drops those whose clients have gone,
+/// and lets texts in while rows are free, first come, first served. A text's
+/// ids do not depend on the others, so neither does its answer. What a step
+/// draws is posted to the thread of I/O, which makes JSON of it while the next
+/// step computes.
+#pragma once
+
+#include "tools/serve/Job.h"
+#include "tools/serve/Metrics.h"
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <vector>
+
+namespace cria::serve {
+
+struct SchedulerOptions {
+  int32_t threads = 0; // as of a session
+  int64_t pages = 0;   // of the pool; 0: the batch's default
+  int64_t chunk = 0;   // ids of a prompt in a step; 0: the artifact's
+  bool reuseReplies = false;
+  cria_pooling pooling = CRIA_POOLING_MEAN;
+  int64_t queue = 256;     // requests that may wait
+  int64_t queueTokens = 0; // ids of prompts that may wait; 0: 8 pools
+  int64_t queueSeconds = 60;
+};
+
+class Scheduler {
+public:
+  /// Throws Error. The arguments must outlive it.
+  Scheduler(const Engine &engine, const SchedulerOptions &options,
+            Metrics &metrics);
+
+  // For any thread:
+  /// Adds a job, or says why it cannot wait here.
+  std::optional<ApiError> submit(std::shared_ptr<Job> job);
+  /// From now on nothing is let in; what waits fails, what runs goes on.
+  void drain();
+  /// Has everything fail that is left, and ends `run`.
+  void stop();
+  bool isDraining() const;
+
+  /// Computes until `stop`. Returns an error if the device is gone: nothing can
+  /// be computed any more.
+  std::optional<ApiError> run();
+
+private:
+  /// A text of a job that is in the batch.
+  struct Text {
+    std::shared_ptr<Job> job;
+    size_t index = 0;
+    const Ids *prompt = nullptr;
+    std::optional<Sampler> sampler;
+    std::optional<Stream> stream;
+    int64_t drawn = 0;
+    Clock::time_point last; // when its last id was drawn, or it was let in
+  };
+  /// A job with texts that are not in the batch yet.
+  struct Waiting {
+    std::shared_ptr<Job> job;
+    size_t next = 0; // index of its first such text
+  };
+  using Jobs = std::set<std::shared_ptr<Job>>;
+  using Events = std::map<std::shared_ptr<Job>, std::vector<Event>>;
+
+  bool takeCommands();
+  void dropGone();
+  void failLate();
+  void admit();
+  void letIn(const std::shared_ptr<Job> &job, size_t index);
+  void openText(Text &text) const;
+  bool step();
+  void note(const cria_batch_result &result, Text &text, Events &events);
+  void describe(const cria_batch_result &result, const Text &text,
+                Event &event) const;
+  void leave(int64_t sequence);
+  void remove(const std::shared_ptr<Job> &job);
+  void unqueue(const Job &job);
+  template <typename Wanted> Jobs jobs(Wanted wanted) const;
+  void failAll(const ApiError &error);
+  void failJob(const std::shared_ptr<Job> &job, const ApiError &error);
+  void embed();
+  void embedChunk(const Job &job);
+  void post(Events events);
+  void see();
+
+  const Engine &engine;
+  SchedulerOptions options;
+  Metrics &metrics;
+  Batch batch;
+  cria_batch_info info;
+  std::map<int64_t, Text> running; // by the numbers of sequences
+  std::deque<Waiting> waiting;
+  std::deque<std::shared_ptr<Job>> embeddings;
+  int failedSteps = 0; // one after the other
+
+  // The embedding that is computed now.
+  std::optional<Session> session;
+  size_t embedIndex = 0, embedDone = 0; // of the job: text, and ids of it
+  std::vector<double> sums;
+  std::vector<float> hidden;
+
+  mutable std::mutex mutex; // for what follows
+  std::condition_variable wake;
+  std::vector<std::shared_ptr<Job>> submitted;
+  int64_t queuedJobs = 0, queuedIds = 0; // submitted, or waiting
+  bool draining = false, stopping = false;
+};
+
+} // namespace cria::serve

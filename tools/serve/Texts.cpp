@@ -1,0 +1,234 @@
+#include "tools/serve/Texts.h"
+
+#include "tools/serve/Answer.h"
+
+#include <algorithm>
+#include <cfloat>
+#include <random>
+
+namespace cria::serve {
+
+static ApiError tooLong(const Engine &engine, const std::string &length) {
+  return {400,
+          "the prompt has " + length + " and the model's context holds " +
+              std::to_string(engine.maxSeq) + " tokens",
+          "", "context_length_exceeded"};
+}
+
+static const char *promptField(const Request &request) {
+  return !request.messages.is_null()      ? "messages"
+         : request.endpoint == Embeddings ? "input"
+                                          : "prompt";
+}
+
+/// Refuses a text that no tokenizer makes short enough, before it is encoded:
+/// that may take seconds.
+static std::optional<ApiError> checkBytes(const Engine &engine, size_t bytes) {
+  size_t most = static_cast<size_t>(engine.maxSeq) * engine.longestToken;
+  if (bytes <= most)
+    return std::nullopt;
+  return tooLong(engine, std::to_string(bytes) + " bytes");
+}
+
+/// The variables of the chat template.
+static std::optional<ApiError>
+variablesOf(const Engine &engine, const Request &request, std::string &text) {
+  if (!engine.chat)
+    return ApiError{400, "the model has no chat template; use /v1/completions",
+                    "messages", "no_chat_template"};
+  json variables = {{"messages", request.messages},
+                    {"add_generation_prompt", request.addGenerationPrompt}};
+  if (request.templateOptions.is_object())
+    for (const auto &[key, value] : request.templateOptions.items())
+      if (!variables.contains(key))
+        variables[key] = value;
+  text = toText(variables);
+  return checkBytes(engine, text.size());
+}
+
+static ApiError about(const Request &request, const Error &error) {
+  return {error.status() == CRIA_INTERNAL ? 500 : 400, error.what(),
+          promptField(request), "invalid_value"};
+}
+
+std::optional<ApiError> renderMessages(const Engine &engine,
+                                       const Request &request,
+                                       std::string &text) {
+  std::string variables;
+  if (auto error = variablesOf(engine, request, variables))
+    return error;
+  try {
+    text = engine.chat->render(variables);
+  } catch (const Error &error) {
+    return about(request, error);
+  }
+  return std::nullopt;
+}
+
+/// Sets `ids` to those of one prompt.
+static std::optional<ApiError> encode(const Engine &engine,
+                                      const Request &request,
+                                      const Prompt &prompt,
+                                      std::vector<int32_t> &ids) {
+  if (!prompt.text) {
+    ids = prompt.ids;
+    return std::nullopt;
+  }
+  if (auto error = checkBytes(engine, prompt.text->size()))
+    return error;
+  try {
+    ids = engine.tokenizer->encode(*prompt.text, request.addSpecialTokens);
+  } catch (const Error &error) {
+    return about(request, error);
+  }
+  return std::nullopt;
+}
+
+std::optional<ApiError> encodePrompts(const Engine &engine,
+                                      const Request &request,
+                                      std::vector<Ids> &prompts) {
+  if (!request.messages.is_null()) {
+    std::string variables;
+    if (auto error = variablesOf(engine, request, variables))
+      return error;
+    try {
+      prompts.push_back(
+          {engine.chat->encode(*engine.tokenizer, variables), ""});
+    } catch (const Error &error) {
+      return about(request, error);
+    }
+    return std::nullopt;
+  }
+  for (const Prompt &prompt : request.prompts)
+    if (auto error =
+            encode(engine, request, prompt, prompts.emplace_back().ids))
+      return error;
+  return std::nullopt;
+}
+
+/// Refuses prompts that are empty, or leave no room in the context.
+static std::optional<ApiError> checkPrompts(const Engine &engine,
+                                            const Request &request, Job &job) {
+  for (Ids &prompt : job.prompts) {
+    std::vector<int32_t> &ids = prompt.ids;
+    if (ids.empty() && engine.begin && !job.embeds)
+      ids.push_back(*engine.begin);
+    const char *field = promptField(request);
+    if (ids.empty())
+      return ApiError{400, std::string("'") + field + "' has no tokens", field,
+                      "invalid_value"};
+    int64_t room = engine.maxSeq - static_cast<int64_t>(ids.size());
+    if (room < (job.embeds || request.maxTokens == 0 ? 0 : 1))
+      return tooLong(engine, std::to_string(ids.size()) + " tokens");
+    for (int32_t id : ids) // a tokenizer may know more ids than the model
+      if (id >= engine.vocabSize)
+        return ApiError{400,
+                        "the prompt has the id " + std::to_string(id) +
+                            ", and the model has " +
+                            std::to_string(engine.vocabSize),
+                        field, "invalid_value"};
+  }
+  return std::nullopt;
+}
+
+/// The most ids to draw of each text. Each ends where its context is full, too.
+static int64_t mostIds(const Engine &engine, const Request &request,
+                       const Job &job) {
+  if (request.maxTokens)
+    return *request.maxTokens;
+  if (request.endpoint == Completions)
+    return 16; // as OpenAI's
+  if (engine.limits.max_new_tokens >= 0)
+    return engine.limits.max_new_tokens;
+  if (engine.limits.max_length >= 0)
+    return std::max<int64_t>(1, engine.limits.max_length - job.ids());
+  return engine.maxSeq;
+}
+
+static cria_sampler_options samplingOf(const Engine &engine,
+                                       const Request &request) {
+  cria_sampler_options options = engine.sampling;
+  bool samples = request.topK || request.topP || request.minP;
+  if (options.temperature == 0 && samples) // they ask for it
+    options.temperature = 1;
+  options.temperature = request.temperature.value_or(options.temperature);
+  if (request.topK)
+    options.top_k = std::max<int64_t>(*request.topK, 0); // -1: all, as vLLM
+  if (request.topP) // of 0: the likeliest alone; the library's 0 means all
+    options.top_p = std::max(*request.topP, DBL_MIN);
+  options.min_p = request.minP.value_or(options.min_p);
+  options.repetition_penalty =
+      request.repetitionPenalty.value_or(options.repetition_penalty);
+  options.seed = request.seed ? static_cast<uint64_t>(*request.seed)
+                              : uint64_t(std::random_device()()) << 32 |
+                                    std::random_device()();
+  return options;
+}
+
+/// The text that a prompt's ids are shown as.
+static std::string shown(const Engine &engine, const Ids &prompt,
+                         bool special) {
+  Stream stream(*engine.tokenizer, special);
+  std::string text;
+  for (int32_t id : prompt.ids)
+    text += stream.push(id);
+  return text;
+}
+
+static void setTextOptions(const Engine &engine, const Request &request,
+                           Job &job) {
+  job.most = mostIds(engine, request, job);
+  job.n = request.n;
+  job.minimum = request.minTokens;
+  job.sampling = samplingOf(engine, request);
+  for (auto [id, bias] : request.bias) {
+    job.biasIds.push_back(id);
+    job.biases.push_back(bias);
+  }
+  if (!request.ignoreEos)
+    job.endIds = engine.ends;
+  job.endIds.insert(job.endIds.end(), request.stopIds.begin(),
+                    request.stopIds.end());
+  job.stops = request.stops.value_or(engine.stops);
+  job.logProbs = request.logProbs;
+  job.special = !request.skipSpecialTokens;
+  job.continues = request.endpoint == Completions;
+  if (request.echo)
+    for (Ids &prompt : job.prompts)
+      prompt.echo = shown(engine, prompt, job.special);
+}
+
+std::optional<ApiError> makeJob(const Engine &engine, const Request &request,
+                                Job &job) {
+  auto adapters = engine.find(request.model);
+  if (!adapters)
+    return ApiError{404, "there is no model '" + request.model + "'", "model",
+                    "model_not_found"};
+  job.adapters = *adapters;
+  job.embeds = request.endpoint == Embeddings;
+  if (job.embeds && !engine.embedder)
+    return ApiError{400, "the server was started without --embeddings", "",
+                    "no_embeddings"};
+  if (job.embeds && job.adapters)
+    return ApiError{400, "embeddings are those of '" + engine.name + "' alone",
+                    "model", "no_embeddings"};
+  if (auto error = encodePrompts(engine, request, job.prompts))
+    return error;
+  if (auto error = checkPrompts(engine, request, job))
+    return error;
+  if (!job.embeds) {
+    setTextOptions(engine, request, job);
+    try {
+      Sampler(job.sampling, engine.vocabSize);
+    } catch (const Error &error) {
+      return ApiError{400, error.what(), "", "invalid_value"};
+    }
+  }
+  job.delivery = job.embeds ? answerEmbeddings(engine, request, job)
+                 : request.endpoint == Completions
+                     ? answerCompletions(engine, request, job)
+                     : answerChat(engine, request, job);
+  return std::nullopt;
+}
+
+} // namespace cria::serve
