@@ -16,6 +16,7 @@ PROMPTS = [
     "There was a little fox named Lily. She lived in a small house near the river. One day",
 ]
 LENGTH = 60
+LONG = {"max_tokens": 150, "ignore_eos": True, "temperature": 0.8, "seed": 5}
 DRAWS = [{"temperature": 0}, {"temperature": 0.8, "seed": 5}, {"temperature": 1.0, "seed": 9}]
 
 
@@ -76,13 +77,16 @@ def main():
         check(firsts == expected[8:11], "the first of n texts, of several prompts")
         second = server.complete(PROMPTS[1], **{**requests()[8][1], "seed": 6}).text
         check(whole[3]["text"] == second, "the second of n texts has the next seed")
+        long = [server.complete(prompt, **LONG).text for prompt in PROMPTS]
         wait_for(server.is_idle, "the server is idle")
     # Too few pages for four texts: some give theirs back, and are computed anew.
     with Server(tools, artifact, "--pages=17", "--chunk=16") as server:
         check(texts_at_once(server) == expected, "texts with few pages")
+        found = [choice["text"] for choice in server.complete(PROMPTS, **LONG).json["choices"]]
+        check(found == long, "long texts with few pages")
         check(server.metrics()["preemptions_total"] > 0, "no text gave its pages back")
-        long = server.post("/v1/completions", {"prompt": [1] * 255, "max_tokens": 9})
-        check(long.status == 200 and long.json["usage"]["completion_tokens"] == 1, long)
+        full = server.complete([1] * 255, max_tokens=9).json
+        check(full["usage"]["completion_tokens"] == 1, full)
 
 
 main()
