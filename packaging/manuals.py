@@ -26,6 +26,10 @@ EXAMPLES = {
         ("cria-run model.gguf -i", "chats"),
         ("cria-run model.cria --weights=DIR -f - -q < prompt.txt", "reads the prompt, and prints the text alone"),
     ],
+    "cria-serve": [
+        ("cria-serve DIR", "serves a folder from Hugging Face on port 8080 of this machine"),
+        ("cria-serve model.cria --weights=DIR --host=0.0.0.0 --api-key-file=FILE", "serves other machines, which need a key"),
+    ],
     "cria-inspect": [
         ("cria-inspect model.cria --weights=DIR", "says whether a checkpoint fits, and the memory it needs"),
     ],
@@ -43,6 +47,11 @@ ENVIRONMENT = {
     "cria-run": [
         ("CRIA_CACHE", "the folder of compiled models; else cria in XDG_CACHE_HOME or ~/.cache"),
         ("CRIA_COMPILE", "the compiler; else cria-compile beside cria-run or on the PATH"),
+    ],
+    "cria-serve": [
+        ("CRIA_API_KEY", "the key that clients need, unless --api-key-file has keys"),
+        ("CRIA_CACHE", "the folder of compiled models; else cria in XDG_CACHE_HOME or ~/.cache"),
+        ("CRIA_COMPILE", "the compiler; else cria-compile beside cria-serve or on the PATH"),
     ],
 }
 EXIT_STATUS = [

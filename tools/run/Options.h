@@ -11,8 +11,8 @@
 #include "runtime/text/tokenizer/StopStrings.h"
 #include "runtime/text/tokenizer/Text.h"
 #include "tools/CommandLine.h"
-#include "tools/WeightOptions.h"
 #include "tools/Compile.h"
+#include "tools/WeightOptions.h"
 #include "tools/run/Devices.h"
 
 #include <cstdint>

@@ -1,0 +1,35 @@
+"""start.py SOURCE SCRATCH: cria-serve of a folder, and the examples as clients."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+
+source, scratch = sys.argv[1:]
+TINY = f"{source}/examples/tiny"
+for _ in range(2):
+    server = subprocess.Popen(
+        ["cria-serve", TINY, "--port=0", "--batch=2", "--embeddings"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "CRIA_CACHE": f"{scratch}/cache"},
+    )
+    lines = []
+    while not (found := re.search(r"serves tiny on cpu at (\S+)$", lines[-1] if lines else "")):
+        lines.append(server.stderr.readline())
+        assert lines[-1], lines
+    for client in ("openai_client", "standard_client"):
+        command = [sys.executable, f"{source}/examples/serve/{client}.py", found[1], "Once upon a time"]
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert text.startswith("Once upon a time, there was"), text
+    taken = subprocess.run(
+        ["cria-serve", TINY, "--port=" + re.search(r":(\d+)/v1", found[1])[1]],
+        capture_output=True,
+        text=True,
+    )
+    assert taken.returncode == 1 and "cannot listen: Address already in use" in taken.stderr, taken
+    server.send_signal(signal.SIGTERM)
+    assert server.wait(30) == 0
+# Two artifacts, compiled by the first server alone.
+assert len(os.listdir(f"{scratch}/cache")) == 2 and len(lines) == 1, lines
