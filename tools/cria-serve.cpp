@@ -27,6 +27,11 @@ using namespace cria::serve;
 
 namespace {
 
+/// The chat page.
+const unsigned char page[] = {
+#include "serve/page.html.inc"
+};
+
 struct ServeOptions {
   std::string model, compile, keyFile, device = "auto", pooling = "mean";
   std::string generation = "auto";
@@ -226,6 +231,7 @@ void readLoras(ServeOptions &options) {
 
 void checkOptions(ServeOptions &options) {
   isQuiet = options.quiet;
+  options.service.page.assign(page, page + sizeof(page));
   std::error_code ignored;
   if (!std::filesystem::exists(options.model, ignored))
     throw Problem(options.model + ": no such file or folder");

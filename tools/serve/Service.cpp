@@ -8,11 +8,6 @@
 
 namespace cria::serve {
 
-/// The chat page.
-static const unsigned char page[] = {
-#include "serve/page.html.inc"
-};
-
 namespace {
 
 /// A path with a body.
@@ -200,7 +195,7 @@ Response Service::answerGet(const Head &head) const {
   if (path == "/")
     return {200,
             "text/html; charset=utf-8",
-            std::string(page, page + sizeof(page)),
+            options.page,
             {{"Content-Security-Policy",
               "default-src 'none'; style-src 'unsafe-inline'; script-src "
               "'unsafe-inline'; connect-src 'self'; base-uri 'none'; "

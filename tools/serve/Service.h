@@ -26,6 +26,7 @@ struct ServiceOptions {
                                   // are accepted; none: all
   std::string origin;             // whose pages may use the server; "": none
   bool openMetrics = false;       // /metrics needs no key
+  std::string page;               // HTML of /
 };
 
 class Service {
