@@ -36,8 +36,8 @@ def check_fields(server):
         "top_k": ["x", -2, 1.5],
         "min_p": [2, "x"],
         "repetition_penalty": [0, "x"],
-        "presence_penalty": [0.5, "x"],
-        "frequency_penalty": [-0.5, []],
+        "presence_penalty": [2.1, "x"],
+        "frequency_penalty": [-2.1, []],
         "seed": ["x", 1.5, 1 << 70],
         "logit_bias": [[], {"x": 1}, {"1": 101}, {"1": "x"}, {"99999": 1}, {"-1": 1}],
         "max_tokens": ["x", -1, 1.5, 1 << 40],
@@ -114,7 +114,7 @@ def check_more_errors(server):
     check(server.get("/v1/models/other").status == 404, "no model")
 
 
-def check_completions(server):
+def check_completions(server, tools):
     answer = server.complete(**SHORT, logprobs=3, return_token_ids=True).json
     check(answer["object"] == "text_completion" and answer["model"] == "tiny", answer)
     check(answer["id"].startswith("cmpl-") and answer["created"] > 1e9, answer)
@@ -149,6 +149,7 @@ def check_completions(server):
         ({"stop_token_ids": [ids[6]]}, ", there", "stop"),
         ({"stop_token_ids": [ids[6]], "min_tokens": 3}, None, None),
         ({"logit_bias": {str(ids[5]): -100}}, None, None),
+        ({"presence_penalty": 2, "frequency_penalty": 0, "max_tokens": 3}, ", there was", "length"),
         ({"temperature": 1, "top_k": 1}, ", there was a", "length"),
         ({"temperature": 1, "top_p": 0}, ", there was a", "length"),
         ({"temperature": 1, "min_p": 1}, ", there was a", "length"),
@@ -160,6 +161,14 @@ def check_completions(server):
             check((one["text"], one["finish_reason"]) == (text, finish), f"{fields}: {one}")
         events = server.complete(**{**SHORT, **fields}, stream=True).events
         check("".join(e["choices"][0]["text"] for e in events) == one["text"], events)
+    penalties = {"frequency_penalty": 2, "presence_penalty": 2, "temperature": 0, "max_tokens": 60}
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in penalties.items()]
+    artifact = [tools.scratch / "plain.cria", f"--weights={TINY}", f"--prompt={PROMPT}"]
+    printed = tools.run(*artifact, *flags).ok().text
+    penalized = server.complete(PROMPT, **penalties).text
+    check(printed == PROMPT + penalized, f"penalties: {penalized!r}, expected {printed!r}")
+    plain = server.complete(PROMPT, temperature=0, max_tokens=60).text
+    check(penalized != plain, "penalties change the text")
     drawn = {server.complete(PROMPT, temperature=1, max_tokens=20).text for _ in range(5)}
     check(len(drawn) > 1, "each request draws its own seed")
     long = server.complete(PROMPT, temperature=0, max_tokens=9999, ignore_eos=True).json
@@ -293,7 +302,7 @@ def main():
     with Server(tools, artifact, f"--embeddings={plain}", weights=folder) as server:
         check_fields(server)
         check_more_errors(server)
-        check_completions(server)
+        check_completions(server, tools)
         check_chat(server)
         check_embeddings(server, tools)
         check_tokens(server)

@@ -68,9 +68,7 @@ public:
   Reply(std::weak_ptr<Connection> to, asio::io_context &context)
       : Exchange(newId()), to(std::move(to)), context(context) {}
 
-  void post(std::function<void()> work) override {
-    asio::post(context, std::move(work));
-  }
+  void post(std::function<void()> work) override;
   void respond(Response response) override;
   void begin(const std::string &type) override;
   void send(std::string_view bytes) override;
@@ -173,6 +171,18 @@ private:
 std::shared_ptr<Connection> Reply::connection() const {
   std::shared_ptr<Connection> found = to.lock();
   return found && found->isFor(this) ? found : nullptr;
+}
+
+/// An answer that cannot be made, for want of memory, costs its connection.
+void Reply::post(std::function<void()> work) {
+  asio::post(context, [work = std::move(work), to = to] {
+    try {
+      work();
+    } catch (const std::exception &) {
+      if (auto found = to.lock())
+        found->close();
+    }
+  });
 }
 
 void Reply::respond(Response response) {

@@ -29,12 +29,6 @@ void notSupported(In value, const char *what) {
   value.fail(std::string("is not supported: ") + what, CRIA_UNIMPLEMENTED);
 }
 
-/// Accepts 0 alone.
-void onlyZero(In value, Out) {
-  if (value.number(-1e9, 1e9) != 0)
-    notSupported(value, "expected 0");
-}
-
 int32_t readId(In value) {
   return static_cast<int32_t>(value.integer(0, INT32_MAX));
 }
@@ -191,8 +185,10 @@ const Field fields[] = {
     {"min_p", kText, [](In v, Out r) { r.minP = v.number(0, 1); }},
     {"repetition_penalty", kText,
      [](In v, Out r) { r.repetitionPenalty = v.number(0.01, 100); }},
-    {"presence_penalty", kText, onlyZero},
-    {"frequency_penalty", kText, onlyZero},
+    {"presence_penalty", kText,
+     [](In v, Out r) { r.presencePenalty = v.number(-2, 2); }},
+    {"frequency_penalty", kText,
+     [](In v, Out r) { r.frequencyPenalty = v.number(-2, 2); }},
     {"seed", kText,
      [](In v, Out r) { r.seed = v.integer(INT64_MIN, INT64_MAX); }},
     {"logit_bias", kText, readBias},

@@ -39,6 +39,7 @@ struct Request {
   bool addGenerationPrompt = true, addSpecialTokens = true;
 
   std::optional<double> temperature, topP, minP, repetitionPenalty;
+  double presencePenalty = 0, frequencyPenalty = 0;
   std::optional<int64_t> topK, seed, maxTokens;
   int64_t n = 1, minTokens = 0;
   std::optional<std::vector<std::string>> stops;

@@ -118,13 +118,17 @@ bool Scheduler::takeCommands() {
 std::optional<ApiError> Scheduler::run() {
   std::optional<ApiError> error;
   while (!error && takeCommands()) {
-    dropGone();
-    failLate();
-    admit();
-    if (!running.empty() && !step())
-      error = internalError("the device failed");
-    embed();
-    see();
+    try {
+      dropGone();
+      failLate();
+      admit();
+      if (!running.empty() && !step())
+        error = internalError("the device failed");
+      embed();
+      see();
+    } catch (const std::exception &problem) { // no memory, for example
+      failAll(internalError(problem.what()));
+    }
   }
   {
     std::lock_guard lock(mutex);

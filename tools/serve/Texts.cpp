@@ -159,6 +159,8 @@ static cria_sampler_options samplingOf(const Engine &engine,
   options.min_p = request.minP.value_or(options.min_p);
   options.repetition_penalty =
       request.repetitionPenalty.value_or(options.repetition_penalty);
+  options.presence_penalty = request.presencePenalty;
+  options.frequency_penalty = request.frequencyPenalty;
   options.seed = request.seed ? static_cast<uint64_t>(*request.seed)
                               : uint64_t(std::random_device()()) << 32 |
                                     std::random_device()();
