@@ -33,7 +33,7 @@ def cancelled(server):
 
 def check_leavers(server):
     """A client that leaves ends its text at once, whether it streams or not, runs or
-    waits. `slow` texts, of many choices, keep the rows busy meanwhile."""
+    waits."""
     before, gone = drawn(server), cancelled(server)
     for stream in (True, False):
         with server.open(raw(GENERATE, {**LONG, "n": 64, "stream": stream})) as client:
@@ -42,12 +42,13 @@ def check_leavers(server):
                 check(client.recv(12) == b"HTTP/1.1 200", "the stream begins")
     wait_for(server.is_idle, "texts of clients that left end")
     check(cancelled(server) == gone + 2, server.metrics())
-    check(drawn(server) - before < 2 * 64 * 240 / 2, "both were cancelled early")
+    check(drawn(server) - before < 64 * 240, "both were cancelled early")
 
-    busy = server.open(raw(GENERATE, {**LONG, "n": 64}))
+    busy = server.open(raw(GENERATE, {**LONG, "prompt": ["Once"] * 8, "n": 128}))
     wait_for(lambda: server.metrics()["num_requests_running"] == 4, "the rows are busy")
     queued = [server.open(raw(GENERATE, LONG)) for _ in range(20)]
-    wait_for(lambda: server.metrics()["num_requests_waiting"] >= 60, "they wait")
+    for _ in range(4):  # workers take requests in their order
+        check(server.post("/tokenize", {"prompt": "x"}).status == 200, "tokenize")
     for client in queued:
         client.close()
     wait_for(lambda: cancelled(server) == gone + 22, "clients that wait leave")
