@@ -104,7 +104,9 @@ class Browser:
         calm = {"name": "prefers-reduced-motion", "value": "reduce"}
         page.call("Emulation.setEmulatedMedia", features=[scheme, calm])
         page.call("Emulation.setScriptExecutionDisabled", value=not scripts)
-        page.call("Page.navigate", url=pathlib.Path(file).resolve().as_uri())
+        is_url = "://" in str(file)
+        url = file if is_url else pathlib.Path(file).resolve().as_uri()
+        page.call("Page.navigate", url=url)
         while not any(name == "Page.loadEventFired" for name, _ in page.events):
             self.note(self.receive())
         if scripts:  # what waits for the first layout
