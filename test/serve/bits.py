@@ -4,6 +4,7 @@ import json
 import sys
 
 from serving import TINY, Server, Tools, at_once, check, raw, wait_for
+from weights import llama_shapes, write_adapter
 
 PROMPTS = [
     "Once upon a time",
@@ -61,6 +62,41 @@ def check_beside_leavers(server, expected):
     check(at_once(functions)[0] == expected, "texts beside clients that leave")
 
 
+def check_adapters(tools):
+    """Adapters side by side: each name has the texts of cria-run with that adapter."""
+    config = json.loads((TINY / "config.json").read_text())
+    shapes = {name: shape for name, shape in llama_shapes(config).items() if "_proj" in name}
+    folders = {name: tools.scratch / name for name in ("first", "second")}
+    for seed, folder in enumerate(folders.values()):
+        write_adapter(folder, shapes, seed)
+        file = folder / "adapter_config.json"  # strong enough to change a text
+        file.write_text(file.read_text().replace('"lora_alpha": 8', '"lora_alpha": 100'))
+    flags = ["--batch=3", "--lora-rank=4"]
+    artifact = tools.compile(TINY / "config.json", *flags, out="lora.cria")
+    drawn = [f"--weights={TINY}", "--temperature=0", f"--max-tokens={LENGTH}"]
+    expected = {}
+    for name in ("tiny", *folders):
+        lora = [f"--lora={folders[name]}", "--lora-unmerged"] if name in folders else []
+        run = tools.run(artifact, *drawn, f"--prompt={PROMPTS[0]}", *lora).ok()
+        expected[name] = run.text.removeprefix(PROMPTS[0])
+    check(len(set(expected.values())) == 3, expected)
+    options = [f"--lora={name}={folder}" for name, folder in folders.items()]
+    with Server(tools, artifact, *options) as server:
+        models = [model["id"] for model in server.get("/v1/models").json["data"]]
+        check(models == ["tiny", "first", "second"], models)
+
+        def text(name):
+            asked = {"model": name, "max_tokens": LENGTH, "temperature": 0}
+            answer = server.complete(PROMPTS[0], **asked)
+            check(answer.json["model"] == name, answer)
+            return answer.text
+
+        for _ in range(2):
+            names = list(expected) * 3
+            found = at_once([lambda name=name: text(name) for name in names])
+            check(found == [expected[name] for name in names], "texts of adapters")
+
+
 def main():
     tools = Tools(*sys.argv[1:3])
     artifact = tools.compile(TINY / "config.json", "--batch=4")
@@ -87,6 +123,7 @@ def main():
         check(server.metrics()["preemptions_total"] > 0, "no text gave its pages back")
         full = server.complete([1] * 255, max_tokens=9).json
         check(full["usage"]["completion_tokens"] == 1, full)
+    check_adapters(tools)
 
 
 main()

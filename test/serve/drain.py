@@ -40,7 +40,7 @@ def check_all_written(tools, artifact, delay):
     results = at_once([lambda i=i: ask(i) for i in range(count)] + [end])[:-1]
     found = collections.Counter(results)
     check(found.keys() <= {40, 503, "refused"}, f"SIGTERM after {delay} s: {found}")
-    check(server.process.wait(20) == 0, server.errors)
+    check(server.process.wait(60) == 0, server.errors)
     server.__exit__(None)
     return found
 
@@ -74,8 +74,8 @@ def check_idle(tools, artifact):
         check(half.recv(1) == b"" and kept.sock.recv(1) == b"", "idle clients are let go")
         busy.close()
         began = time.monotonic()
-        check(server.process.wait(10) == 0, server.errors)
-        check(time.monotonic() - began < 5, "it ends soon")
+        check(server.process.wait(30) == 0, server.errors)
+        check(time.monotonic() - began < 15, "it ends soon")
         with socket.socket() as after:
             check(after.connect_ex((server.host, server.port)) != 0, "nobody listens")
 
