@@ -7,6 +7,8 @@ import shutil
 import struct
 import sys
 
+import jsonschema
+
 from serving import JSON, TINY, Server, Tools, check
 
 PROMPT = "Once upon a time"
@@ -14,6 +16,11 @@ TEMPLATE = """{% for m in messages %}<{{ m.role }}>{{ m.content }}
 {% endfor %}{% if add_generation_prompt %}<assistant>{{ prefix }}{% endif %}"""
 SHORT = {"prompt": PROMPT, "max_tokens": 4, "temperature": 0}
 CHAT = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 4, "temperature": 0}
+
+
+def schema(of, **more):
+    """A response_format."""
+    return {"type": "json_schema", "json_schema": {"name": "it", "schema": of, **more}}
 
 
 def check_error(server, path, body, status, words, param=None, code=None):
@@ -51,7 +58,14 @@ def check_fields(server):
         "logprobs": ["x", {}, 21],
         "return_token_ids": ["x"],
         "skip_special_tokens": [0],
-        "response_format": [{"type": "json_object"}, {}, "text", {"type": 1}],
+        "response_format": [
+            {}, "text", {"type": 1}, {"type": "regex"}, {"type": "json_object", "x": 1},
+            {"type": "json_schema"}, {"type": "json_schema", "json_schema": {"schema": []}},
+            {"type": "json_schema", "json_schema": {"schema": {}, "x": 1}},
+            *(schema({"type": "integer", **more}) for more in (
+                {"multipleOf": 3}, {"minimum": 2, "maximum": 1}, {"type": "x"})),
+        ],
+        "grammar": [1, "root ::= (", "x ::= y", 'root ::= "a" nothing'],
         "model": [1, []],
     }
     for path, right in paths.items():
@@ -67,6 +81,47 @@ def check_fields(server):
         check(answer.status == 200, answer)
     harmless = {"user": "me", "metadata": {"a": 1}, "store": True, "service_tier": "auto"}
     check(server.complete(**SHORT, **harmless).status == 200, "harmless fields")
+
+
+def check_grammars(server, tools, artifact):
+    """Texts of a schema are JSON that it describes, with members in its order, and those
+    that cria-run draws."""
+    person = {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "maxLength": 6},
+            "age": {"type": "integer", "minimum": 0, "maximum": 150},
+            "b": {"enum": ["x", "y", None]},
+            "a": {"type": "array", "items": {"type": "boolean"}, "maxItems": 3},
+        },
+        "required": ["name", "age", "b", "a"],
+        "additionalProperties": False,
+    }
+    asked = {"max_tokens": 200, "temperature": 1, "seed": 5, "n": 3}
+    form = schema(person, strict=True)
+    answer = server.complete(PROMPT, **asked, response_format=form).json
+    for index, choice in enumerate(answer["choices"]):
+        check(choice["finish_reason"] == "stop", choice)
+        value = json.loads(choice["text"])
+        jsonschema.validate(value, person)
+        check(list(value) == list(person["properties"]), value)
+        run = tools.run(
+            artifact, f"--weights={TINY}", f"--prompt={PROMPT}", "--max-tokens=200",
+            "--temperature=1", f"--seed={5 + index}", f"--json-schema={json.dumps(person)}", "-q")
+        alone = run.ok().text.removeprefix(PROMPT).rstrip("\n")
+        check(choice["text"] == alone, f"{choice['text']!r}, cria-run {alone!r}")
+    chat = {**CHAT, **asked, "response_format": {"type": "json_object"}, "max_tokens": 250}
+    for choice in server.post("/v1/chat/completions", chat).json["choices"]:
+        text = choice["message"]["content"]
+        check(text.lstrip().startswith("{"), text)
+        if choice["finish_reason"] == "stop":
+            check(isinstance(json.loads(text), dict), text)
+    answer = server.complete(PROMPT, **asked, grammar='root ::= "yes" | "no"').json
+    check({choice["text"] for choice in answer["choices"]} <= {"yes", "no"}, answer)
+    both = {**SHORT, "grammar": 'root ::= "a"', "response_format": form}
+    check_error(server, "/v1/completions", both, 400, "together", "response_format")
+    few = {**SHORT, "grammar": 'root ::= "a"', "min_tokens": 2}
+    check_error(server, "/v1/completions", few, 400, "together", "min_tokens")
 
 
 def check_more_errors(server):
@@ -301,6 +356,7 @@ def main():
     (folder / "chat_template.jinja").write_text(TEMPLATE)
     with Server(tools, artifact, f"--embeddings={plain}", weights=folder) as server:
         check_fields(server)
+        check_grammars(server, tools, artifact)
         check_more_errors(server)
         check_completions(server, tools)
         check_chat(server)

@@ -1,9 +1,11 @@
 /// The model that is served, with its tokenizer, template and defaults. Nothing
-/// here changes after it is loaded, so that all threads may read it.
+/// here changes after it is loaded but the grammars, which lock themselves, so
+/// that all threads may read it.
 #pragma once
 
 #include "runtime/cria.hpp"
 #include "runtime/cria_text.hpp"
+#include "tools/serve/Grammars.h"
 
 #include <cstdint>
 #include <map>
@@ -26,6 +28,7 @@ struct Engine {
   std::optional<Tokenizer> tokenizer;
   std::optional<Chat> chat; // if the checkpoint has a template
   size_t longestToken = 0;  // bytes
+  mutable Grammars grammars;
 
   // What the checkpoint says of generating text, or OpenAI's defaults.
   cria_sampler_options sampling = make<cria_sampler_options>();

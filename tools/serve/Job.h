@@ -78,9 +78,10 @@ struct Job {
   std::vector<int32_t> biasIds, endIds;
   std::vector<float> biases;
   std::vector<std::string> stops;
-  std::optional<int64_t> logProbs; // see Request
-  bool special = false;            // special tokens are a part of the text
-  bool continues = false;          // the text goes on from the prompt's
+  std::shared_ptr<const Grammar> grammar; // null: any text
+  std::optional<int64_t> logProbs;        // see Request
+  bool special = false;   // special tokens are a part of the text
+  bool continues = false; // the text goes on from the prompt's
 
   Clock::time_point arrived = Clock::now();
 

@@ -100,10 +100,40 @@ void readStreamOptions(In value, Out request) {
     request.includeUsage = usage->boolean();
 }
 
-void readResponseFormat(In value, Out) {
+/// Sets what texts must be. The source of a schema is read again in the order
+/// of its members.
+void constrain(In value, Out request, const char *field, cria_grammar_kind kind,
+               std::string source) {
+  if (request.constraint)
+    return value.fail("is not supported together with '" +
+                          std::string(request.constrainedBy) + "'",
+                      CRIA_UNIMPLEMENTED);
+  request.constraint = {kind, std::move(source)};
+  request.constrainedBy = field;
+}
+
+void readResponseFormat(In value, Out request) {
   std::string type = value["type"].string();
-  if (value.ok() && type != "text")
-    notSupported(value["type"], "expected \"text\"");
+  if (!value.ok() || type == "text")
+    return;
+  const char *field = "response_format";
+  if (type == "json_object") {
+    onlyKeys(value, {"type"});
+    return constrain(value, request, field, CRIA_GRAMMAR_JSON_SCHEMA,
+                     R"({"type": "object"})");
+  }
+  if (type != "json_schema")
+    return notSupported(
+        value["type"], "expected \"text\", \"json_object\" or \"json_schema\"");
+  onlyKeys(value, {"type", "json_schema"});
+  JsonCursor format = value["json_schema"];
+  onlyKeys(format, {"name", "description", "schema", "strict"});
+  if (!value.ok())
+    return;
+  const auto &schema = format["schema"].raw();
+  if (!schema.is_object() && !schema.is_boolean())
+    return format["schema"].expected("a JSON schema");
+  constrain(value, request, field, CRIA_GRAMMAR_JSON_SCHEMA, "");
 }
 
 void readModalities(In value, Out) {
@@ -224,6 +254,10 @@ const Field fields[] = {
          v.expected("\"float\" or \"base64\"");
      }},
     {"response_format", kText, readResponseFormat},
+    {"grammar", kText,
+     [](In v, Out r) {
+       constrain(v, r, "grammar", CRIA_GRAMMAR_GBNF, v.string());
+     }},
     {"modalities", ChatCompletions, readModalities},
     {"tools", kWithMessages, readTools},
     {"tool_choice", ChatCompletions, readToolChoice},
@@ -355,6 +389,11 @@ std::optional<ApiError> checkTogether(const nlohmann::json &root,
                  "the request asks for " + std::to_string(texts) +
                      " texts, expected at most " + std::to_string(kMostTexts),
                  "invalid_value");
+  if (request.constraint && request.minTokens > 0)
+    return about("min_tokens",
+                 std::string("'min_tokens' is not supported together with '") +
+                     request.constrainedBy + "'",
+                 "unsupported_value");
   if (request.echo && request.logProbs)
     return about("logprobs", "'logprobs' is not supported together with 'echo'",
                  "unsupported_value");
@@ -385,10 +424,17 @@ std::optional<ApiError> parseRequest(Endpoint endpoint, std::string_view body,
     return error;
   if (auto error = checkTogether(root, vocabSize, request))
     return error;
-  if (!root.contains("messages"))
+  bool hasSchema = request.constraint && request.constraint->source.empty() &&
+                   request.constraint->kind == CRIA_GRAMMAR_JSON_SCHEMA;
+  if (!root.contains("messages") && !hasSchema)
     return std::nullopt;
   // Once more, with the members of objects in their order.
   json ordered = json::parse(body);
+  if (hasSchema)
+    request.constraint->source =
+        toText(ordered["response_format"]["json_schema"]["schema"]);
+  if (!root.contains("messages"))
+    return std::nullopt;
   request.messages = std::move(ordered["messages"]);
   for (json &message : request.messages)
     flatten(message);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "tools/serve/Exchange.h"
+#include "tools/serve/Grammars.h"
 
 #include <cstdint>
 #include <optional>
@@ -46,6 +47,8 @@ struct Request {
   std::vector<int32_t> stopIds;
   bool ignoreEos = false, skipSpecialTokens = true;
   std::vector<std::pair<int32_t, float>> bias;
+  std::optional<Constraint> constraint; // of each text
+  const char *constrainedBy = "";       // the field that has it
 
   bool stream = false, includeUsage = false, echo = false, returnIds = false;
   std::optional<int64_t> logProbs; // how many of the likeliest; 0: of the drawn

@@ -286,6 +286,11 @@ static std::vector<uint32_t> allBut(const std::vector<int32_t> &ids,
   return bits;
 }
 
+/// Lets only ids be drawn next that the grammar has.
+void Scheduler::allowNext(Text &text) const {
+  text.sampler->allow(text.matcher->mask(engine.vocabSize));
+}
+
 void Scheduler::letIn(const std::shared_ptr<Job> &job, size_t index) {
   auto n = static_cast<size_t>(job->n);
   Text text;
@@ -308,6 +313,10 @@ void Scheduler::letIn(const std::shared_ptr<Job> &job, size_t index) {
   text.sampler.emplace(sampling, engine.vocabSize);
   if (!job->biasIds.empty())
     text.sampler->setBias(job->biasIds, job->biases);
+  if (job->grammar) {
+    text.matcher.emplace(*job->grammar);
+    allowNext(text);
+  }
   if (job->minimum > 0 && !job->endIds.empty())
     text.sampler->allow(allBut(job->endIds, engine.vocabSize));
   openText(text);
@@ -387,10 +396,15 @@ void Scheduler::note(const cria_batch_result &result, Text &text,
     if (text.drawn == job.minimum)
       text.sampler->allow({});
   }
-  if (text.stream->stopped() || result.finish == CRIA_FINISH_END)
+  if (text.matcher && result.id >= 0)
+    text.matcher->accept(result.id);
+  if (text.stream->stopped() || result.finish == CRIA_FINISH_END ||
+      (text.matcher && text.matcher->finished()))
     event.end = End::Stop;
   else if (result.finish != CRIA_FINISH_NONE)
     event.end = End::Length;
+  else if (text.matcher)
+    allowNext(text);
   if (event.end != End::None) {
     event.piece += text.stream->finish();
     event.reused = batch.sequence(result.sequence).reused;

@@ -58,6 +58,7 @@ private:
     size_t index = 0;
     const Ids *prompt = nullptr;
     std::optional<Sampler> sampler;
+    std::optional<Matcher> matcher; // of the job's grammar
     std::optional<Stream> stream;
     int64_t drawn = 0;
     Clock::time_point last; // when its last id was drawn, or it was let in
@@ -76,6 +77,7 @@ private:
   void admit();
   void letIn(const std::shared_ptr<Job> &job, size_t index);
   void openText(Text &text) const;
+  void allowNext(Text &text) const;
   bool step();
   void note(const cria_batch_result &result, Text &text, Events &events);
   void describe(const cria_batch_result &result, const Text &text,

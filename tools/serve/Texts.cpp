@@ -200,6 +200,27 @@ static void setTextOptions(const Engine &engine, const Request &request,
       prompt.echo = shown(engine, prompt, job.special);
 }
 
+/// A grammar that is wrong or too large is the client's: it costs nobody else.
+static std::optional<ApiError> setGrammar(const Engine &engine,
+                                          const Request &request, Job &job) {
+  if (!request.constraint)
+    return std::nullopt;
+  try {
+    job.grammar =
+        engine.grammars.get(*engine.tokenizer, engine.vocabSize,
+                            *request.constraint, job.endIds, job.salt);
+  } catch (const Error &error) {
+    if (error.status() == CRIA_INTERNAL)
+      throw;
+    return ApiError{
+        400, std::string("'") + request.constrainedBy + "': " + error.what(),
+        request.constrainedBy,
+        error.status() == CRIA_UNIMPLEMENTED ? "unsupported_value"
+                                             : "invalid_value"};
+  }
+  return std::nullopt;
+}
+
 std::optional<ApiError> makeJob(const Engine &engine, const Request &request,
                                 Job &job) {
   auto adapters = engine.find(request.model);
@@ -225,6 +246,8 @@ std::optional<ApiError> makeJob(const Engine &engine, const Request &request,
     } catch (const Error &error) {
       return ApiError{400, error.what(), "", "invalid_value"};
     }
+    if (auto error = setGrammar(engine, request, job))
+      return error;
   }
   job.delivery = job.embeds ? answerEmbeddings(engine, request, job)
                  : request.endpoint == Completions
