@@ -60,6 +60,7 @@ Automaton::FrameId Automaton::frameOf(Places returns) {
   auto id = static_cast<FrameId>(frames.size());
   frames.push_back(returns); // first: memory may end at either line
   used += 128 + 2 * sizeof(Place) * returns.size();
+  returns.shrink_to_fit(); // it had room for what came twice
   frameIds.emplace(std::move(returns), id);
   return id;
 }
@@ -75,6 +76,7 @@ StateId Automaton::stateOf(Places items, bool complete) {
   made.items = items;
   made.complete = complete;
   used += 256 + 2 * sizeof(Place) * items.size();
+  items.shrink_to_fit();
   stateIds[complete].emplace(std::move(items), id);
   return id;
 }
@@ -146,7 +148,7 @@ void Automaton::begin(RuleId rule, FrameId frame) {
 
 /// The state of the ways that were found, once all called rules have begun.
 StateId Automaton::close() {
-  while (!calls.empty() && left > 0 && items.size() <= 4 * mostItems) {
+  while (!calls.empty() && items.size() <= 4 * mostItems && check().ok()) {
     auto [rule, returns] = std::move(calls.begin()->second);
     calls.erase(calls.begin());
     begin(rule, frameOf(std::move(returns)));
