@@ -76,10 +76,11 @@ void GbnfParser::skipBlanks(bool lines) {
 }
 
 void GbnfParser::fail(const std::string &message, cria_status code) {
+  if (!status.ok())
+    return;
   auto line =
       std::count(text.begin(), text.begin() + static_cast<long>(at), '\n');
-  if (status.ok())
-    status = Status(code, "line " + std::to_string(line + 1) + ": " + message);
+  status = Status(code, "line " + std::to_string(line + 1) + ": " + message);
   at = text.size();
 }
 
