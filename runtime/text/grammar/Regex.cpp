@@ -249,8 +249,7 @@ uint32_t RegexParser::unicode() {
     while (at + digits < text.size() && text[at + digits] != '}')
       ++digits;
     uint32_t value = digits > 0 && digits <= 6 ? hex(digits) : 1u << 24;
-    take("}");
-    return value;
+    return take("}") ? value : 1u << 24;
   }
   uint32_t value = hex(4);
   if (value >> 10 == 0xD800 >> 10 && take("\\u")) {
