@@ -91,9 +91,9 @@ class _Drawn:
         self._pieces: list[str] = []
         self.ended = False
 
-    def take(self, id: int) -> bool:
-        """Adds an id. Returns whether it completes a stop string or the grammar's text,
-        which ends the text."""
+    def take(self, id: int, last: bool) -> bool:
+        """Adds an id, maybe the last one. Returns whether it completes a stop string or
+        the grammar's text, which ends the text."""
         self._ids.append(id)
         if self._text:
             self._pieces.append(self._text.push(id))
@@ -101,7 +101,7 @@ class _Drawn:
         if self._matcher:
             self._matcher.accept(id)
             self.ended |= self._matcher.finished
-            if not self.ended:
+            if not (self.ended or last):
                 self._matcher.allow(self._sampler)
         return self.ended
 
@@ -316,7 +316,8 @@ class Batch(_native.OneThread):
                     if result.error:
                         raise result.error
                     one = drawn[result.sequence]
-                    if result.id is not None and one.take(result.id):
+                    last = result.finish != Finish.NONE
+                    if result.id is not None and one.take(result.id, last):
                         left.add(result.sequence)
                         self.leave(result.sequence)
                     one.ended |= result.finish == Finish.END

@@ -80,12 +80,14 @@ static Status beginMatcher(const Run &run, Reply &reply) {
   return allowNext(*reply.matcher, *reply.sampler);
 }
 
-/// Goes on in the grammar, for the next draw.
-static Status match(Reply &reply, int32_t id) {
+/// Goes on in the grammar, for the next draw if there is one.
+static Status match(Reply &reply, const BatchResult &result) {
   if (!reply.matcher)
     return Status();
-  Status status = reply.matcher->accept(id);
-  if (!status.ok() || reply.matcher->isFinished())
+  Status status = reply.matcher->accept(result.id);
+  bool isLast = result.finish != Finish::None || reply.stream->stopped() ||
+                reply.matcher->isFinished();
+  if (!status.ok() || isLast)
     return status;
   return allowNext(*reply.matcher, *reply.sampler);
 }
@@ -155,7 +157,7 @@ bool Prompts::note(const BatchResult &result) {
   if (result.id >= 0) {
     reply.ids.push_back(result.id);
     append(reply, reply.stream->push(result.id));
-    Status status = match(reply, result.id);
+    Status status = match(reply, result);
     if (reply.status.ok())
       reply.status = status;
   }
@@ -168,6 +170,7 @@ bool Prompts::note(const BatchResult &result) {
   if (!reply.isDone)
     return false;
   append(reply, reply.stream->finish());
+  reply.matcher.reset(); // it may keep an automaton's memory
   bySequence.erase(result.sequence);
   return true;
 }
