@@ -97,6 +97,8 @@ SCHEMAS = [
     {"type": "integer", "minimum": 99, "maximum": 1001},
     {"type": "integer", "minimum": 0.5, "maximum": 2.5},
     {"type": "number", "minimum": 0},
+    {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1},
+    {"type": "integer", "minimum": 10**19 - 3},
     {"type": "number", "minimum": -1.25, "maximum": 2.5},
     {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
     {"type": "number", "minimum": 0.125, "exclusiveMaximum": 0.25},
@@ -111,6 +113,7 @@ SCHEMAS = [
     {"type": "string", "pattern": "[0-9]+"},
     {"type": "string", "pattern": "^a"},
     {"type": "string", "pattern": "b$|^c"},
+    {"type": "string", "pattern": "^.{1,2000}$"},
     {"type": "string", "pattern": '^["\\\\a]+$'},
     {"type": "string", "pattern": "^(?:foo|bar)-\\d{3}$"},
     {"type": "string", "pattern": "^[^x]?.é$"},
@@ -119,6 +122,9 @@ SCHEMAS = [
     {"enum": [1, 2.5, -3, None, True, "1", [1, 2], {"a": 1}]},
     {"type": "string", "enum": ["a", "ab", "abc", "b"]},
     {"type": ["integer", "null"], "enum": [1, "a", None]},
+    {"type": "integer", "enum": [1.0, 1e2, 1.5, 12345678901234567890123, 1, 1]},
+    {"enum": [9007199254740993, 0.5, "0"], "allOf": [{"enum": [9007199254740992, 0.5]}]},
+    {"enum": [{"a": 1, "b": [2]}, [1]], "allOf": [{"enum": [{"b": [2], "a": 1}]}]},
     {"const": {"x": [1, {"y": None}]}},
     {"const": "only"},
     {"type": "array", "items": {"type": "integer"}},
@@ -232,6 +238,20 @@ REFUSED = [
     ('{"anyOf": []}', "'anyOf': expected a list of schemas"),
     ('{"type": "string", "pattern": "(?=a)"}', "'pattern': at character 2: looking around"),
     ('{"type": "string", "pattern": "a", "minLength": 2}', "'pattern': beside minLength"),
+    ('{"type": "string", "pattern": "date", "format": "date"}', "'format': a second pattern"),
+    (json.dumps({"type": "string", "pattern": "." * 4_000_000}), "takes too much work"),
+    (json.dumps({"oneOf": [False] * 190_000}), "takes too much work"),
+    (
+        json.dumps(
+            {
+                "$defs": {"big": {"const": [0] * 90_000}},
+                "properties": {
+                    f"p{i}": {"$ref": "#/$defs/big", "type": "array"} for i in range(300)
+                },
+            }
+        ),
+        "takes too much work",
+    ),
     ('{"type": "string", "format": "regex"}', "'format': 'regex' is not supported"),
     ('{"enum": ["a"], "minLength": 3}', "'minLength': beside enum"),
     ('{"minItems": -1}', "'minItems': expected a whole number"),

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 
 namespace cria::grammar {
 
@@ -109,31 +110,86 @@ std::string JsonTree::path() const {
   return parent->path() + step;
 }
 
-bool equal(const JsonTree &one, const JsonTree &other) {
-  if (one.type != other.type || one.elements.size() != other.elements.size() ||
-      one.members.size() != other.members.size())
-    return false;
-  switch (one.type) {
-  case Type::Null:
-    return true;
-  case Type::Boolean:
-    return one.boolean == other.boolean;
-  case Type::String:
-    return one.text == other.text;
-  case Type::Number:
-    return one.text == other.text || strtod(one.text.c_str(), nullptr) ==
-                                         strtod(other.text.c_str(), nullptr);
-  case Type::Array:
-    return std::equal(one.elements.begin(), one.elements.end(),
-                      other.elements.begin(), equal);
-  case Type::Object:
-    return std::all_of(one.members.begin(), one.members.end(),
-                       [&](const auto &member) {
-                         const JsonTree *found = other.find(member.first);
-                         return found && equal(member.second, *found);
-                       });
+namespace {
+/// A number without zeros at its ends: 1200 is 12, two places to the left.
+struct Significant {
+  std::string digits; // with the sign; none of 0
+  long exponent = 0;
+};
+} // namespace
+
+static Significant significant(std::string_view number) {
+  Significant made;
+  size_t end = std::min(number.find_first_of("eE"), number.size());
+  constexpr long most = 1L << 40; // more than a document has digits
+  if (end < number.size())
+    made.exponent = std::clamp(
+        strtol(std::string(number.substr(end + 1)).c_str(), nullptr, 10), -most,
+        most);
+  bool negative = number[0] == '-';
+  made.digits = number.substr(negative, end - negative);
+  if (size_t point = made.digits.find('.'); point != std::string::npos) {
+    made.exponent -= static_cast<long>(made.digits.size() - point - 1);
+    made.digits.erase(point, 1);
   }
-  return false;
+  made.digits.erase(0, made.digits.find_first_not_of('0'));
+  size_t kept = made.digits.find_last_not_of('0') + 1;
+  made.exponent += static_cast<long>(made.digits.size() - kept);
+  made.digits.resize(kept);
+  if (kept == 0)
+    return {};
+  made.digits.insert(0, negative, '-');
+  return made;
+}
+
+bool isWhole(const JsonTree &number) {
+  return significant(number.text).exponent >= 0;
+}
+
+static void addCanonical(const JsonTree &value, std::string &text) {
+  switch (value.type) {
+  case Type::Null:
+    text += "null";
+    break;
+  case Type::Boolean:
+    text += value.boolean ? "true" : "false";
+    break;
+  case Type::Number: {
+    Significant number = significant(value.text);
+    text += number.digits + "e" + std::to_string(number.exponent);
+    break;
+  }
+  case Type::String:
+    text += jsonString(value.text);
+    break;
+  case Type::Array:
+    text += '[';
+    for (const JsonTree &element : value.elements) {
+      addCanonical(element, text);
+      text += ',';
+    }
+    text += ']';
+    break;
+  case Type::Object: {
+    std::map<std::string_view, const JsonTree *> sorted;
+    for (const auto &[key, member] : value.members)
+      sorted[key] = &member;
+    text += '{';
+    for (auto [key, member] : sorted) {
+      text += jsonString(key) + ":";
+      addCanonical(*member, text);
+      text += ',';
+    }
+    text += '}';
+    break;
+  }
+  }
+}
+
+std::string canonical(const JsonTree &value) {
+  std::string text;
+  addCanonical(value, text);
+  return text;
 }
 
 std::string jsonString(std::string_view text) {

@@ -32,8 +32,12 @@ struct JsonTree {
 /// where it is.
 Status parseJsonTree(std::string_view text, JsonTree &root);
 
-/// Whether both are the same value.
-bool equal(const JsonTree &one, const JsonTree &other);
+/// Whether a number is whole, such as 1.0 and 12e3, exactly.
+bool isWhole(const JsonTree &number);
+
+/// A text that equal values share, and no others: of 1.0 and 1, and of objects
+/// whose members have another order.
+std::string canonical(const JsonTree &value);
 
 /// A string as JSON spells it, with no more escapes than it must have.
 std::string jsonString(std::string_view text);

@@ -29,7 +29,7 @@ std::optional<Decimal> Decimal::parse(std::string_view text) {
   result.fraction.erase(result.fraction.find_last_not_of('0') + 1);
   digits.resize(split);
   digits.erase(0, digits.find_first_not_of('0'));
-  if (digits.size() > 18 || result.fraction.size() > 40)
+  if (digits.size() > 19 || result.fraction.size() > 40)
     return std::nullopt;
   result.whole = strtoull(digits.c_str(), nullptr, 10);
   result.negative &= !result.isZero();

@@ -17,7 +17,7 @@ struct Decimal {
   uint64_t whole = 0;
   std::string fraction;
 
-  /// A number as JSON spells it; nothing if it has more than 18 digits before
+  /// A number as JSON spells it; nothing if it has more than 19 digits before
   /// the point or more than 40 after it.
   static std::optional<Decimal> parse(std::string_view text);
 

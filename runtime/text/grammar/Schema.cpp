@@ -18,6 +18,7 @@
 #include <cctype>
 #include <cstdlib>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 
@@ -170,6 +171,9 @@ private:
   Expression enumeration(const std::vector<Part> &parts,
                          const std::vector<const JsonTree *> &values,
                          uint8_t types);
+  std::vector<const JsonTree *>
+  common(const std::vector<const JsonTree *> &values,
+         const std::vector<const JsonTree *> &others);
   Expression exactly(const JsonTree &value);
 
   // By type.
@@ -177,6 +181,8 @@ private:
   void counts(const std::vector<Part> &parts, const char *leastName,
               const char *mostName, uint32_t &least, uint32_t &most);
   Expression stringOf(const std::vector<Part> &parts);
+  Expression spelledSet(const Characters &set);
+  Expression spelled(Expression text);
   Expression patternOf(const JsonTree &place, std::string_view regex,
                        Match match);
   Expression numberOf(const std::vector<Part> &parts, bool whole);
@@ -198,9 +204,12 @@ private:
   Status status;
   std::vector<Rule> rules;
   std::map<std::string_view, RuleId> builtin;
-  std::map<std::vector<Part>, RuleId> ruleIds;
-  std::vector<std::vector<Part>> pending; // bodies that are not made yet
-  std::vector<RuleId> pendingRules;
+  using RuleIds = std::map<std::vector<Part>, RuleId>;
+  RuleIds ruleIds;
+  std::vector<RuleIds::const_iterator> pending; // bodies that are not made yet
+  std::map<std::vector<Characters::Range>, RuleId> setRules;
+  std::map<std::pair<std::string_view, Match>, RuleId> regexRules;
+  std::map<const JsonTree *, std::string> canonicals; // of enum and const
   std::vector<const JsonTree *> open; // schemas that refer to the next one
   size_t work = 0;
 
@@ -303,6 +312,7 @@ const JsonTree *SchemaCompiler::resolve(const JsonTree &ref) {
     return found;
   }
   pointer.remove_prefix(1);
+  spend(pointer.size());
   while (found && !pointer.empty()) {
     size_t end = std::min(pointer.find('/', 1), pointer.size());
     std::string key = keyOf(pointer.substr(1, end - 1));
@@ -376,11 +386,10 @@ Expression SchemaCompiler::valueOf(Conjunction all) {
     return choice({});
   if (all.parts.empty())
     return call(known("value"));
-  auto [found, isNew] = ruleIds.try_emplace(all.parts, 0);
+  auto [found, isNew] = ruleIds.try_emplace(std::move(all.parts), 0);
   if (isNew) {
     found->second = addRule();
-    pending.push_back(std::move(all.parts));
-    pendingRules.push_back(found->second);
+    pending.push_back(found);
   }
   return call(found->second);
 }
@@ -438,10 +447,8 @@ static uint8_t typeOf(const JsonTree &value) {
     return null;
   case Type::Boolean:
     return boolean;
-  case Type::Number: {
-    auto decimal = Decimal::parse(value.text);
-    return decimal && decimal->fraction.empty() ? integer : fraction;
-  }
+  case Type::Number:
+    return isWhole(value) ? integer : fraction;
   case Type::String:
     return string;
   case Type::Array:
@@ -459,18 +466,25 @@ static uint8_t typesOf(const std::vector<const JsonTree *> &values) {
   return types;
 }
 
-using Values = std::vector<const JsonTree *>;
-
-/// The values that are not among `others`.
-static Values without(Values values, const Values &others) {
-  auto isOther = [&](const JsonTree *value) {
-    return std::any_of(
-        others.begin(), others.end(),
-        [&](const JsonTree *other) { return equal(*value, *other); });
+/// The values that are among `others`, too.
+std::vector<const JsonTree *>
+SchemaCompiler::common(const std::vector<const JsonTree *> &values,
+                       const std::vector<const JsonTree *> &others) {
+  auto textOf = [&](const JsonTree *value) -> std::string_view {
+    auto [found, isNew] = canonicals.try_emplace(value);
+    if (isNew && status.ok())
+      found->second = canonical(*value);
+    spend(4 + (isNew ? found->second.size() : 0));
+    return found->second;
   };
-  values.erase(std::remove_if(values.begin(), values.end(), isOther),
-               values.end());
-  return values;
+  std::set<std::string_view> texts;
+  for (const JsonTree *other : others)
+    texts.insert(textOf(other));
+  std::vector<const JsonTree *> both;
+  for (const JsonTree *value : values)
+    if (texts.count(textOf(value)))
+      both.push_back(value);
+  return both;
 }
 
 /// Exactly one of the branches of oneOf may hold: which is so if no two can.
@@ -494,7 +508,8 @@ void SchemaCompiler::checkApart(const JsonTree &oneOf) {
 /// Whether it is clear that no value is both.
 bool SchemaCompiler::areApart(const Conjunction &one, const Conjunction &other,
                               int depth) {
-  if (one.never || other.never)
+  if (!spend(one.parts.size() + other.parts.size() + 1) || one.never ||
+      other.never)
     return true;
   std::vector<const JsonTree *> values, others;
   bool isList = valuesOf(one.parts, values),
@@ -507,8 +522,7 @@ bool SchemaCompiler::areApart(const Conjunction &one, const Conjunction &other,
   if (!types)
     return true;
   if (isList && isOtherList)
-    return spend(values.size() * others.size()) &&
-           without(values, others).size() == values.size();
+    return common(values, others).empty();
   if (types != object || depth == 2)
     return false;
   // A property that both must have, and that cannot be both.
@@ -556,6 +570,7 @@ uint8_t SchemaCompiler::typesOf(const std::vector<Part> &parts) {
       fail(name, "expected one of null, boolean, object, array, string, "
                  "integer and number");
     };
+    spend(type->elements.size());
     if (type->type == Type::Array)
       for (const JsonTree &name : type->elements)
         add(name);
@@ -573,11 +588,9 @@ bool SchemaCompiler::valuesOf(const std::vector<Part> &parts,
                               std::vector<const JsonTree *> &values) {
   bool found = false;
   auto restrict = [&](std::vector<const JsonTree *> allowed) {
-    if (!spend(allowed.size() * (found ? values.size() : 1)))
+    if (!spend(allowed.size()))
       return;
-    if (found)
-      allowed = without(values, without(values, allowed));
-    values = std::move(allowed);
+    values = found ? common(values, allowed) : std::move(allowed);
     found = true;
   };
   for (const Part &part : parts) {
@@ -619,6 +632,8 @@ SchemaCompiler::enumeration(const std::vector<Part> &parts,
 /// The texts of one value.
 Expression SchemaCompiler::exactly(const JsonTree &value) {
   std::vector<Expression> parts;
+  if (!spend(64 + value.text.size()))
+    return {};
   switch (value.type) {
   case Type::Null:
     return literal("null");
@@ -648,6 +663,7 @@ Expression SchemaCompiler::exactly(const JsonTree &value) {
     return sequence(std::move(parts));
   case Type::Object:
     for (const auto &[key, member] : value.members) {
+      spend(key.size());
       parts.push_back(parts.empty() ? blank() : next());
       parts.push_back(literal(jsonString(key) + ":"));
       parts.push_back(blank());
@@ -688,26 +704,36 @@ void SchemaCompiler::counts(const std::vector<Part> &parts,
   }
 }
 
+/// One character of a set as JSON spells it within a string. A set of which
+/// some are escaped has a rule, because it takes many states: `.` takes 200.
+Expression SchemaCompiler::spelledSet(const Characters &set) {
+  Characters special{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
+  Characters escapes = set.intersection(special);
+  if (escapes.empty())
+    return oneOf(set);
+  auto [found, isNew] = setRules.try_emplace(set.ranges(), 0);
+  if (isNew) {
+    std::vector<Expression> parts;
+    for (auto [first, last] : escapes.ranges())
+      for (uint32_t c = first; c <= last; ++c)
+        parts.push_back(spelled(literal(utf8Of(c))));
+    parts.push_back(oneOf(set.intersection(special.complement())));
+    RuleId rule = found->second = addRule();
+    rules[rule].body = choice(std::move(parts));
+  }
+  return call(found->second);
+}
+
 /// The characters of a text as JSON spells them within a string.
-static Expression spelled(Expression text) {
+Expression SchemaCompiler::spelled(Expression text) {
   switch (text.kind) {
   case Expression::Kind::Literal: {
     std::string quoted = jsonString(text.text);
     text.text = quoted.substr(1, quoted.size() - 2);
     return text;
   }
-  case Expression::Kind::Set: {
-    Characters special{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
-    std::vector<Expression> parts;
-    Characters escapes = text.set.intersection(special);
-    for (auto [first, last] : escapes.ranges())
-      for (uint32_t c = first; c <= last; ++c)
-        parts.push_back(spelled(literal(utf8Of(c))));
-    Characters plain = text.set.intersection(special.complement());
-    if (!plain.empty())
-      parts.push_back(oneOf(std::move(plain)));
-    return choice(std::move(parts));
-  }
+  case Expression::Kind::Set:
+    return spelledSet(text.set);
   default:
     for (Expression &part : text.parts)
       part = spelled(std::move(part));
@@ -715,14 +741,22 @@ static Expression spelled(Expression text) {
   }
 }
 
+/// A string that a regular expression matches; each expression has a rule.
 Expression SchemaCompiler::patternOf(const JsonTree &place,
                                      std::string_view regex, Match match) {
-  Result<Expression> parsed = parseRegex(regex, match);
-  if (!parsed.ok()) {
-    fail(place, parsed.status().message(), parsed.status().code());
-    return {};
+  auto [found, isNew] = regexRules.try_emplace({regex, match}, 0);
+  if (isNew && spend(32 * regex.size())) {
+    Result<Expression> parsed = parseRegex(regex, match);
+    if (!parsed.ok()) {
+      fail(place, parsed.status().message(), parsed.status().code());
+      return {};
+    }
+    Expression text = spelled(std::move(*parsed));
+    RuleId rule = found->second = addRule();
+    rules[rule].body =
+        sequence({literal("\""), std::move(text), literal("\"")});
   }
-  return sequence({literal("\""), spelled(std::move(*parsed)), literal("\"")});
+  return call(found->second);
 }
 
 Expression SchemaCompiler::stringOf(const std::vector<Part> &parts) {
@@ -730,6 +764,7 @@ Expression SchemaCompiler::stringOf(const std::vector<Part> &parts) {
   counts(parts, "minLength", "maxLength", least, most);
   bool isBounded = least > 0 || most != Expression::unbounded;
   const JsonTree *shape = nullptr; // a pattern or a format
+  Match match = Match::Whole;      // a format as a whole
   for (const Part &part : parts)
     for (const char *name : {"pattern", "format"}) {
       const JsonTree *place = part.schema->find(name);
@@ -737,16 +772,18 @@ Expression SchemaCompiler::stringOf(const std::vector<Part> &parts) {
         continue;
       if (place->type != Type::String)
         fail(*place, "expected a text");
-      if (shape && !(equal(*shape, *place)))
+      Match how = *name == 'p' ? Match::Part : Match::Whole;
+      if (shape && (how != match || shape->text != place->text))
         fail(*place, "a second pattern or format is not supported",
              CRIA_UNIMPLEMENTED);
       shape = place;
+      match = how;
     }
   if (shape && isBounded)
     fail(*shape, "beside minLength or maxLength, this is not supported",
          CRIA_UNIMPLEMENTED);
-  if (shape && shape->parent->find("pattern") == shape)
-    return patternOf(*shape, shape->text, Match::Part);
+  if (shape && match == Match::Part)
+    return patternOf(*shape, shape->text, match);
   if (shape) {
     const char *regex = formatRegex(shape->text);
     if (!regex)
@@ -754,7 +791,7 @@ Expression SchemaCompiler::stringOf(const std::vector<Part> &parts) {
            quote(shape->text) + " is not supported, expected one of " +
                formatNames,
            CRIA_UNIMPLEMENTED);
-    return regex ? patternOf(*shape, regex, Match::Whole) : Expression();
+    return regex ? patternOf(*shape, regex, match) : Expression();
   }
   if (!isBounded)
     return call(known("string"));
@@ -776,7 +813,7 @@ Expression SchemaCompiler::numberOf(const std::vector<Part> &parts,
       auto decimal = place->type == Type::Number ? Decimal::parse(place->text)
                                                  : std::nullopt;
       if (!decimal)
-        fail(*place, "expected a number of at most 18 digits and 40 after the "
+        fail(*place, "expected a number of at most 19 digits and 40 after the "
                      "point");
       Bound bound{decimal.value_or(Decimal()), name[0] == 'e'};
       if (name.substr(name.size() - 7) == "minimum" ||
@@ -796,6 +833,7 @@ Expression SchemaCompiler::numberOf(const std::vector<Part> &parts,
 Expression SchemaCompiler::elementOf(const std::vector<Part> &parts,
                                      size_t index) {
   std::vector<const JsonTree *> schemas;
+  spend(4 * parts.size());
   for (const Part &part : parts) {
     const JsonTree *list = part.schema->find("prefixItems"),
                    *items = part.schema->find("items");
@@ -897,7 +935,7 @@ SchemaCompiler::Properties
 SchemaCompiler::propertiesOf(const std::vector<Part> &parts) {
   Properties all;
   auto addName = [&](std::string_view name) {
-    if (all.schemas.try_emplace(name).second)
+    if (spend(8 + name.size()) && all.schemas.try_emplace(name).second)
       all.names.push_back(name);
   };
   for (const Part &part : parts) {
@@ -1002,10 +1040,8 @@ Result<std::vector<Rule>> SchemaCompiler::compile(std::string_view text) {
     builtin[names[id]] = id;
   rules[0].body = valueOf(std::vector<const JsonTree *>{&root});
   while (!pending.empty() && status.ok()) {
-    std::vector<Part> parts = std::move(pending.back());
-    RuleId rule = pendingRules.back();
+    const auto &[parts, rule] = *pending.back();
     pending.pop_back();
-    pendingRules.pop_back();
     Expression made = body(parts);
     rules[rule].body = std::move(made);
   }

@@ -252,6 +252,8 @@ TEST(Grammar, RegexErrorsNameThePlace) {
   EXPECT_EQ(error("a)"), "at character 1: ')' without '('");
   EXPECT_EQ(error("[a"), "at character 2: '[' without ']'");
   EXPECT_EQ(error("\\"), "at character 1: a backslash at the end");
+  EXPECT_EQ(error(R"(\u{41)"),
+            "at character 5: an escape that is no character");
 }
 
 TEST(Grammar, HostileGrammarsAreRefused) {
@@ -268,6 +270,16 @@ TEST(Grammar, HostileGrammarsAreRefused) {
             CRIA_RESOURCE_EXHAUSTED);
   EXPECT_EQ(code(Notation::Gbnf, "root ::= " + std::string(1000, '(')),
             CRIA_RESOURCE_EXHAUSTED);
+  std::string names = "root ::=", list = "false", dots(60000, '.');
+  for (int i = 0; i < 30000; ++i) {
+    names += " r" + std::to_string(i);
+    list += ", false";
+  }
+  EXPECT_EQ(code(Notation::Gbnf, names), CRIA_INVALID_ARGUMENT);
+  EXPECT_EQ(code(Notation::JsonSchema, "{\"oneOf\": [" + list + "]}"),
+            CRIA_RESOURCE_EXHAUSTED);
+  EXPECT_EQ(code(Notation::JsonSchema, "{\"pattern\": \"" + dots + "\"}"),
+            CRIA_OK);
   std::string chain;
   for (int i = 0; i < 9000; ++i)
     chain += (i ? "r" + std::to_string(i) : "root") + " ::= r" +
@@ -393,7 +405,8 @@ TEST(Grammar, DecimalsOfJson) {
   EXPECT_EQ(text("-1.50"), "-1.5");
   EXPECT_EQ(text("1.5e3"), "1500.");
   EXPECT_EQ(text("125e-4"), "0.0125");
-  EXPECT_EQ(text("1e17"), "100000000000000000.");
-  EXPECT_EQ(text("1e18"), "none");
+  EXPECT_EQ(text("-9223372036854775808"), "-9223372036854775808.");
+  EXPECT_EQ(text("1e18"), "1000000000000000000.");
+  EXPECT_EQ(text("1e19"), "none");
   EXPECT_EQ(text("1e-41"), "none");
 }
