@@ -15,7 +15,7 @@
 
 from cria import _native
 from cria._artifact import Artifact, ArtifactInfo, Check, inspect
-from cria._batch import Batch, BatchInfo, BatchResult, Finish
+from cria._batch import Batch, BatchInfo, BatchResult, Finish, SequenceInfo
 from cria._compiler import compile, compiler, emit
 from cria._errors import (
     Aborted,
@@ -49,7 +49,13 @@ from cria._model import (
     load,
 )
 from cria._ranks import Ranks, join_ranks
-from cria._sampling import Generation, Sampler, Sampling, log_probabilities
+from cria._sampling import (
+    Generation,
+    Sampler,
+    Sampling,
+    log_probabilities,
+    top_log_probabilities,
+)
 from cria._session import Completion, Outputs, Session, Timings, Token
 from cria._text import ChatTemplate, TextStream, Tokenizer
 
@@ -94,6 +100,7 @@ __all__ = [
     "ResourceExhausted",
     "Sampler",
     "Sampling",
+    "SequenceInfo",
     "Session",
     "Status",
     "TextStream",
@@ -110,4 +117,5 @@ __all__ = [
     "join_ranks",
     "load",
     "log_probabilities",
+    "top_log_probabilities",
 ]

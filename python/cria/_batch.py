@@ -75,6 +75,17 @@ class BatchInfo(NamedTuple):
     put_back: int
 
 
+class SequenceInfo(NamedTuple):
+    """What is known of a sequence after the last step."""
+
+    #: Ids that are in pages now.
+    computed: int
+    #: Ids that the sequence has.
+    position: int
+    #: Ids that were found in pages when they were first needed.
+    reused: int
+
+
 class _Drawn:
     """The ids that a sequence has drawn after a prompt. ``text`` decodes them."""
 
@@ -166,6 +177,7 @@ class Batch(_native.OneThread):
         end_ids: Iterable[int],
         logits: bool,
         lora: LoraSet | None = None,
+        salt: int = 0,
     ) -> int:
         with checking("end_ids"):
             ends = ids_array(list(end_ids))
@@ -176,6 +188,7 @@ class Batch(_native.OneThread):
             end_count=len(ends),
             logits=logits,
             lora=lora._handle if lora else _native.ffi.NULL,
+            salt=salt,
         )
         number = _native.ffi.new("int64_t *")
         self._call(function, *arguments, options, number)
@@ -188,15 +201,17 @@ class Batch(_native.OneThread):
         end_ids: Iterable[int] = (),
         logits: bool = False,
         lora: LoraSet | None = None,
+        salt: int = 0,
     ) -> int:
         """Adds an empty sequence and returns its number.
 
         ``sampler`` draws the sequence's ids and notes them, so that no other sequence
         may use the sampler (default: the likeliest id). Each of ``end_ids`` ends the
         text. With ``logits``, a result has the logits that the id was drawn from.
-        ``lora`` are the adapters to compute with (default: those of the model).
+        ``lora`` are the adapters to compute with (default: those of the model). Only
+        sequences with the same ``salt`` share pages.
         """
-        return self._add("cria_batch_join", (), sampler, end_ids, logits, lora)
+        return self._add("cria_batch_join", (), sampler, end_ids, logits, lora, salt)
 
     def fork(
         self,
@@ -246,6 +261,12 @@ class Batch(_native.OneThread):
             error,
             logits,
         )
+
+    def sequence(self, sequence: int) -> SequenceInfo:
+        """What is known of a sequence after the last step."""
+        info = _native.struct("cria_sequence_info")
+        self._call("cria_batch_get_sequence", sequence, info)
+        return SequenceInfo(*(getattr(info, name) for name in SequenceInfo._fields))
 
     def position(self, sequence: int) -> tuple[int, int]:
         """How many ids of a sequence are computed (in its pages), and how many it has."""

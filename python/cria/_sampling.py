@@ -146,6 +146,28 @@ def log_probabilities(logits: npt.ArrayLike, ids: Ids) -> npt.NDArray[np.float64
     return result
 
 
+def top_log_probabilities(
+    logits: npt.ArrayLike, count: int
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
+    """The ``count`` likeliest ids by ``logits`` (vocab_size), the likeliest first, and what
+    :func:`log_probabilities` gives them."""
+    array = floats_of(logits, "logits")
+    if array.ndim != 1:
+        raise InvalidArgument(f"expected logits of one row, got {array.shape}")
+    if count_of(count, "count") > len(array):
+        raise InvalidArgument(f"count {count}, expected at most {len(array)}")
+    ids, result = np.empty(count, np.int32), np.empty(count, np.float64)
+    _native.call(
+        "cria_top_log_probabilities",
+        _native.ffi.from_buffer("float[]", array),
+        len(array),
+        count,
+        ids_pointer(ids),
+        _native.ffi.from_buffer("double[]", result),
+    )
+    return ids, result
+
+
 def _limit(number: int) -> int | None:
     """A limit of the library, as None if it is -1, which is no limit."""
     return None if number < 0 else number

@@ -118,6 +118,15 @@ class Tokenizer(_native.Object):
         _native.call("cria_tokenizer_token", self._handle, id, token)
         return _native.text_of(token[0])
 
+    def token_bytes(self, id: int) -> bytes:
+        """The bytes that an id adds to a text that has begun, maybe a part of a character."""
+        data, size = _native.ffi.new("char **"), _native.ffi.new("size_t *")
+        _native.call("cria_tokenizer_bytes", self._handle, id, data, size)
+        try:
+            return bytes(_native.ffi.buffer(data[0], size[0]))
+        finally:
+            _native.release(data[0])
+
     def find(self, token: str) -> int:
         """The id of a token, spelled as in the file, such as ``"<|im_end|>"``."""
         id = _native.ffi.new("int32_t *")

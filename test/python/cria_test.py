@@ -335,6 +335,7 @@ class Batches(unittest.TestCase):
             self.assertEqual(result.finish, cria.Finish.LENGTH)
             self.assertEqual(result.id, int(result.logits.argmax()))
             self.assertEqual(batch.position(first), (len(IDS), len(IDS) + 1))
+            self.assertEqual(batch.sequence(first), (len(IDS), len(IDS) + 1, 0))
             fork = batch.fork(first)
             with self.model.session() as session:
                 session.restore(batch.save(first))
@@ -470,6 +471,11 @@ class Numbers(unittest.TestCase):
         np.testing.assert_allclose(
             cria.log_probabilities(logits, ids), harness.log_softmax(logits)[ids]
         )
+        best, values = cria.top_log_probabilities(logits, 5)
+        np.testing.assert_array_equal(best, np.argsort(-logits, kind="stable")[:5])
+        np.testing.assert_allclose(values, harness.log_softmax(logits)[best])
+        with self.assertRaises(cria.InvalidArgument):
+            cria.top_log_probabilities(logits, 769)
 
     def test_biases_and_allowed_ids(self):
         with model.session() as session:
@@ -618,6 +624,8 @@ class Text(unittest.TestCase):
         self.assertEqual(tokenizer.decode(as_text), spelled)
         self.assertEqual(tokenizer.vocab_size, 768)
         self.assertEqual(tokenizer.token(766), spelled)
+        text = b"".join(tokenizer.token_bytes(id) for id in tokenizer.encode("a b", special=False))
+        self.assertEqual(text.lstrip(), b"a b")
         self.assertEqual(tokenizer.find(spelled), 766)
         with self.assertRaises(cria.NotFound):
             tokenizer.find("no such token")
