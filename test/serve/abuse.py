@@ -115,6 +115,9 @@ def check_nonsense(server):
         raw(GENERATE, b"zz\r\n", chunked): [400],
         raw(GENERATE, b"ffffffffffffffff\r\n", chunked): [413],
         raw(GENERATE, b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body), chunked, "Connection: close"): [200],
+        # Parts of a chunked body that are no body.
+        raw(GENERATE, b"1;" + b"x" * 100000, chunked): [400],
+        raw(GENERATE, b"0\r\nX: " + b"x" * 100000 + b"\r\n\r\n", chunked): [400],
         raw(GENERATE, short) + raw(GENERATE, short, "Connection: close"): [200, 200],
         raw(GENERATE, short, "Expect: 100-continue", "Connection: close"): [100, 200],
     }

@@ -34,6 +34,10 @@ using std::chrono::seconds;
 namespace {
 
 constexpr size_t kHeaderBytes = 16 << 10, kHeaderLines = 64, kPathBytes = 4096;
+/// Bytes that are received and not parsed. This bounds the header of a chunk
+/// and the trailer: the parser has no limit for them, and throws at a field of
+/// 64 KiB.
+constexpr size_t kUnparsedBytes = 2 * kHeaderBytes;
 constexpr int kLingerSeconds = 2, kLateSeconds = 1;
 
 using Clock = std::chrono::steady_clock;
@@ -152,7 +156,7 @@ private:
   tcp::socket socket;
   Shared &shared;
   asio::steady_timer timer;
-  boost::beast::flat_buffer buffer;
+  boost::beast::flat_buffer buffer{kUnparsedBytes};
   std::optional<Parser> parser;
   Head head;
   Headers extra; // of every answer to this request
@@ -308,6 +312,12 @@ ApiError malformed(const Code &error, const HttpOptions &options) {
             "the body has more than " + std::to_string(options.bodyBytes) +
                 " bytes",
             "", "body_too_large"};
+  if (error == http::error::buffer_overflow)
+    return {400,
+            "malformed HTTP: the header of a chunk or the trailer has more "
+            "than " +
+                std::to_string(kUnparsedBytes) + " bytes",
+            "", "malformed_http"};
   return {400, "malformed HTTP: " + error.message(), "", "malformed_http"};
 }
 
