@@ -115,6 +115,11 @@ def check_nonsense(server):
         raw(GENERATE, b"zz\r\n", chunked): [400],
         raw(GENERATE, b"ffffffffffffffff\r\n", chunked): [413],
         raw(GENERATE, b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body), chunked, "Connection: close"): [200],
+        # A proxy may know an encoding that the server does not.
+        raw(GENERATE, body, "Transfer-Encoding: gzip"): [400],
+        raw(GENERATE, body, "Transfer-Encoding: chunked, identity"): [400],
+        raw(GENERATE, body, "Transfer-Encoding: gzip", f"Content-Length: {len(body)}"): [400],
+        raw(GENERATE, b"0\r\n\r\n", chunked).replace(b"HTTP/1.1", b"HTTP/1.0"): [400],
         # Parts of a chunked body that are no body.
         raw(GENERATE, b"1;" + b"x" * 100000, chunked): [400],
         raw(GENERATE, b"0\r\nX: " + b"x" * 100000 + b"\r\n\r\n", chunked): [400],

@@ -321,6 +321,18 @@ ApiError malformed(const Code &error, const HttpOptions &options) {
   return {400, "malformed HTTP: " + error.message(), "", "malformed_http"};
 }
 
+/// Whether the length of the body is known for sure. The parser ignores
+/// encodings that it does not know: a proxy that knows them would see another
+/// body, and what is a body for one would be a request for the other.
+template <typename Message> bool hasClearLength(const Message &request) {
+  auto encodings = request.count(http::field::transfer_encoding);
+  return encodings == 0 ||
+         (encodings == 1 && request.version() >= 11 &&
+          request.count(http::field::content_length) == 0 &&
+          boost::beast::iequals(request[http::field::transfer_encoding],
+                                "chunked"));
+}
+
 bool isOfHttp(const Code &error) {
   return error.category() ==
          http::make_error_code(http::error::bad_method).category();
@@ -351,6 +363,10 @@ void Connection::onHeader(Code error) {
   auto hosts = request.count(http::field::host);
   if (hosts > 1 || (hosts == 0 && mayChunk))
     return refuse({400, "expected one header Host", "", "malformed_http"});
+  if (!hasClearLength(request))
+    return refuse({400,
+                   "expected Content-Length, or Transfer-Encoding: chunked", "",
+                   "malformed_http"});
   auto text = [&](http::field field) {
     auto value = request[field];
     return std::string(value.data(), value.size());
@@ -394,8 +410,8 @@ void Connection::readBody() {
     return refuse({503, "the server reads too many requests", "", "busy"});
   if (!shared.draining)
     arm(shared.options.bodySeconds);
-  if (boost::beast::iequals(parser->get()[http::field::expect],
-                            "100-continue")) {
+  if (mayChunk && boost::beast::iequals(parser->get()[http::field::expect],
+                                        "100-continue")) {
     unsent = "HTTP/1.1 100 Continue\r\n\r\n";
     flush();
   }
