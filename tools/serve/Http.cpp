@@ -163,7 +163,7 @@ private:
   std::shared_ptr<Reply> current;
   State now = State::Idle;
   std::string unsent, sending;
-  int64_t heldBody = 0; // of Shared::bodyBytes
+  int64_t heldBody = 0; // of Shared::bodyBytes, until a worker has the body
   bool isWatching = false, isWriting = false;
   bool keepsAlive = false, isHead = false, isChunked = false, mayChunk = false;
   bool wasServed = false; // an answer was sent
@@ -430,20 +430,19 @@ void Connection::onBody(Code error) {
   dispatch();
 }
 
-/// Gives a complete request to a worker.
+/// Gives a complete request to a worker. The body counts until the worker has
+/// read it, even if the client leaves before.
 void Connection::dispatch() {
   now = State::Busy;
   disarm();
   current = std::make_shared<Reply>(weak_from_this(), shared.context);
   shared.workers->add([service = shared.service, reply = current, head = head,
                        body = std::move(parser->get().body()),
-                       self = weak_from_this()]() mutable {
+                       held = std::exchange(heldBody, 0),
+                       &count = shared.bodyBytes]() mutable {
     service->handle(head, body, reply);
     body = {};
-    reply->post([self] {
-      if (auto found = self.lock())
-        found->releaseBody();
-    });
+    reply->post([held, &count] { count -= held; });
   });
   parser.reset();
   watch();
