@@ -495,6 +495,8 @@ void Connection::begin(const std::string &type) {
 }
 
 void Connection::send(std::string_view bytes) {
+  if (unsent.size() > static_cast<size_t>(shared.options.unsentBytes))
+    return close(); // the client does not read
   if (isChunked) {
     char size[24];
     snprintf(size, sizeof(size), "%zx\r\n", bytes.size());
@@ -503,8 +505,6 @@ void Connection::send(std::string_view bytes) {
   unsent += bytes;
   if (isChunked)
     unsent += "\r\n";
-  if (unsent.size() > static_cast<size_t>(shared.options.unsentBytes))
-    return close(); // the client does not read
   flush();
 }
 
