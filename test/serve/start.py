@@ -33,3 +33,19 @@ for _ in range(2):
     assert server.wait(30) == 0
 # Two artifacts, compiled by the first server alone.
 assert len(os.listdir(f"{scratch}/cache")) == 2 and len(lines) == 1, lines
+
+# A signal ends the server at once while it compiles, too.
+compiler = f"{scratch}/compiler"
+with open(compiler, "w") as file:
+    file.write("#!/bin/sh\necho begun >&2\nexec sleep 60\n")
+os.chmod(compiler, 0o755)
+server = subprocess.Popen(
+    ["cria-serve", TINY, "--port=0", "--batch=3"],
+    stderr=subprocess.PIPE,
+    text=True,
+    env={**os.environ, "CRIA_CACHE": f"{scratch}/cache", "CRIA_COMPILE": compiler},
+)
+while (line := server.stderr.readline()) != "begun\n":
+    assert line, "the compiler runs"
+server.send_signal(signal.SIGTERM)
+assert server.wait(30) == 128 + signal.SIGTERM

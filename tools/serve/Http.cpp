@@ -609,6 +609,8 @@ public:
     shared.workers = &workers;
     onDrain = std::move(drain);
     onStop = std::move(stop);
+    for (int signal : {SIGINT, SIGTERM}) // until now they end the process
+      signals.add(signal);
     accept();
     awaitSignal();
     context.run();
@@ -629,7 +631,7 @@ private:
   Shared shared; // outlives the connections, which end with the context
   asio::io_context context{1};
   tcp::acceptor acceptor{context};
-  asio::signal_set signals{context, SIGINT, SIGTERM};
+  asio::signal_set signals{context};
   asio::steady_timer pause{context}, tick{context};
   std::function<void()> onDrain, onStop;
   Clock::time_point drainBegan, lastBusy;
