@@ -710,8 +710,8 @@ CRIA_API cria_status cria_log_probabilities(const float *logits,
 
 /* The `count` likeliest ids by `logits`, with what cria_log_probabilities gives
  * them: the likeliest first, and of equally likely ones the smaller. `ids` and
- * `log_probabilities` have room for `count`. CRIA_INVALID_ARGUMENT if `count`
- * is above vocab_size. */
+ * `log_probabilities` have room for `count`, and may be NULL if it is 0.
+ * CRIA_INVALID_ARGUMENT if `count` is above vocab_size. */
 CRIA_API cria_status cria_top_log_probabilities(const float *logits,
                                                 int64_t vocab_size,
                                                 size_t count, int32_t *ids,

@@ -116,9 +116,9 @@ cria_status cria_top_log_probabilities(const float *logits, int64_t vocabSize,
                                        double *logProbabilities,
                                        cria_error *error) {
   return guarded(error, [&] {
-    Status status = notNull({{logits, "logits"},
-                             {ids, "ids"},
-                             {logProbabilities, "log_probabilities"}});
+    Status status = notNull(logits, "logits");
+    if (status.ok() && count > 0)
+      status = notNull({{ids, "ids"}, {logProbabilities, "log_probabilities"}});
     if (status.ok())
       status = checkVocabulary(vocabSize);
     if (status.ok() && count > static_cast<uint64_t>(vocabSize))

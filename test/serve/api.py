@@ -182,6 +182,8 @@ def check_completions(server, tools):
     check(found["text_offset"] == [0, 1, 7, 11], found)
     for token, own, top in zip(*(found[k] for k in ("tokens", "token_logprobs", "top_logprobs"))):
         check(len(top) == 3 and top[token] == own == max(top.values()) <= 0, found)
+    found = server.complete(**SHORT, logprobs=0).json["choices"][0]["logprobs"]
+    check(len(found["tokens"]) == 4 and found["top_logprobs"] is None, found)
     ids = choice["prompt_token_ids"] + choice["token_ids"]
     again = server.post("/detokenize", {"tokens": ids}).json["prompt"]
     check(again.endswith(PROMPT + ", there was a"), again)
@@ -240,6 +242,9 @@ def check_chat(server):
     message = choice["message"]
     check(message["role"] == "assistant" and choice["finish_reason"] == "length", choice)
     content = choice["logprobs"]["content"]
+    answer = server.post("/v1/chat/completions", {**CHAT, "logprobs": True}).json
+    alone = answer["choices"][0]["logprobs"]["content"]
+    check(alone == [{**one, "top_logprobs": []} for one in content], answer)
     check("".join(bytes(one["bytes"]).decode() for one in content) == message["content"], content)
     for one in content:
         check(len(one["top_logprobs"]) == 2 and one["logprob"] <= 0, one)

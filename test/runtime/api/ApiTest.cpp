@@ -535,6 +535,8 @@ TEST_F(ApiTest, RanksIdsByTheirLogits) {
       EXPECT_EQ(found[i], one);
     }
   }
+  EXPECT_EQ(cria_top_log_probabilities(some, 5, 0, nullptr, nullptr, &error),
+            CRIA_OK);
   EXPECT_EQ(cria_top_log_probabilities(some, 5, 6, best, found, &error),
             CRIA_INVALID_ARGUMENT);
   EXPECT_STREQ(error.message, "count is 6, of 5 ids");
