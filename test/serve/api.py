@@ -156,6 +156,7 @@ def check_more_errors(server):
                      [{"role": "user", "content": [image]}]):
         chat({**CHAT, "messages": messages}, 400, "messages", "messages")
     chat({**CHAT, "top_logprobs": 2}, 400, "needs 'logprobs'", "top_logprobs")
+    chat({**CHAT, "top_logprobs": 2, "logprobs": None}, 400, "needs 'logprobs'", "top_logprobs")
     tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
     chat({**CHAT, "tools": [tool]}, 400, "tools", "tools", "unsupported_value")
     chat({**CHAT, "tool_choice": "required"}, 400, "tool_choice", "tool_choice")

@@ -398,7 +398,7 @@ std::optional<ApiError> checkTogether(const nlohmann::json &root,
     return about("logprobs", "'logprobs' is not supported together with 'echo'",
                  "unsupported_value");
   if (request.endpoint == ChatCompletions && has("top_logprobs") &&
-      root.value("logprobs", false) != true)
+      !(has("logprobs") && root["logprobs"] == true))
     return about("top_logprobs", "'top_logprobs' needs 'logprobs': true",
                  "invalid_value");
   if (has("stream_options") && !request.stream)
