@@ -262,6 +262,8 @@ void Scheduler::admit() {
       letIn(job, index);
     } catch (const Error &error) {
       failJob(job, toApiError(error));
+    } catch (const std::exception &problem) { // `failAll` may not find the job
+      failJob(job, internalError(problem.what()));
     }
   }
 }
@@ -277,12 +279,13 @@ void Scheduler::openText(Text &text) const {
     text.stream->setStopStrings(job.stops, text.prompt->ids);
 }
 
-/// A mask of all ids but `ids`.
+/// A mask of all ids but `ids`, some of which the model may not have.
 static std::vector<uint32_t> allBut(const std::vector<int32_t> &ids,
                                     int64_t vocabSize) {
   std::vector<uint32_t> bits(static_cast<size_t>(vocabSize + 31) / 32, ~0u);
   for (int32_t id : ids)
-    bits[static_cast<size_t>(id) / 32] &= ~(1u << id % 32);
+    if (id >= 0 && id < vocabSize)
+      bits[static_cast<size_t>(id) / 32] &= ~(1u << id % 32);
   return bits;
 }
 
@@ -362,7 +365,7 @@ bool Scheduler::step() {
         throw Error(why);
       }
       note(result, found->second, events);
-    } catch (const Error &problem) {
+    } catch (const std::exception &problem) {
       std::shared_ptr<Job> job = found->second.job;
       events.erase(job);
       failJob(job, internalError(problem.what()));
