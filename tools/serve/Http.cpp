@@ -434,7 +434,10 @@ void Connection::onBody(Code error) {
 /// read it, even if the client leaves before.
 void Connection::dispatch() {
   now = State::Busy;
-  disarm();
+  if (isWriting) // 100 Continue, which the client has not taken yet
+    arm(shared.options.writeSeconds);
+  else
+    disarm();
   current = std::make_shared<Reply>(weak_from_this(), shared.context);
   shared.workers->add([service = shared.service, reply = current, head = head,
                        body = std::move(parser->get().body()),
