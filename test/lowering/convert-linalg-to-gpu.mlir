@@ -82,20 +82,20 @@ func.func private @few(%x: tensor<1x32xf32>, %w: tensor<24x32xf32>, %stream: ten
 // CHECK: gpu.launch_func @kernels::@many blocks in (%c1{{.*}}, %[[MANY]], {{.*}} args(%[[Y]] : memref<?x32xbf16>, %arg1 : memref<24x32xbf16>, %{{.*}} : index, %arg2 : memref<?x24xf32>)
 // CHECK-LABEL: gpu.func @many_input(
 // CHECK: math.absf {{.*}} : vector<8xbf16>
-// A step's copies are no loop: of few rows one of the input and two of the
-// weights a thread, of some two and four, of many four each.
+// A step's copies are no loop: of few rows two of the input and four of the
+// weights a thread, of some and of many four each.
 // CHECK-LABEL: gpu.func @many_few(
 // CHECK: scf.for
-// CHECK: nvvm.cp.async.wait.group 6
+// CHECK: nvvm.cp.async.wait.group 2
 // CHECK: scf.if
-// CHECK-COUNT-3: nvgpu.device_async_copy {{.*}}, 8,
+// CHECK-COUNT-6: nvgpu.device_async_copy {{.*}}, 8,
 // CHECK-NOT: nvgpu.device_async_copy
 // CHECK: nvvm.mma.sync
 // CHECK-LABEL: gpu.func @many_some(
 // CHECK-SAME: nvvm.minctasm = 3
 // CHECK: scf.for
 // CHECK: scf.if
-// CHECK-COUNT-6: nvgpu.device_async_copy {{.*}}, 8,
+// CHECK-COUNT-8: nvgpu.device_async_copy {{.*}}, 8,
 // CHECK-NOT: nvgpu.device_async_copy
 // CHECK: nvvm.mma.sync
 // CHECK-LABEL: gpu.func @many(

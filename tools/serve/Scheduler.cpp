@@ -279,7 +279,7 @@ void Scheduler::openText(Text &text) const {
     text.stream->setStopStrings(job.stops, text.prompt->ids);
 }
 
-/// A mask of all ids but `ids`, some of which the model may not have.
+/// A mask of all ids but `ids`. The model may not have all of them.
 static std::vector<uint32_t> allBut(const std::vector<int32_t> &ids,
                                     int64_t vocabSize) {
   std::vector<uint32_t> bits(static_cast<size_t>(vocabSize + 31) / 32, ~0u);
