@@ -704,8 +704,8 @@ void SchemaCompiler::counts(const std::vector<Part> &parts,
   }
 }
 
-/// One character of a set as JSON spells it within a string. A set has a rule if
-/// some of it is escaped, because it takes many states: `.` takes 200.
+/// One character of a set as JSON spells it within a string. A set has a rule
+/// if some of it is escaped, because it takes many states: `.` takes 200.
 Expression SchemaCompiler::spelledSet(const Characters &set) {
   Characters special{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
   Characters escapes = set.intersection(special);
