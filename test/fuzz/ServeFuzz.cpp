@@ -51,29 +51,34 @@ std::optional<ApiError> draw(std::shared_ptr<Job> job) {
 }
 
 /// Text and template of examples/tiny, without a model.
-const Engine &engine() {
-  static const Engine made = [] {
-    Engine engine;
+struct TextEngine : Engine {
+  TextEngine() {
     EngineOptions options;
     options.weights = CRIA_SOURCE_FOLDER "/examples/tiny";
-    engine.name = "tiny";
-    engine.maxSeq = 256;
-    engine.vocabSize = 768;
-    loadText(options, engine);
-    engine.chat = Chat::parse(
+    name = "tiny";
+    maxSeq = 256;
+    vocabSize = 768;
+    loadText(options, *this);
+    chat = Chat::parse(
         "{% for m in messages %}{{ m.role }}{{ m.content }}{% endfor %}");
-    return engine;
-  }();
-  return made;
-}
+  }
+};
 
 } // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   std::string_view body = fuzz::textOf(data, size);
   static Metrics metrics;
-  static const Service service(engine(), metrics, {{"key"}, {"localhost"}, "*"},
-                               draw, [] { return false; });
+  static const TextEngine engine;
+  static const ServiceOptions options = [] {
+    ServiceOptions made;
+    made.keys = {"key"};
+    made.hosts = {"localhost"};
+    made.origin = "*";
+    return made;
+  }();
+  static const Service service(engine, metrics, options, draw,
+                               [] { return false; });
   Head head{"POST", "", "localhost:80", "Bearer key", "application/json", ""};
   for (const char *path :
        {"/v1/completions", "/v1/chat/completions", "/v1/embeddings",
