@@ -236,7 +236,7 @@ Status Paged::finishDraws(Draw *draws, int64_t rows) {
     if (drawsOnHost(*draw.sampler))
       draw.sample();
     else
-      draw.id = draw.sampler->verdict(answer(row));
+      draw.id = draw.sampler->take(answer(row));
   }
   return Status();
 }

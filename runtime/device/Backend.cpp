@@ -47,7 +47,7 @@ Status Backend::drawAlone(const Step *steps, size_t count, Draw *draws,
     if (!drawn.ok())
       return drawn.status();
     if (*drawn) {
-      draws->id = draws->sampler->verdict(**drawn);
+      draws->id = draws->sampler->take(**drawn);
       return Status();
     }
   }

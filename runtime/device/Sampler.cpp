@@ -124,9 +124,10 @@ Status Sampler::allow(const std::vector<uint32_t> &bits) {
   return Status(CRIA_INVALID_ARGUMENT, "no id is allowed");
 }
 
-CriaSampling Sampler::next() {
-  parameters.random = random.next();
-  return parameters;
+CriaSampling Sampler::next() const {
+  CriaSampling next = parameters;
+  next.random = Random(random).next();
+  return next;
 }
 
 /// Computes the scores and finds the best.
@@ -154,7 +155,12 @@ CriaSampled Sampler::penalize(const float *logits) {
   return {id, isBroken, logits[id], 0};
 }
 
-Result<int32_t> Sampler::verdict(const CriaSampled &sampled) const {
+Result<int32_t> Sampler::take(const CriaSampled &sampled) {
+  random.next();
+  return check(sampled);
+}
+
+Result<int32_t> Sampler::check(const CriaSampled &sampled) const {
   if (sampled.id < 0 || sampled.id >= vocabSize())
     return Status(CRIA_DATA_LOSS,
                   {"the device drew id ", sampled.id, " of ", scores.size()});
@@ -215,7 +221,7 @@ uint64_t Sampler::totalWeight() const {
 Status Sampler::filter(const float *logits) {
   CriaSampled best = penalize(logits);
   if (best.broken)
-    return verdict(best).status();
+    return check(best).status();
   candidates.clear();
   if (parameters.greedy) {
     candidates.push_back({1, scores[best.id], best.id});
@@ -238,7 +244,7 @@ Status Sampler::filter(const float *logits) {
 }
 
 Result<int32_t> Sampler::sample(const float *logits) {
-  uint64_t drawn = next().random;
+  uint64_t drawn = random.next();
   if (Status status = filter(logits); !status.ok())
     return status;
   uint64_t left = multiplyHigh(drawn, totalWeight());

@@ -100,11 +100,13 @@ public:
     int32_t drawn; // of these, those that were drawn
   };
 
-  // For a device that draws by itself: what it needs for the next draw, the
-  // ids that are weakened, ascending, and the meaning of its answer.
-  CriaSampling next();
+  // For a device that draws by itself: what it needs for the next draw, and the
+  // ids that are weakened, ascending. Neither changes the sampler, so that a
+  // step that failed may be repeated.
+  CriaSampling next() const;
   const std::vector<Seen> &seenIds() const { return seen; }
-  Result<int32_t> verdict(const CriaSampled &sampled) const;
+  /// The id that the device drew. The next draw has another random number.
+  Result<int32_t> take(const CriaSampled &sampled);
 
 private:
   struct Candidate {
@@ -115,6 +117,7 @@ private:
 
   Sampler(const SamplerOptions &options, int64_t vocabSize);
   void count(const Seen &added);
+  Result<int32_t> check(const CriaSampled &sampled) const;
   CriaSampled penalize(const float *logits);
   float topKScore() const;
   float topPScore() const;

@@ -190,7 +190,7 @@ void SharedVocabulary::agreeOnBids(Draw *draws, size_t rows) {
   const uint64_t *bid = bids.data();
   for (size_t row = 0; row < rows; ++row)
     if (takesBid(draws[row]))
-      draws[row].id = draws[row].sampler->verdict(sampledOf(*bid++));
+      draws[row].id = draws[row].sampler->take(sampledOf(*bid++));
 }
 
 /// Replaces the ids by the ids that rank 0 drew.

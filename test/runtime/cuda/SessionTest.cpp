@@ -207,6 +207,30 @@ TEST_F(CudaSessionTest, DrawsWithoutACopyBack) {
   }
 }
 
+// A step that fails takes no random number.
+TEST_F(CudaSessionTest, ADrawThatFailedMayBeRepeated) {
+  auto drawn = [&](const std::string &faults) {
+    inject(faults);
+    load();
+    SamplerOptions options;
+    options.temperature = 40;
+    options.seed = 3;
+    auto sampler = Sampler::create(options, 5);
+    auto drawing = session();
+    std::vector<int32_t> all;
+    int failures = 0;
+    while (all.size() < ids.size() && failures < 2) {
+      Result<int32_t> id = drawing->draw(&ids[all.size()], 1, *sampler);
+      if (id.ok())
+        all.push_back(*id);
+      failures += !id.ok();
+    }
+    EXPECT_EQ(failures, faults.empty() ? 0 : 1);
+    return all;
+  };
+  EXPECT_EQ(drawn("cuGraphLaunch:3:2"), drawn(""));
+}
+
 TEST_F(CudaSessionTest, StopsWhereCancelled) {
   auto stopped = session();
   stopped->cancel();
