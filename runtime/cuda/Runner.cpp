@@ -427,21 +427,24 @@ Status Runner::launch(const std::vector<Launch> &launches, int64_t tokens,
   return timer ? timer->mark(nullptr, stream.get()) : Status();
 }
 
-/// Records a graph. A driver that cannot leaves the runner without graphs.
+/// Records a graph. A driver that cannot, or has no memory for it, leaves the
+/// runner without graphs.
 Status Runner::record(GraphExec &graph, const char *what,
                       FunctionRef<Status()> enqueue) {
   std::string doing = std::string("recording ") + what;
-  // Relaxed: other threads may allocate meanwhile, and this one does not.
-  CUresult begun = (*context)->cuStreamBeginCapture(
-      stream.get(), CU_STREAM_CAPTURE_MODE_RELAXED);
-  if (begun == CUDA_ERROR_NOT_SUPPORTED ||
-      begun == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) {
+  auto goOnWithout = [&] {
     usesGraphs = false;
     model.log()(CRIA_LOG_WARNING,
                 std::string("the CUDA driver cannot record ") + what +
                     ": its kernels are launched one by one");
     return Status();
-  }
+  };
+  // Relaxed: other threads may allocate meanwhile, and this one does not.
+  CUresult begun = (*context)->cuStreamBeginCapture(
+      stream.get(), CU_STREAM_CAPTURE_MODE_RELAXED);
+  if (begun == CUDA_ERROR_NOT_SUPPORTED ||
+      begun == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+    return goOnWithout();
   Status status = context->check(begun, "cuStreamBeginCapture", doing);
   if (!status.ok())
     return status;
@@ -454,9 +457,11 @@ Status Runner::record(GraphExec &graph, const char *what,
   if (!status.ok())
     return status;
   CUgraphExec instance = nullptr;
-  status = context->check(
-      (*context)->cuGraphInstantiateWithFlags(&instance, recorded, 0),
-      "cuGraphInstantiateWithFlags", doing);
+  CUresult made =
+      (*context)->cuGraphInstantiateWithFlags(&instance, recorded, 0);
+  if (made == CUDA_ERROR_OUT_OF_MEMORY)
+    return goOnWithout();
+  status = context->check(made, "cuGraphInstantiateWithFlags", doing);
   if (status.ok())
     graph = GraphExec(context, instance);
   return status;

@@ -172,15 +172,14 @@ private:
 
   Status record(GraphExec &graph, const char *what,
                 FunctionRef<Status()> enqueue);
+  /// The i32 of the seen ids of a row, at most.
+  uint64_t seenRoom() const;
 
   bool usesGraphs;
   uint64_t lorasNumber = 0; // of the adapters in the launches; 0: none
   std::vector<DeviceMemory> memory;
   DeviceMemory logits; // (logitsRows, vocab), for more than one row
   int64_t logitsRows = 0;
-  /// The i32 of the seen ids of a row, at most.
-  uint64_t seenRoom() const;
-
   // Where the device reads and writes by itself: for each row the ids that it
   // has seen, and CriaSampled.
   PinnedMemory seen, sampled;

@@ -203,13 +203,18 @@ TEST_F(CudaFaultsTest, ADriverThatCannotCapture) {
   EXPECT_THAT(run("cuStreamEndCapture:1:901"),
               fails(CRIA_INTERNAL, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED "
                                    "while recording a decode step"));
-  EXPECT_THAT(run("cuGraphInstantiateWithFlags:1:2"),
-              fails(CRIA_RESOURCE_EXHAUSTED, "cuGraphInstantiate"));
+  EXPECT_THAT(run("cuGraphInstantiateWithFlags:1:719"),
+              fails(CRIA_ABORTED, "cuGraphInstantiate"));
+  EXPECT_EQ(run("cuGraphInstantiateWithFlags:1:2").message(), "");
   expectWorks();
 }
 
-TEST_F(CudaFaultsTest, SaysThatTheDriverCannotCapture) {
-  inject("cuStreamBeginCapture:1:801");
+/// What a session logs whose first call of a function fails.
+class CudaGraphFaultsTest : public CudaFaultsTest,
+                            public testing::WithParamInterface<const char *> {};
+
+TEST_P(CudaGraphFaultsTest, GoesOnWithoutGraphs) {
+  inject(GetParam());
   std::vector<std::string> said;
   WeightSource source;
   source.checkpoint = folder.path();
@@ -231,6 +236,9 @@ TEST_F(CudaFaultsTest, SaysThatTheDriverCannotCapture) {
                 "the CUDA driver cannot record a decode step: its kernels are "
                 "launched one by one"));
 }
+INSTANTIATE_TEST_SUITE_P(, CudaGraphFaultsTest,
+                         testing::Values("cuStreamBeginCapture:1:801",
+                                         "cuGraphInstantiateWithFlags:1:2"));
 
 TEST_F(CudaFaultsTest, OutOfDeviceMemoryAtEveryAllocation) {
   Status status;
