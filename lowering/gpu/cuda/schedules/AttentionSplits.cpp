@@ -54,8 +54,9 @@ void AttentionSplits::allocate(int64_t stride, int64_t leastKeys,
   };
   splits = fewSplits = splitsOf(decode.blocks);
   // Blocks without keys cost a little: they must be worth it.
-  if (decode.keys && in.room > 2 * fewSplits * decode.keys) {
-    splits = std::max(splits, splitsOf(decode.deepBlocks));
+  bool isDeep = in.room > 2 * fewSplits * decode.keys;
+  if (int64_t most = splitsOf(decode.deepBlocks); isDeep && most > splits) {
+    splits = most;
     deepKeys = llvm::alignTo(decode.keys, multiple);
   }
   if (splits == 1)

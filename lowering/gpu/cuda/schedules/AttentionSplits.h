@@ -41,8 +41,8 @@ protected:
   /// A block does at most `heads` query heads.
   AttentionSplits(KernelFunction &of, const AttentionMemory &in,
                   const DecodeSizes &sizes, int64_t heads);
-  /// Blocks of a decode, at most; and if its cache is deep: where each of
-  /// `blocks` would have more than `keys` keys, there are up to `deepBlocks`.
+  /// A decode has up to `blocks` blocks. If its cache is deep, it has up to
+  /// `deepBlocks` where each of `blocks` would have more than `keys` keys.
   struct Blocks {
     int64_t blocks, deepBlocks = 0, keys = 0;
   };
@@ -132,7 +132,8 @@ private:
 
   const DecodeSizes &sizes;
   int64_t parts, splits = 1, leastKeys = 1, multiple = 1;
-  /// Splits until each has `deepKeys`, if there may be more.
+  /// Up to `fewSplits` splits have keys until each has `deepKeys`, then up to
+  /// `splits`. 0: always up to `splits`.
   int64_t fewSplits = 1, deepKeys = 0;
   /// Columns that a thread merges at once.
   int64_t mergeWidth = 4;

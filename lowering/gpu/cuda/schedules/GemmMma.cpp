@@ -10,9 +10,9 @@
 /// Copies are all stages but one ahead. A warp multiplies 16 x 8 x 16 at once;
 /// operands come by ldmatrix.
 ///
-/// A row of a stage is 64 bytes, four chunks of 16; chunk c of row r lies at
-/// c ^ (r / 2 % 4), so that the eight rows of an ldmatrix hit all banks. Of 128
-/// bytes, chunk c lies at c ^ (r % 8).
+/// A row of a stage has 64 or 128 bytes, in chunks of 16. Chunk c of row r lies
+/// at c ^ (r / 2 % 4), or at c ^ (r % 8) if the row has 128 bytes, so that the
+/// eight rows of an ldmatrix hit all banks.
 #include "lowering/gpu/cuda/Layouts.h"
 #include "lowering/gpu/cuda/TensorCores.h"
 #include "lowering/gpu/cuda/Warpgroups.h"
@@ -171,7 +171,8 @@ void MmaGemm::prefetch(const Corner &corner) {
   }
 }
 
-/// Where a lane's matrices begin in the first stage, of each half of a step.
+/// Where a lane's matrices begin in the first stage, for each 16 terms of a
+/// step.
 MmaGemm::Starts MmaGemm::starts() {
   Value lane = b.lane();
   Value rowX = b.add(firstRow(b.warp()), cuda::kLoadX.row(b, lane));
@@ -182,9 +183,9 @@ MmaGemm::Starts MmaGemm::starts() {
     return b.address(stages, b.add(row, firstRow), swizzled(row, chunk));
   };
   Starts result;
-  for (int64_t half = 0; half < terms / 16; ++half) {
-    result.x.push_back(start(rowX, 0, b.add(chunkX, half * 2)));
-    result.w.push_back(start(rowW, m, b.add(chunkW, half * 2)));
+  for (int64_t chunk = 0; chunk < terms / kChunk; chunk += 2) {
+    result.x.push_back(start(rowX, 0, b.add(chunkX, chunk)));
+    result.w.push_back(start(rowW, m, b.add(chunkW, chunk)));
   }
   return result;
 }
