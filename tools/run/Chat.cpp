@@ -208,30 +208,39 @@ static bool setNumber(std::optional<Number> &option, const std::string &text) {
   return true;
 }
 
+// What /set changes, by the names of the command line.
+static constexpr std::pair<const char *, std::optional<double> RunOptions::*>
+    numbers[] = {{"temperature", &RunOptions::temperature},
+                 {"top-p", &RunOptions::topP},
+                 {"min-p", &RunOptions::minP},
+                 {"repetition-penalty", &RunOptions::repetitionPenalty},
+                 {"presence-penalty", &RunOptions::presencePenalty},
+                 {"frequency-penalty", &RunOptions::frequencyPenalty}};
+static constexpr std::pair<const char *, std::optional<int64_t> RunOptions::*>
+    counts[] = {{"top-k", &RunOptions::topK},
+                {"penalty-window", &RunOptions::penaltyWindow},
+                {"max-tokens", &RunOptions::maxTokens}};
+
 /// Sets an option of the command line: "temperature=0.7".
 static Status setOption(Run &run, Conversation &, const std::string &text) {
   size_t equals = std::min(text.find('='), text.size());
   std::string name = text.substr(0, equals),
               value = text.substr(std::min(equals + 1, text.size()));
   RunOptions changed = run.options;
-  bool isSet =
-      name == "temperature" ? setNumber(changed.temperature, value)
-      : name == "top-k"     ? setNumber(changed.topK, value)
-      : name == "top-p"     ? setNumber(changed.topP, value)
-      : name == "min-p"     ? setNumber(changed.minP, value)
-      : name == "repetition-penalty"
-          ? setNumber(changed.repetitionPenalty, value)
-      : name == "presence-penalty"  ? setNumber(changed.presencePenalty, value)
-      : name == "frequency-penalty" ? setNumber(changed.frequencyPenalty, value)
-      : name == "seed"              ? setNumber(changed.seed, value)
-      : name == "max-tokens"        ? setNumber(changed.maxTokens, value)
-                                    : false;
+  bool isSet = name == "seed" && setNumber(changed.seed, value);
+  std::string names = "seed";
+  auto setOneOf = [&](const auto &settings) {
+    for (auto [known, member] : settings) {
+      isSet |= name == known && setNumber(changed.*member, value);
+      names += std::string(", ") + known;
+    }
+  };
+  setOneOf(numbers);
+  setOneOf(counts);
   if (!isSet || changed.maxTokens.value_or(0) < 0)
-    return Status(CRIA_INVALID_ARGUMENT,
-                  quote(text) + ": expected a number for temperature, top-k, "
-                                "top-p, min-p, repetition-penalty, "
-                                "presence-penalty, frequency-penalty, seed or "
-                                "max-tokens: /set temperature=0.7");
+    return Status(CRIA_INVALID_ARGUMENT, quote(text) +
+                                             ": expected a number for one of " +
+                                             names + ": /set temperature=0.7");
   if (Status status = checkOptions(changed); !status.ok())
     return status;
   run.options = std::move(changed);
