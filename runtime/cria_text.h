@@ -190,7 +190,9 @@ CRIA_API cria_status cria_grammar_create(const cria_tokenizer *tokenizer,
 CRIA_API void cria_grammar_free(cria_grammar **grammar);
 
 /* One text of a grammar, as far as it has come. A matcher belongs to one thread
- * at a time, and keeps its grammar alive. */
+ * at a time, and keeps its grammar alive. The grammar remembers states and
+ * masks of all its texts; an idle matcher keeps only its own state, so matchers
+ * may wait in any number. */
 typedef struct cria_matcher cria_matcher;
 
 /* A matcher before the first id of a text. */
@@ -199,7 +201,8 @@ CRIA_API cria_status cria_matcher_create(const cria_grammar *grammar,
                                          cria_error *error);
 
 /* Another matcher of the same text. It costs some bytes, however long the text
- * is: make one for each of several continuations, or to try ids. */
+ * is: make one for each of several continuations, or to try ids. The copy may
+ * go to another thread. */
 CRIA_API cria_status cria_matcher_copy(const cria_matcher *from,
                                        cria_matcher **matcher,
                                        cria_error *error);
@@ -207,17 +210,20 @@ CRIA_API void cria_matcher_free(cria_matcher **matcher);
 
 /* Writes the ids that may come next, as cria_sampler_allow takes them: the bit
  * of id i is bits[i / 32] >> i % 32 & 1. `words` is (vocab_size + 31) / 32 for
- * the model's vocab_size. Special tokens may not come, except for end ids.
- * CRIA_FAILED_PRECONDITION: no id may come, because the text has ended, or the
- * vocabulary cannot spell what the grammar wants. The work for a mask and its
- * memory are bounded; a grammar that needs more is CRIA_RESOURCE_EXHAUSTED.
- * Call it while the session or the batch computes, in another thread: the mask
- * depends on the accepted ids alone. */
+ * the model's vocab_size. The tokenizer may have more ids than the model: ids
+ * that `words` words have no bits for may not come. Special tokens may not
+ * come, except for end ids. CRIA_FAILED_PRECONDITION: no id may come, because
+ * the text has ended, or the vocabulary cannot spell what the grammar wants.
+ * The work for a mask and its memory are bounded; a grammar that needs more is
+ * CRIA_RESOURCE_EXHAUSTED. After an error all bits are 0, and the text is as it
+ * was. Call this while the session or the batch computes, in another thread:
+ * the mask depends on the accepted ids alone. */
 CRIA_API cria_status cria_matcher_mask(cria_matcher *matcher, uint32_t *bits,
                                        size_t words, cria_error *error);
 
-/* Takes the next id of the text. CRIA_INVALID_ARGUMENT, and nothing changes, if
- * the id may not come. */
+/* Takes the next id of the text. CRIA_INVALID_ARGUMENT: the id may not come.
+ * CRIA_RESOURCE_EXHAUSTED: the id takes too much work or memory, or the text is
+ * nested too deeply. After an error the text is as it was. */
 CRIA_API cria_status cria_matcher_accept(cria_matcher *matcher, int32_t id,
                                          cria_error *error);
 

@@ -170,7 +170,6 @@ bool Prompts::note(const BatchResult &result) {
   if (!reply.isDone)
     return false;
   append(reply, reply.stream->finish());
-  reply.matcher.reset(); // it may keep an automaton's memory
   bySequence.erase(result.sequence);
   return true;
 }

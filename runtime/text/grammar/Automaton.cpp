@@ -1,7 +1,6 @@
 #include "runtime/text/grammar/Automaton.h"
 
 #include <algorithm>
-#include <functional>
 #include <string>
 
 namespace cria::grammar {
@@ -241,40 +240,79 @@ Status Automaton::walk(StateId state, const TokenTrie &trie) {
   return Status();
 }
 
-Status Automaton::mask(StateId state, const TokenTrie &trie, uint32_t *bits) {
+Status Automaton::mask(StateId state, const TokenTrie &trie, uint32_t *bits,
+                       size_t count) {
   beginWork();
   if (!states[state].hasMask)
     if (Status status = walk(state, trie); !status.ok())
       return status;
   const State &known = states[state];
-  std::copy(known.words.begin(), known.words.end(), bits);
+  std::copy_n(known.words.begin(), std::min(count, known.words.size()), bits);
   for (int32_t id : known.ids)
-    bits[id / 32] |= 1u << id % 32;
+    if (static_cast<size_t>(id) / 32 < count)
+      bits[id / 32] |= 1u << id % 32;
   return Status();
 }
 
-// ---- From one automaton to another -----------------------------------------
+// ---- Forgetting ------------------------------------------------------------
 
-Result<StateId> Automaton::take(const Automaton &other, StateId state) {
-  beginWork();
-  // The frames that the state reaches; a frame's returns have lower numbers.
-  std::map<FrameId, FrameId, std::greater<FrameId>> reached;
-  for (auto [node, frame] : other.states[state].items)
-    reached[frame];
-  for (auto &[frame, ignored] : reached)
-    for (auto [node, below] : other.frames[frame])
-      reached[below];
+std::shared_ptr<const StateId> Automaton::hold(StateId state) {
+  std::shared_ptr<StateId> &handle = states[state].handle;
+  if (!handle) {
+    handle = std::make_shared<StateId>(state);
+    used += 32;
+  }
+  return handle;
+}
+
+/// Takes a state of another automaton of the same network; `lost` if it needs
+/// too much memory. `taken` has the numbers that the other's frames got.
+StateId Automaton::take(const Automaton &other, StateId state,
+                        std::vector<FrameId> &taken) {
+  std::set<FrameId> missing;
+  std::vector<FrameId> work;
+  auto reach = [&](const Places &places) {
+    for (auto [node, frame] : places)
+      if (taken[frame] == notTaken && missing.insert(frame).second)
+        work.push_back(frame);
+  };
   auto translated = [&](Places places) {
     for (auto &[node, frame] : places)
-      frame = reached[frame];
+      frame = taken[frame];
     return places;
   };
-  for (auto frame = reached.rbegin(); frame != reached.rend(); ++frame)
-    frame->second = frameOf(translated(other.frames[frame->first]));
-  if (used - usedBefore > mostMemory / 2)
-    return Status(CRIA_RESOURCE_EXHAUSTED, "the text is nested too deeply");
   const State &from = other.states[state];
+  for (reach(from.items); !work.empty();) {
+    FrameId frame = work.back();
+    work.pop_back();
+    reach(other.frames[frame]);
+  }
+  size_t before = used;
+  for (FrameId frame : missing) { // a frame's returns have lower numbers
+    if (used - before > mostMemory / 2)
+      return lost;
+    taken[frame] = frameOf(translated(other.frames[frame]));
+  }
   return stateOf(translated(from.items), from.complete);
+}
+
+void Automaton::forget() {
+  Automaton fresh(*network);
+  std::vector<FrameId> taken(frames.size(), notTaken);
+  std::vector<std::pair<StateId *, StateId>> renewed;
+  for (StateId id = 0; id < states.size(); ++id) {
+    const std::shared_ptr<StateId> &handle = states[id].handle;
+    if (handle.use_count() <= 1)
+      continue;
+    StateId made = fresh.take(*this, id, taken);
+    renewed.push_back({handle.get(), made});
+    if (made != lost)
+      fresh.states[made].handle = handle;
+  }
+  fresh.kept = fresh.used;
+  for (auto [handle, number] : renewed) // memory cannot end from here on
+    *handle = number;
+  *this = std::move(fresh);
 }
 
 } // namespace cria::grammar

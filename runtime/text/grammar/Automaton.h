@@ -24,6 +24,11 @@
 /// order because no rule begins with itself. A rule that is called and gives
 /// the empty text is stepped over at the call; its own end, with nothing read,
 /// is then ignored.
+///
+/// What the automaton remembers grows until its caller says `forget`. That
+/// keeps the states that somebody holds, and the frames that they reach; these
+/// get other numbers. So a caller that comes back to a state later holds it,
+/// and its handle has the state's present number.
 #pragma once
 
 #include "runtime/base/Status.h"
@@ -32,6 +37,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <set>
 #include <string_view>
 #include <unordered_map>
@@ -46,8 +52,11 @@ class Automaton {
 public:
   /// No text goes on from here.
   static constexpr StateId dead = 0;
-  /// Bytes that states, frames and masks may take until the caller should begin
-  /// another automaton, and the most that a single call may add.
+  /// `lost` is the number of a state that was too large to keep.
+  static constexpr StateId lost = UINT32_MAX - 1;
+  /// Bytes that states, frames and masks may take, beside what `forget` kept,
+  /// until the caller should call `forget` again; and the most that a single
+  /// call may add.
   static constexpr size_t mostMemory = 48u << 20;
   /// The most work of a call, in units of some ten nanoseconds.
   static constexpr uint64_t mostWork = 1u << 25;
@@ -59,9 +68,14 @@ public:
 
   /// The state before a text.
   Result<StateId> start();
-  /// The state of another automaton of the same network, in this one.
-  /// RESOURCE_EXHAUSTED if the text before it is nested too deeply.
-  Result<StateId> take(const Automaton &other, StateId state);
+  /// A handle of the state, with its number. Equal states have one handle.
+  std::shared_ptr<const StateId> hold(StateId state);
+  /// Whether `forget` would free a lot.
+  bool isLarge() const { return used > kept + mostMemory; }
+  size_t memory() const { return used; }
+  /// Forgets all but the states whose handles somebody has. A state that
+  /// reaches too many frames, because its text is nested deeply, is lost.
+  void forget();
 
   /// The state after some bytes. RESOURCE_EXHAUSTED if that takes too much work
   /// or memory.
@@ -72,10 +86,10 @@ public:
   bool goesOn(StateId state) const { return !states[state].items.empty(); }
 
   /// The ids of `trie` whose bytes may follow: the lowest id in the lowest bit
-  /// of words that are 0. Has the errors of `step`.
-  Status mask(StateId state, const TokenTrie &trie, uint32_t *bits);
-
-  size_t memory() const { return used; }
+  /// of `count` words, which are 0 before. Leaves out ids that the words have
+  /// no bits for. Has the errors of `step`.
+  Status mask(StateId state, const TokenTrie &trie, uint32_t *bits,
+              size_t count);
 
 private:
   using FrameId = uint32_t;
@@ -84,14 +98,16 @@ private:
   using Places = std::vector<Place>;
   static constexpr NodeId accept = UINT32_MAX; // returns of the whole text
   static constexpr StateId unknown = UINT32_MAX;
+  static constexpr FrameId notTaken = UINT32_MAX;
 
   struct State {
     Places items;
     bool complete = false;
     std::vector<StateId> next; // by class of byte
     bool hasMask = false;
-    std::vector<uint32_t> words; // the mask: all words, or
-    std::vector<int32_t> ids;    // few ids
+    std::vector<uint32_t> words;     // the mask: all words, or
+    std::vector<int32_t> ids;        // few ids
+    std::shared_ptr<StateId> handle; // null until somebody holds the state
   };
   struct Hash {
     size_t operator()(const Places &places) const;
@@ -111,6 +127,8 @@ private:
   void noteCall(const Network::Node &node, FrameId frame);
   void begin(RuleId rule, FrameId frame);
   Status walk(StateId state, const TokenTrie &trie);
+  StateId take(const Automaton &other, StateId state,
+               std::vector<FrameId> &taken);
   FrameId frameOf(Places returns);
   StateId stateOf(Places items, bool complete);
   bool spend(uint64_t units);
@@ -122,7 +140,7 @@ private:
   std::vector<State> states;
   std::unordered_map<Places, FrameId, Hash> frameIds;
   std::unordered_map<Places, StateId, Hash> stateIds[2]; // by `complete`
-  size_t used = 0;
+  size_t used = 0, kept = 0; // bytes: of all, and of what `forget` kept
 
   // Of the current step.
   Places work, items;

@@ -43,73 +43,55 @@ Grammar::create(std::shared_ptr<const TokenTrie> tokens, Notation notation,
       new Grammar(std::move(*network), std::move(tokens), std::move(ends)));
 }
 
-/// The automaton to use: another one when it has grown large.
-std::shared_ptr<Grammar::Shared> Grammar::current() const {
-  std::lock_guard lock(mutex);
-  if (!shared || shared->isLarge)
-    shared = std::make_shared<Shared>(network);
-  return shared;
-}
-
 bool Grammar::isEnd(int64_t id) const {
   return std::find(ends.begin(), ends.end(), id) != ends.end();
 }
 
+// ---- Matchers --------------------------------------------------------------
+// A call locks the grammar while it uses the automaton.
+
 Result<Matcher> Matcher::create(std::shared_ptr<const Grammar> grammar) {
   Matcher made;
-  made.shared = grammar->current();
   made.grammar = std::move(grammar);
-  std::lock_guard lock(made.shared->mutex);
-  Result<StateId> start = made.shared->automaton.start();
+  std::lock_guard lock(made.grammar->mutex);
+  Result<StateId> start = made.grammar->automaton.start();
   if (!start.ok())
     return start.status();
   made.settle(*start);
   return made;
 }
 
-/// Goes on with `next`, of the automaton that is locked.
-void Matcher::settle(StateId next) {
-  Automaton &automaton = shared->automaton;
-  state = next;
-  complete = automaton.isComplete(state);
-  finished = complete && !automaton.goesOn(state);
-  shared->isLarge = automaton.memory() > Automaton::mostMemory;
+/// The state's number, which may be another one since the last call.
+Result<StateId> Matcher::current() const {
+  if (grammar->automaton.isLarge())
+    grammar->automaton.forget();
+  if (*state == Automaton::lost)
+    return Status(CRIA_RESOURCE_EXHAUSTED, "the text is nested too deeply");
+  return *state;
 }
 
-/// Moves to the grammar's current automaton.
-Status Matcher::move() {
-  std::shared_ptr<Grammar::Shared> current = grammar->current();
-  if (current == shared)
-    return Status();
-  std::scoped_lock lock(shared->mutex, current->mutex);
-  Result<StateId> taken = current->automaton.take(shared->automaton, state);
-  if (!taken.ok())
-    return taken.status();
-  state = *taken;
-  shared = std::move(current);
-  return Status();
+void Matcher::settle(StateId next) {
+  Automaton &automaton = grammar->automaton;
+  state = automaton.hold(next);
+  complete = automaton.isComplete(next);
+  finished = complete && !automaton.goesOn(next);
 }
 
 Status Matcher::mask(uint32_t *bits, size_t words) {
-  auto last = static_cast<size_t>(grammar->tokens->idLimit() - 1);
-  for (int32_t id : grammar->ends)
-    last = std::max(last, static_cast<size_t>(id));
-  if (words <= last / 32)
-    return Status(CRIA_INVALID_ARGUMENT,
-                  "expected " + std::to_string(last / 32 + 1) +
-                      " words or more for ids up to " + std::to_string(last) +
-                      ", got " + std::to_string(words));
   std::fill(bits, bits + words, 0);
   if (!ended) {
-    if (Status status = move(); !status.ok())
-      return status;
-    std::lock_guard lock(shared->mutex);
-    Status status = shared->automaton.mask(state, *grammar->tokens, bits);
+    std::lock_guard lock(grammar->mutex);
+    Result<StateId> here = current();
+    if (!here.ok())
+      return here.status();
+    Status status =
+        grammar->automaton.mask(*here, *grammar->tokens, bits, words);
     if (!status.ok())
       return status;
-    settle(state);
   }
   for (int32_t id : grammar->ends) {
+    if (static_cast<size_t>(id) / 32 >= words)
+      continue;
     uint32_t bit = 1u << id % 32;
     bits[id / 32] &= ~bit;
     if (complete && !ended)
@@ -140,10 +122,11 @@ Status Matcher::accept(int64_t id) {
   std::string_view bytes = grammar->tokens->bytes(id);
   if (bytes.empty())
     return refused;
-  if (Status status = move(); !status.ok())
-    return status;
-  std::lock_guard lock(shared->mutex);
-  Result<StateId> next = shared->automaton.step(state, bytes);
+  std::lock_guard lock(grammar->mutex);
+  Result<StateId> here = current();
+  if (!here.ok())
+    return here.status();
+  Result<StateId> next = grammar->automaton.step(*here, bytes);
   if (!next.ok())
     return next.status();
   if (*next == Automaton::dead)

@@ -5,7 +5,6 @@
 #include "runtime/text/grammar/Automaton.h"
 #include "runtime/text/grammar/TokenTrie.h"
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -33,41 +32,32 @@ public:
 private:
   friend class Matcher;
 
-  /// An automaton, which one thread uses at a time.
-  struct Shared {
-    explicit Shared(const Network &network) : automaton(network) {}
-    std::mutex mutex;
-    Automaton automaton;
-    std::atomic<bool> isLarge{false};
-  };
-
   Grammar(Network network, std::shared_ptr<const TokenTrie> tokens,
           std::vector<int32_t> ends)
       : network(std::move(network)), tokens(std::move(tokens)),
-        ends(std::move(ends)) {}
-  std::shared_ptr<Shared> current() const;
+        ends(std::move(ends)), automaton(this->network) {}
   bool isEnd(int64_t id) const;
 
   Network network;
   std::shared_ptr<const TokenTrie> tokens;
   std::vector<int32_t> ends;
-  mutable std::mutex mutex;
-  /// Begun anew when it has grown large; matchers move to the new one.
-  mutable std::shared_ptr<Shared> shared;
+  mutable std::mutex mutex; // of `automaton` and of the handles of its states
+  mutable Automaton automaton;
 };
 
-/// A text of a grammar, as far as it has come. Copies are cheap: they share all
-/// but the number of a state.
+/// A text of a grammar, as far as it has come. Copies are cheap: they share
+/// all. A matcher keeps its own state alive, and no more of what the grammar
+/// remembers.
 class Matcher {
 public:
   static Result<Matcher> create(std::shared_ptr<const Grammar> grammar);
 
   /// The ids that may come next, the lowest in the lowest bit of `words` words;
-  /// an end id may where the text is complete. INVALID_ARGUMENT if the
-  /// tokenizer has more ids; FAILED_PRECONDITION if no id may come.
+  /// an end id may where the text is complete. Leaves out ids that the words
+  /// have no bits for. FAILED_PRECONDITION if no id may come.
   Status mask(uint32_t *bits, size_t words);
-  /// Takes the next id. INVALID_ARGUMENT, and nothing changes, if it may not
-  /// come.
+  /// Takes the next id. INVALID_ARGUMENT if it may not come. After an error
+  /// the text is as it was.
   Status accept(int64_t id);
   /// Whether the text so far is one of the grammar.
   bool isComplete() const { return complete; }
@@ -76,12 +66,11 @@ public:
 
 private:
   Matcher() = default;
+  Result<StateId> current() const;
   void settle(StateId next);
-  Status move();
 
   std::shared_ptr<const Grammar> grammar;
-  std::shared_ptr<Grammar::Shared> shared;
-  StateId state = Automaton::dead;
+  std::shared_ptr<const StateId> state; // a handle of grammar->automaton
   bool complete = false, finished = false, ended = false;
 };
 

@@ -1,6 +1,7 @@
 #include "runtime/text/grammar/Grammar.h"
 #include "runtime/text/grammar/Gbnf.h"
 #include "runtime/text/grammar/Numbers.h"
+#include "runtime/text/grammar/Regex.h"
 #include "test/runtime/Allocations.h"
 
 #include <gmock/gmock.h>
@@ -65,6 +66,19 @@ std::vector<int32_t> next(Matcher &matcher) {
     if (words[id / 32] >> id % 32 & 1)
       ids.push_back(id);
   return ids;
+}
+
+Network networkOf(const std::string &regex) {
+  Result<Expression> parsed = parseRegex(regex, Match::Whole);
+  EXPECT_TRUE(parsed.ok());
+  return *Network::build({{"root", *parsed}});
+}
+
+std::vector<uint32_t> maskOf(Automaton &automaton, StateId state) {
+  std::vector<uint32_t> words(5);
+  EXPECT_TRUE(
+      automaton.mask(state, *tokens(), words.data(), words.size()).ok());
+  return words;
 }
 
 bool takes(Notation notation, const std::string &source,
@@ -136,8 +150,24 @@ TEST(Grammar, AVocabularyThatCannotGoOnIsSaid) {
   std::vector<uint32_t> words(5);
   EXPECT_THAT(matcher.mask(words.data(), words.size()).message(),
               HasSubstr("no token of the vocabulary"));
-  EXPECT_THAT(matcher.mask(words.data(), 4).message(),
-              HasSubstr("expected 5 words or more for ids up to 132, got 4"));
+}
+
+/// A model may have fewer ids than its tokenizer.
+TEST(Grammar, IdsBeyondTheWordsAreLeftOut) {
+  Matcher matcher = matcherOf(Notation::Regex, "(ab|é)?");
+  std::vector<uint32_t> words = {0, 0, 0, 0, 7};
+  ASSERT_TRUE(matcher.mask(words.data(), 4).ok());
+  EXPECT_EQ(words, (std::vector<uint32_t>{0, 0, 0, 1u << ('a' - 96), 7}));
+  ASSERT_TRUE(matcher.accept(eAcute).ok());
+  EXPECT_EQ(matcher.mask(words.data(), 4).message(),
+            "the text is complete, and no id ends it");
+  // Many ids: the mask is kept as words.
+  Matcher any = matcherOf(Notation::JsonSchema, R"({"type": "string"})");
+  ASSERT_TRUE(any.accept('"').ok());
+  std::vector<uint32_t> all(5), some = {0, 0, 0, 9};
+  ASSERT_TRUE(any.mask(all.data(), 5).ok());
+  ASSERT_TRUE(any.mask(some.data(), 3).ok());
+  EXPECT_EQ(some, (std::vector<uint32_t>{all[0], all[1], all[2], 9}));
 }
 
 TEST(Grammar, AmbiguousGrammarsHaveFewStates) {
@@ -354,23 +384,89 @@ TEST(Grammar, DeepTextsAreTaken) {
   EXPECT_TRUE(matcher.isFinished());
 }
 
-TEST(Grammar, StatesMoveToANewAutomaton) {
+TEST(Grammar, IdleMatchersKeepTheirStates) {
   auto made =
       Grammar::create(tokens(), Notation::Regex, "(a|b)*a(a|b){24}c", {});
   ASSERT_TRUE(made.ok());
   std::vector<uint32_t> words(5);
   Matcher slow = *Matcher::create(*made), fast = slow;
   ASSERT_TRUE(slow.accept('a').ok());
+  Matcher copy = slow;
   uint32_t random = 1;
   for (int i = 0; i < 150000; ++i) { // more than 48 MiB of states
     random = random * 1664525 + 1013904223;
     ASSERT_TRUE(fast.accept(random >> 31 ? 'a' : 'b').ok());
   }
-  for (int i = 0; i < 24; ++i)
-    ASSERT_TRUE(slow.accept('b').ok());
-  ASSERT_TRUE(slow.mask(words.data(), words.size()).ok());
-  EXPECT_TRUE(slow.accept('c').ok());
-  EXPECT_TRUE(slow.isFinished());
+  for (Matcher *idle : {&slow, &copy}) {
+    for (int i = 0; i < 24; ++i)
+      ASSERT_TRUE(idle->accept('b').ok());
+    ASSERT_TRUE(idle->mask(words.data(), words.size()).ok());
+    EXPECT_TRUE(idle->accept('c').ok());
+    EXPECT_TRUE(idle->isFinished());
+  }
+}
+
+TEST(Grammar, StatesThatAreHeldKeepLittle) {
+  Network network = networkOf("(a|b)*a(a|b){24}c");
+  Automaton automaton(network);
+  std::vector<std::shared_ptr<const StateId>> held;
+  std::vector<std::vector<uint32_t>> masks;
+  uint32_t random = 1;
+  for (int generation = 0; generation < 4; ++generation) {
+    StateId state = *automaton.start();
+    while (!automaton.isLarge()) {
+      random = random * 1664525 + 1013904223;
+      state = *automaton.step(state, random >> 31 ? "a" : "b");
+    }
+    held.push_back(automaton.hold(state));
+    masks.push_back(maskOf(automaton, state));
+    automaton.forget();
+    EXPECT_LT(automaton.memory(), 64u << 10);
+  }
+  for (size_t i = 0; i < held.size(); ++i)
+    EXPECT_EQ(maskOf(automaton, *held[i]), masks[i]);
+}
+
+TEST(Grammar, AnyAllocationMayFailWhileForgetting) {
+  if (!allocationsCanFail)
+    GTEST_SKIP() << "ThreadSanitizer allocates";
+  Network network = networkOf("(ab?c|(é|a)*b){9}");
+  Automaton automaton(network);
+  std::vector<std::shared_ptr<const StateId>> held;
+  std::vector<std::vector<uint32_t>> masks;
+  StateId state = *automaton.start();
+  for (const char *bytes : {"a", "ab", "c", "a", "\xC3", "\xA9", "b"}) {
+    state = *automaton.step(state, bytes);
+    held.push_back(automaton.hold(state));
+    masks.push_back(maskOf(automaton, state));
+  }
+  int64_t failures = 0;
+  for (bool forgot = false; !forgot;) {
+    failAllocation(failures + 1);
+    try {
+      automaton.forget();
+      forgot = true;
+    } catch (const std::bad_alloc &) {
+      ++failures;
+    }
+    failAllocation(0);
+    for (size_t i = 0; i < held.size(); ++i)
+      EXPECT_EQ(maskOf(automaton, *held[i]), masks[i]);
+  }
+  EXPECT_GT(failures, 20);
+}
+
+TEST(Grammar, TextsThatAreTooDeepAreRefused) {
+  Matcher matcher = matcherOf(Notation::JsonSchema, "{}"), other = matcher;
+  Status status;
+  for (int depth = 0; depth < 500000 && status.ok(); ++depth)
+    status = matcher.accept('[');
+  uint32_t bits[5];
+  for (const Status &each : {status, matcher.mask(bits, 5)}) {
+    EXPECT_EQ(each.code(), CRIA_RESOURCE_EXHAUSTED);
+    EXPECT_EQ(each.message(), "the text is nested too deeply");
+  }
+  EXPECT_TRUE(other.accept('[').ok());
 }
 
 TEST(Grammar, ThreadsShareOne) {
@@ -390,6 +486,34 @@ TEST(Grammar, ThreadsShareOne) {
     });
   for (std::thread &thread : threads)
     thread.join();
+}
+
+TEST(Grammar, ThreadsForgetTogether) {
+  auto made =
+      Grammar::create(tokens(), Notation::Regex, "(a|b)*a(a|b){24}c", {});
+  ASSERT_TRUE(made.ok());
+  Matcher first = *Matcher::create(*made);
+  ASSERT_TRUE(first.accept('a').ok());
+  std::vector<std::thread> threads;
+  for (uint32_t thread = 0; thread < 4; ++thread)
+    threads.emplace_back([&, thread] {
+      Matcher idle = first, matcher = first;
+      uint32_t random = thread;
+      for (int i = 0; i < 40000; ++i) {
+        random = random * 1664525 + 1013904223;
+        EXPECT_TRUE(matcher.accept(random >> 31 ? 'a' : 'b').ok());
+        if (i % 1000 == 0)
+          idle = matcher;
+      }
+      for (int i = 39001; i < 40000; ++i)
+        EXPECT_TRUE(idle.accept('b').ok());
+      EXPECT_FALSE(idle.accept('c').ok());
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  for (int i = 0; i < 24; ++i)
+    ASSERT_TRUE(first.accept('b').ok());
+  EXPECT_TRUE(first.accept('c').ok());
 }
 
 TEST(Grammar, DecimalsOfJson) {
