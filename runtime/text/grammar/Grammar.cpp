@@ -3,7 +3,7 @@
 #include "runtime/base/Json.h"
 #include "runtime/text/grammar/Gbnf.h"
 #include "runtime/text/grammar/Regex.h"
-#include "runtime/text/grammar/Schema.h"
+#include "runtime/text/grammar/schema/Schema.h"
 
 #include <algorithm>
 #include <string>

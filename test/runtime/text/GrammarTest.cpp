@@ -1,7 +1,7 @@
 #include "runtime/text/grammar/Grammar.h"
 #include "runtime/text/grammar/Gbnf.h"
-#include "runtime/text/grammar/Numbers.h"
 #include "runtime/text/grammar/Regex.h"
+#include "runtime/text/grammar/schema/Numbers.h"
 #include "test/runtime/Allocations.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "runtime/text/grammar/Formats.h"
+#include "runtime/text/grammar/schema/Formats.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "runtime/text/grammar/Numbers.h"
+#include "runtime/text/grammar/schema/Numbers.h"
 
 #include <algorithm>
 #include <cstdlib>

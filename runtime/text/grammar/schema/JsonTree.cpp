@@ -1,4 +1,4 @@
-#include "runtime/text/grammar/JsonTree.h"
+#include "runtime/text/grammar/schema/JsonTree.h"
 
 #include "runtime/base/Json.h"
 
