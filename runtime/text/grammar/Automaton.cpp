@@ -90,7 +90,7 @@ void Automaton::push(Place place) {
     work.push_back(place);
 }
 
-/// Goes on with such ways, from `place`.
+/// Follows the ways that begin at `place`, up to their next byte.
 void Automaton::goOn(Place place) {
   push(place);
   while (!work.empty()) {
@@ -145,7 +145,7 @@ void Automaton::begin(RuleId rule, FrameId frame) {
   }
 }
 
-/// The state of the ways that were found, once all called rules have begun.
+/// Begins all called rules. Returns the state of the ways that were found.
 StateId Automaton::close() {
   while (!calls.empty() && items.size() <= 4 * mostItems && check().ok()) {
     auto [rule, returns] = std::move(calls.begin()->second);

@@ -28,6 +28,9 @@ private:
   void skipBlanks(bool lines);
   void fail(const std::string &message,
             cria_status code = CRIA_INVALID_ARGUMENT);
+  void failAt(size_t place, const std::string &message,
+              cria_status code = CRIA_INVALID_ARGUMENT);
+  void failExpected(const std::string &what);
 
   RuleId ruleOf(const std::string &name);
   std::string name();
@@ -48,6 +51,7 @@ private:
   int depth = 0;
   std::vector<Rule> rules;
   std::vector<bool> defined;
+  std::vector<size_t> uses; // where the text has each rule's name first
   std::map<std::string, RuleId> ids;
 };
 
@@ -76,10 +80,22 @@ void GbnfParser::skipBlanks(bool lines) {
 }
 
 void GbnfParser::fail(const std::string &message, cria_status code) {
+  failAt(at, message, code);
+}
+
+/// Says what is found in its place.
+void GbnfParser::failExpected(const std::string &what) {
+  std::string found =
+      atEnd() ? "the end" : quote(text.substr(at, characterLength(text, at)));
+  fail("expected " + what + ", got " + found);
+}
+
+void GbnfParser::failAt(size_t place, const std::string &message,
+                        cria_status code) {
   if (!status.ok())
     return;
   auto line =
-      std::count(text.begin(), text.begin() + static_cast<long>(at), '\n');
+      std::count(text.begin(), text.begin() + static_cast<long>(place), '\n');
   status = Status(code, "line " + std::to_string(line + 1) + ": " + message);
   at = text.size();
 }
@@ -90,6 +106,7 @@ RuleId GbnfParser::ruleOf(const std::string &name) {
   if (isNew) {
     rules.push_back({name, {}});
     defined.push_back(false);
+    uses.push_back(at);
   }
   return found->second;
 }
@@ -99,7 +116,7 @@ std::vector<Rule> GbnfParser::parse() {
     rule();
   for (size_t i = 0; i < rules.size(); ++i)
     if (!defined[i])
-      fail("rule " + quote(rules[i].name) + " is not defined");
+      failAt(uses[i], "rule " + quote(rules[i].name) + " is not defined");
   return std::move(rules);
 }
 
@@ -113,11 +130,10 @@ std::string GbnfParser::name() {
 void GbnfParser::rule() {
   std::string called = name();
   if (called.empty())
-    return fail("expected the name of a rule, got " +
-                quote(text.substr(at, characterLength(text, at))));
+    return failExpected("the name of a rule");
   skipBlanks(false);
   if (!take("::="))
-    return fail("expected '::=' after " + quote(called));
+    return failExpected("'::=' after " + quote(called));
   RuleId id = ruleOf(called);
   if (defined[id])
     return fail("rule " + quote(called) + " is defined twice");
@@ -126,8 +142,7 @@ void GbnfParser::rule() {
   rules[id].body = std::move(body);
   defined[id] = true;
   if (!atEnd() && here() != '\n' && here() != '\r')
-    fail("expected the end of the line, got " +
-         quote(text.substr(at, characterLength(text, at))));
+    failExpected("the end of the line");
 }
 
 Expression GbnfParser::alternatives() {
@@ -177,7 +192,7 @@ Expression GbnfParser::item() {
   Expression inside = alternatives();
   --depth;
   if (!take(")"))
-    fail("'(' without ')'");
+    failExpected("')'");
   return inside;
 }
 
@@ -187,7 +202,7 @@ uint32_t GbnfParser::number() {
   for (; here() >= '0' && here() <= '9'; ++at)
     value = std::min<uint32_t>(value * 10 + here() - '0', mostRepeats + 1);
   if (at == begin)
-    fail("expected a number in '{}'");
+    failExpected("a number in '{}'");
   if (value > mostRepeats)
     fail("a repetition of more than " + std::to_string(mostRepeats) + " times",
          CRIA_RESOURCE_EXHAUSTED);
@@ -214,6 +229,7 @@ Expression GbnfParser::quantified(Expression part) {
 
 /// Takes "2}", "2,}", ",5}" or "2,5}".
 void GbnfParser::counts(uint32_t &least, uint32_t &most) {
+  size_t begin = at;
   skipBlanks(false);
   least = here() == ',' ? 0 : number();
   skipBlanks(false);
@@ -224,9 +240,11 @@ void GbnfParser::counts(uint32_t &least, uint32_t &most) {
   }
   skipBlanks(false);
   if (!take("}"))
-    fail("'{' without '}'");
+    failExpected("'}'");
   if (most < least)
-    fail("a repetition whose numbers are out of order");
+    fail("the numbers of the repetition " +
+         quote("{" + std::string(text.substr(begin, at - begin))) +
+         " are out of order");
 }
 
 /// A character of a literal or a set, maybe an escape.
@@ -248,7 +266,7 @@ uint32_t GbnfParser::character() {
          CRIA_UNIMPLEMENTED);
     return 0;
   }
-  ++at;
+  size_t begin = at++;
   if (digits == 0)
     return static_cast<uint8_t>(meaning[known]);
   uint64_t value = 0;
@@ -256,42 +274,48 @@ uint32_t GbnfParser::character() {
     char c = here();
     bool isLetter = (c | 32) >= 'a' && (c | 32) <= 'f';
     if (!isLetter && (c < '0' || c > '9')) {
-      fail("expected " + std::to_string(digits) + " hexadecimal digits");
+      failExpected(std::to_string(digits) + " hexadecimal digits");
       return 0;
     }
     value = value * 16 + (isLetter ? (c | 32) - 'a' + 10 : c - '0');
   }
   if (value > Characters::last || value >> 11 == 0xD800 >> 11) {
-    fail("an escape that is no character");
+    fail("the escape " +
+         quote("\\" + std::string(text.substr(begin, at - begin))) +
+         " is no character");
     return 0;
   }
   return static_cast<uint32_t>(value);
 }
 
 Expression GbnfParser::quoted() {
+  size_t begin = at;
   std::string bytes;
   while (!atEnd() && here() != '"')
     bytes += utf8Of(character());
   if (!take("\""))
-    fail("a literal without its last '\"'");
+    failAt(begin, "the literal that begins here has no '\"' at its end");
   return literal(std::move(bytes));
 }
 
 Expression GbnfParser::set() {
+  size_t begin = at;
   bool negated = take("^");
   std::vector<Characters::Range> ranges;
   while (!atEnd() && here() != ']') {
+    size_t from = at;
     uint32_t first = character(), last = first;
     if (here() == '-' && at + 1 < text.size() && text[at + 1] != ']') {
       ++at;
       last = character();
     }
     if (last < first)
-      fail("a range whose ends are out of order");
+      fail("expected a range from a lower to a higher character, got " +
+           quote(text.substr(from, at - from)));
     ranges.push_back({first, last});
   }
   if (!take("]"))
-    fail("'[' without ']'");
+    failAt(begin, "the set that begins here has no ']' at its end");
   Characters characters(std::move(ranges));
   return oneOf(negated ? characters.complement() : characters);
 }

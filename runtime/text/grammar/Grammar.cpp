@@ -32,7 +32,8 @@ Grammar::create(std::shared_ptr<const TokenTrie> tokens, Notation notation,
   for (int32_t id : ends)
     if (id < 0)
       return Status(CRIA_INVALID_ARGUMENT,
-                    "end id " + std::to_string(id) + " is none");
+                    "expected end ids of at least 0, got " +
+                        std::to_string(id));
   Result<std::vector<Rule>> rules = parse(notation, source);
   if (!rules.ok())
     return rules.status();

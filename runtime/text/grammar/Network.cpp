@@ -48,7 +48,7 @@ private:
   std::map<std::vector<Characters::Range>, RuleId> setRules;
   std::vector<Characters> setBodies; // of these rules
   size_t steps = 0;
-  NodeId never = 0; // from which nothing leads on
+  NodeId never = 0; // a node from which no text goes on
 };
 
 NodeId NetworkBuilder::add(Kind kind, uint32_t what, NodeId next) {
@@ -102,7 +102,7 @@ NodeId NetworkBuilder::translate(const Expression &expression, NodeId next) {
   return never;
 }
 
-/// A choice among literals alone is a tree of their beginnings.
+/// A choice among literals becomes a tree of their common beginnings.
 NodeId NetworkBuilder::translateChoice(const Expression &choice, NodeId next) {
   std::vector<std::string_view> literals;
   for (const Expression &part : choice.parts)
@@ -160,7 +160,7 @@ NodeId NetworkBuilder::translateRepeat(const Expression &repeat, NodeId next) {
     next = least > 0 ? body : loop;
     least -= least > 0;
   }
-  // Of a part without nodes, one is as good as many.
+  // A part without nodes is the empty text: it needs no copies.
   auto copies = [&](uint32_t count, auto wrap) {
     for (uint32_t i = 0; i < count && !full(); ++i) {
       NodeId begin = wrap(translate(part, next));
@@ -243,7 +243,7 @@ NodeId NetworkBuilder::utf8(const Characters &set, NodeId next) {
 }
 
 Status NetworkBuilder::build() {
-  // Nothing leads on from a call without end.
+  // Its set of bytes is empty.
   never = add(Kind::Bytes, 0, 0);
   network.sets.emplace_back();
   for (const Rule &rule : rules) {
@@ -278,10 +278,11 @@ Result<Network> Network::build(const std::vector<Rule> &rules) {
   return std::move(builder.network);
 }
 
-/// From which nodes a text leads to the end of their rule; without
-/// `throughBytes`, the empty text.
+/// The nodes from which a text leads to the end of their rule. Without
+/// `throughBytes`, the nodes from which the empty text does.
 std::vector<bool> Network::reach(bool throughBytes) const {
-  // Which nodes ask for a node; first the number of them, then where they are.
+  // The nodes whose answer depends on a node: those of node i are `askers` from
+  // begins[i] to begins[i + 1]. They are counted first.
   std::vector<uint32_t> begins(nodes.size() + 1), askers;
   auto forEdges = [&](auto visit) {
     for (NodeId id = 0; id < nodes.size(); ++id) {
@@ -359,7 +360,7 @@ void Network::findFirsts() {
   }
 }
 
-/// Orders the rules: a search in depth, which a cycle shows itself to.
+/// Orders the rules by a depth-first search, which also finds cycles.
 Status Network::findRanks(const std::vector<Rule> &rules) {
   enum : uint8_t { isNew, isOpen, isDone };
   std::vector<uint8_t> states(starts.size(), isNew);

@@ -26,6 +26,8 @@ private:
   bool take(std::string_view ascii);
   void fail(const std::string &message,
             cria_status code = CRIA_INVALID_ARGUMENT);
+  void failExpected(const std::string &what);
+  std::string textFrom(size_t begin) const;
   void refuse(const std::string &what) {
     fail(what + " is not supported", CRIA_UNIMPLEMENTED);
   }
@@ -70,6 +72,20 @@ void RegexParser::fail(const std::string &message, cria_status code) {
     status =
         Status(code, "at character " + std::to_string(at) + ": " + message);
   at = text.size();
+}
+
+/// Says what is found in its place.
+void RegexParser::failExpected(const std::string &what) {
+  fail("expected " + what + ", got " +
+       (atEnd() ? "the end" : quote(utf8Of(text[at]))));
+}
+
+/// What was read since `begin`.
+std::string RegexParser::textFrom(size_t begin) const {
+  std::string read;
+  for (size_t i = begin; i < at; ++i)
+    read += utf8Of(text[i]);
+  return quote(read);
 }
 
 Expression RegexParser::parse() {
@@ -147,11 +163,12 @@ Expression RegexParser::group() {
       while (!atEnd() && !sees(">"))
         ++at;
       if (!take(">"))
-        fail("the name of a group without '>'");
+        failExpected("'>' after the name of a group");
     } else if (!take(":")) {
       refuse(sees("=") || sees("!") || sees("<") ? "looking around"
              : sees(">")                         ? "an atomic group"
-                                                 : "'(?' with flags");
+             : atEnd()                           ? "'(?' at the end"
+                       : quote("(?" + utf8Of(text[at])));
     }
   }
   if (++depth > mostNesting)
@@ -160,7 +177,7 @@ Expression RegexParser::group() {
   Expression inside = alternatives();
   --depth;
   if (!take(")"))
-    fail("'(' without ')'");
+    failExpected("')'");
   return inside;
 }
 
@@ -189,6 +206,7 @@ bool RegexParser::takeCounts(uint32_t &least, uint32_t &most) {
 }
 
 Expression RegexParser::quantified(Expression part) {
+  size_t begin = at;
   uint32_t least = 0, most = Expression::unbounded;
   if (take("?"))
     most = 1;
@@ -201,12 +219,13 @@ Expression RegexParser::quantified(Expression part) {
     fail("a repetition of more than " + std::to_string(mostRepeats) + " times",
          CRIA_RESOURCE_EXHAUSTED);
   if (most < least)
-    fail("a repetition whose numbers are out of order");
+    fail("the numbers of the repetition " + textFrom(begin) +
+         " are out of order");
   take("?"); // which of several readings is found makes no difference
   if (sees("+"))
     refuse("a possessive repetition");
   if (uint32_t a = 0, b = 0; sees("*") || sees("?") || takeCounts(a, b))
-    fail("nothing to repeat");
+    fail("a second repetition of one part: put the first in parentheses");
   return repeat(std::move(part), least, most);
 }
 
@@ -233,7 +252,7 @@ uint32_t RegexParser::hex(size_t digits) {
   for (size_t i = 0; i < digits; ++i) {
     uint32_t c = atEnd() ? 0 : text[at];
     if ((c < '0' || c > '9') && ((c | 32) < 'a' || (c | 32) > 'f')) {
-      fail("expected " + std::to_string(digits) + " hexadecimal digits");
+      failExpected(std::to_string(digits) + " hexadecimal digits");
       return 0;
     }
     value = value * 16 + (c <= '9' ? c - '0' : (c | 32) - 'a' + 10);
@@ -248,8 +267,13 @@ uint32_t RegexParser::unicode() {
     size_t digits = 0;
     while (at + digits < text.size() && text[at + digits] != '}')
       ++digits;
-    uint32_t value = digits > 0 && digits <= 6 ? hex(digits) : 1u << 24;
-    return take("}") ? value : 1u << 24;
+    if (digits == 0 || digits > 6)
+      fail("expected 1 to 6 hexadecimal digits in '\\u{}', got " +
+           std::to_string(digits));
+    uint32_t value = hex(digits);
+    if (!take("}"))
+      failExpected("'}'");
+    return value;
   }
   uint32_t value = hex(4);
   if (value >> 10 == 0xD800 >> 10 && take("\\u")) {
@@ -269,6 +293,7 @@ uint32_t RegexParser::escaped(bool inSet) {
     fail("a backslash at the end");
     return 0;
   }
+  size_t begin = at - 1;
   uint32_t c = text[at];
   if (inSet && take("b"))
     return '\b';
@@ -284,7 +309,7 @@ uint32_t RegexParser::escaped(bool inSet) {
   if (take("u")) {
     uint32_t value = unicode();
     if (value > Characters::last || value >> 11 == 0xD800 >> 11) {
-      fail("an escape that is no character");
+      fail("the escape " + textFrom(begin) + " is no character");
       return 0;
     }
     return value;
@@ -324,6 +349,7 @@ Expression RegexParser::set() {
   if (sees("]"))
     refuse("an empty set");
   while (!atEnd() && !sees("]")) {
+    size_t begin = at;
     bool isOne = false, isLast = false;
     uint32_t first = 0, last = 0;
     Characters member = setMember(isOne, first);
@@ -331,14 +357,15 @@ Expression RegexParser::set() {
       take("-");
       setMember(isLast, last);
       if (!isLast || last < first)
-        fail("a range whose ends are no characters in order");
+        fail("expected a range from a lower to a higher character, got " +
+             textFrom(begin));
       member = {{first, last}};
     }
     ranges.insert(ranges.end(), member.ranges().begin(), member.ranges().end());
   }
   Characters characters(std::move(ranges));
   if (!take("]"))
-    fail("'[' without ']'");
+    failExpected("']'");
   return oneOf(negated ? characters.complement() : characters);
 }
 

@@ -102,7 +102,8 @@ TEST_F(ApiTextTest, RefusesWhatIsNoGrammar) {
   const int32_t end = -1;
   refused(create(CRIA_GRAMMAR_REGEX, nullptr, &end), "source is NULL");
   refused(create(CRIA_GRAMMAR_REGEX, "a", nullptr), "end_ids is NULL");
-  refused(create(CRIA_GRAMMAR_REGEX, "a", &end), "end id -1 is none");
+  refused(create(CRIA_GRAMMAR_REGEX, "a", &end),
+          "expected end ids of at least 0, got -1");
   refused(
       cria_grammar_create(tokenizer, 3, "a", 1, nullptr, 0, &grammar, &error),
       "kind is 3, expected a cria_grammar_kind");

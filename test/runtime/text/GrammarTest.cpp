@@ -207,25 +207,36 @@ TEST(Grammar, GbnfErrorsNameTheLine) {
     return errorOf(Notation::Gbnf, source);
   };
   EXPECT_EQ(error("root ::= \"a\"\nx ::= \"b"),
-            "line 2: a literal without its last '\"'");
+            "line 2: the literal that begins here has no '\"' at its end");
   EXPECT_EQ(error("x ::= \"a\""), "line 1: rule 'root' is not defined");
-  EXPECT_EQ(error("root ::= y"), "line 1: rule 'y' is not defined");
+  EXPECT_EQ(error("root ::= \"a\"\n  | y\n\n"),
+            "line 2: rule 'y' is not defined");
   EXPECT_EQ(error("root ::= \"a\"\nroot ::= \"b\""),
             "line 2: rule 'root' is defined twice");
-  EXPECT_EQ(error("root = \"a\""), "line 1: expected '::=' after 'root'");
+  EXPECT_EQ(error("root = \"a\""),
+            "line 1: expected '::=' after 'root', got '='");
   EXPECT_EQ(error("root ::= <think>"),
             "line 1: a token in '<>' is not supported: write its text");
   EXPECT_EQ(error("root ::= \"\\q\""),
             "line 1: the escape '\\q' is not supported");
-  EXPECT_EQ(error("root ::= (\"a\""), "line 1: '(' without ')'");
-  EXPECT_EQ(error("root ::= [b-a]"),
-            "line 1: a range whose ends are out of order");
+  EXPECT_EQ(error("root ::= (\"a\""), "line 1: expected ')', got the end");
+  EXPECT_EQ(error("root ::= (\n\"a\" é)"), "line 2: expected ')', got 'é'");
+  EXPECT_EQ(error("root ::= \"a\"{2,x}"),
+            "line 1: expected a number in '{}', got 'x'");
+  EXPECT_EQ(error("root ::= \"a\"{2 3}"), "line 1: expected '}', got '3'");
+  EXPECT_EQ(error("root ::= [\\x4g]"),
+            "line 1: expected 2 hexadecimal digits, got 'g'");
+  EXPECT_EQ(error("root ::= [a\nx ::= \"b\""),
+            "line 1: the set that begins here has no ']' at its end");
+  EXPECT_EQ(
+      error("root ::= [b-a]"),
+      "line 1: expected a range from a lower to a higher character, got 'b-a'");
   EXPECT_EQ(error("root ::= \"a\"{3,2}"),
-            "line 1: a repetition whose numbers are out of order");
+            "line 1: the numbers of the repetition '{3,2}' are out of order");
   EXPECT_EQ(error("root ::= \"a\" )"),
             "line 1: expected the end of the line, got ')'");
   EXPECT_EQ(error("root ::= \"\\ud800\""),
-            "line 1: an escape that is no character");
+            "line 1: the escape '\\ud800' is no character");
   EXPECT_EQ(error("root ::= x \"a\" | \"c\"\nx ::= \"b\"? root"),
             "rule 'root' may begin with itself, by way of 'x': left recursion "
             "is not supported");
@@ -265,7 +276,7 @@ TEST(Grammar, RegexErrorsNameThePlace) {
             R"(at character 4: the escape '\1' is not supported)");
   EXPECT_EQ(error(R"(\p{L})"),
             R"(at character 1: the escape '\p' is not supported)");
-  EXPECT_EQ(error("(?i)a"), "at character 2: '(?' with flags is not supported");
+  EXPECT_EQ(error("(?i)a"), "at character 2: '(?i' is not supported");
   EXPECT_EQ(error("a++"),
             "at character 2: a possessive repetition is not supported");
   EXPECT_EQ(error("(^a)"), "at character 1: '^' here is not supported");
@@ -275,15 +286,25 @@ TEST(Grammar, RegexErrorsNameThePlace) {
             "at character 1: a POSIX class is not supported");
   EXPECT_EQ(error("[]"), "at character 1: an empty set is not supported");
   EXPECT_EQ(error("*a"), "at character 0: nothing to repeat before '*'");
-  EXPECT_EQ(error("a**"), "at character 2: nothing to repeat");
-  EXPECT_EQ(error("a{3,2}"),
-            "at character 6: a repetition whose numbers are out of order");
-  EXPECT_EQ(error("(a"), "at character 2: '(' without ')'");
+  EXPECT_EQ(error("a**"), "at character 2: a second repetition of one part: "
+                          "put the first in parentheses");
+  EXPECT_EQ(
+      error("a{3,2}"),
+      "at character 6: the numbers of the repetition '{3,2}' are out of order");
+  EXPECT_EQ(error("(a"), "at character 2: expected ')', got the end");
+  EXPECT_EQ(
+      error("(?<n"),
+      "at character 4: expected '>' after the name of a group, got the end");
+  EXPECT_EQ(error("[b-a]"), "at character 4: expected a range from a lower to "
+                            "a higher character, got 'b-a'");
+  EXPECT_EQ(error(R"(\x4g)"),
+            "at character 3: expected 2 hexadecimal digits, got 'g'");
+  EXPECT_EQ(error(R"(\ud800)"),
+            R"(at character 6: the escape '\ud800' is no character)");
   EXPECT_EQ(error("a)"), "at character 1: ')' without '('");
-  EXPECT_EQ(error("[a"), "at character 2: '[' without ']'");
+  EXPECT_EQ(error("[a"), "at character 2: expected ']', got the end");
   EXPECT_EQ(error("\\"), "at character 1: a backslash at the end");
-  EXPECT_EQ(error(R"(\u{41)"),
-            "at character 5: an escape that is no character");
+  EXPECT_EQ(error(R"(\u{41)"), "at character 5: expected '}', got the end");
 }
 
 TEST(Grammar, HostileGrammarsAreRefused) {

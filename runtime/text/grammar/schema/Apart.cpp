@@ -30,7 +30,7 @@ static const std::vector<JsonTree> &namesIn(const JsonTree *list) {
   return list ? list->elements : none;
 }
 
-/// Whether a property is required; adds what holds of it to `its`.
+/// Whether the schemas require a property. Adds its own schemas to `its`.
 bool Apartness::mustHave(const Conjunction &all, const std::string &name,
                          Conjunction &its) {
   bool found = false;
@@ -47,13 +47,13 @@ bool Apartness::mustHave(const Conjunction &all, const std::string &name,
   return found;
 }
 
-/// Whether it is clear that no value is both.
+/// Whether it is clear that no value matches both.
 bool Apartness::areApart(const Conjunction &one, const Conjunction &other,
                          int depth) {
   if (!checks.spend(one.parts.size() + other.parts.size() + 1) || one.never ||
       other.never)
     return true;
-  std::vector<const JsonTree *> values, others;
+  Conjunctions::Values values, others;
   bool isList = conjunctions.valuesOf(one.parts, values),
        isOtherList = conjunctions.valuesOf(other.parts, others);
   uint8_t types =
@@ -68,12 +68,12 @@ bool Apartness::areApart(const Conjunction &one, const Conjunction &other,
     return conjunctions.common(values, others).empty();
   if (types != object || depth == 2)
     return false;
-  // A property that both must have, and that cannot be both.
+  // A property that both require, and whose two schemas no value matches.
   for (const Part &part : one.parts)
     for (const JsonTree &name : namesIn(part.schema->find("required"))) {
-      Conjunction its, others;
-      if (mustHave(one, name.text, its) && mustHave(other, name.text, others) &&
-          areApart(its, others, depth + 1))
+      Conjunction its, theirs;
+      if (mustHave(one, name.text, its) && mustHave(other, name.text, theirs) &&
+          areApart(its, theirs, depth + 1))
         return true;
     }
   return false;
@@ -89,7 +89,7 @@ void Apartness::check(const JsonTree &oneOf) {
         checks.fail(
             oneOf,
             "branches " + std::to_string(before) + " and " + std::to_string(i) +
-                " may both hold, which is not supported: write anyOf, or "
+                " may both match, which is not supported: write anyOf, or "
                 "give each another type, or a required property with another "
                 "const",
             CRIA_UNIMPLEMENTED);

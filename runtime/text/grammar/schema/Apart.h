@@ -6,11 +6,10 @@
 
 namespace cria::grammar {
 
-/// Exactly one branch of oneOf has to hold. It is enough that at most one can:
-/// then oneOf says what anyOf does. Refuses `oneOf` where two branches may both
-/// hold, as far as this can be seen: two branches are apart by their types, by
-/// the values of enum and const, or by a property that both require and whose
-/// schemas are apart.
+/// A value must match exactly one branch of oneOf. If no value can match two
+/// branches, oneOf means the same as anyOf. Refuses `oneOf` unless every two
+/// branches are apart: by their types, by the values of enum and const, or by a
+/// property that both require and whose schemas are apart.
 void checkApart(const JsonTree &oneOf, Conjunctions &conjunctions,
                 Checks &checks);
 

@@ -14,6 +14,9 @@ public:
   /// Notes an error at `place`, unless there is one.
   void fail(const JsonTree &place, const std::string &what,
             cria_status code = CRIA_INVALID_ARGUMENT);
+  /// Notes that `what` is expected at `place`, and what is there.
+  void failExpected(const JsonTree &place, const std::string &what,
+                    cria_status code = CRIA_INVALID_ARGUMENT);
   /// Notes an error of the whole schema.
   void fail(const std::string &what, cria_status code);
   /// Pays for work, in units of some ten nanoseconds. False after an error.

@@ -20,7 +20,8 @@ static constexpr std::pair<std::string_view, uint8_t> typeNames[] = {
 };
 
 namespace {
-/// What a keyword constrains: values of these types; 0 for none.
+
+/// A keyword, and the types of the values that it limits: 0 for none.
 struct Keyword {
   std::string_view name;
   uint8_t types;
@@ -75,7 +76,7 @@ static constexpr Keyword keywords[] = {
 
 const std::vector<JsonTree> &Conjunctions::listAt(const JsonTree &place) {
   if (place.type != Type::Array || place.elements.empty())
-    checks.fail(place, "expected a list of schemas");
+    checks.failExpected(place, "a list of schemas");
   return place.elements;
 }
 
@@ -119,8 +120,8 @@ const JsonTree *Conjunctions::resolve(const JsonTree &ref) {
   const JsonTree *found = &root;
   if (ref.type != Type::String || pointer.substr(0, 1) != "#" ||
       (pointer.size() > 1 && pointer[1] != '/')) {
-    checks.fail(ref, "expected a place in this schema, such as '#/$defs/name'",
-                CRIA_UNIMPLEMENTED);
+    checks.failExpected(ref, "a place in this schema, such as '#/$defs/name'",
+                        CRIA_UNIMPLEMENTED);
     return found;
   }
   pointer.remove_prefix(1);
@@ -153,14 +154,16 @@ void Conjunctions::add(Conjunction &all, const JsonTree &schema) {
     return;
   }
   if (schema.type != Type::Object)
-    return checks.fail(schema, "expected a schema: an object, true or false");
+    return checks.failExpected(schema, "a schema: an object, true or false");
   if (std::find(open.begin(), open.end(), &schema) != open.end())
-    return checks.fail(schema, "this schema holds only if it holds itself");
+    return checks.fail(
+        schema,
+        "this schema refers to itself, with no property or element in between");
   for (const Part &part : all.parts)
     if (part.schema == &schema) {
       if (part.anyOfMade || part.oneOfMade)
-        checks.fail(schema,
-                    "a branch of this schema refers back to the schema");
+        checks.fail(schema, "a branch of this schema refers to the schema, "
+                            "with no property or element in between");
       return;
     }
   if (open.size() == mostOpen)
@@ -222,8 +225,8 @@ uint8_t Conjunctions::typesOf(const std::vector<Part> &parts) {
           allowed |= bits;
           return;
         }
-      checks.fail(name, "expected one of null, boolean, object, array, string, "
-                        "integer and number");
+      checks.failExpected(name, "one of null, boolean, object, array, string, "
+                                "integer and number");
     };
     checks.spend(type->elements.size());
     if (type->type == Type::Array)
@@ -236,9 +239,8 @@ uint8_t Conjunctions::typesOf(const std::vector<Part> &parts) {
   return types;
 }
 
-std::vector<const JsonTree *>
-Conjunctions::common(const std::vector<const JsonTree *> &values,
-                     const std::vector<const JsonTree *> &others) {
+Conjunctions::Values Conjunctions::common(const Values &values,
+                                          const Values &others) {
   auto textOf = [&](const JsonTree *value) -> std::string_view {
     auto [found, isNew] = canonicals.try_emplace(value);
     if (isNew && checks.ok())
@@ -249,17 +251,16 @@ Conjunctions::common(const std::vector<const JsonTree *> &values,
   std::set<std::string_view> texts;
   for (const JsonTree *other : others)
     texts.insert(textOf(other));
-  std::vector<const JsonTree *> both;
+  Values both;
   for (const JsonTree *value : values)
     if (texts.count(textOf(value)))
       both.push_back(value);
   return both;
 }
 
-bool Conjunctions::valuesOf(const std::vector<Part> &parts,
-                            std::vector<const JsonTree *> &values) {
+bool Conjunctions::valuesOf(const std::vector<Part> &parts, Values &values) {
   bool found = false;
-  auto restrict = [&](std::vector<const JsonTree *> allowed) {
+  auto restrict = [&](Values allowed) {
     if (!checks.spend(allowed.size()))
       return;
     values = found ? common(values, allowed) : std::move(allowed);
@@ -272,8 +273,8 @@ bool Conjunctions::valuesOf(const std::vector<Part> &parts,
     if (!list)
       continue;
     if (list->type != Type::Array)
-      checks.fail(*list, "expected a list of values");
-    std::vector<const JsonTree *> all;
+      checks.failExpected(*list, "a list of values");
+    Values all;
     for (const JsonTree &value : list->elements)
       all.push_back(&value);
     restrict(std::move(all));

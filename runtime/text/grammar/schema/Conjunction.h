@@ -1,8 +1,8 @@
-/// Which schemas hold of one value, and what their keywords say together.
+/// The schemas that one value must match, and what their keywords say together.
 ///
-/// Several schemas may say something of one value: by allOf, by $ref beside
-/// other keywords, or because two schemas name the same property. They are kept
-/// as a list, a conjunction.
+/// Several schemas may apply to one value: by allOf, by $ref beside other
+/// keywords, or because two schemas name the same property. The list of these
+/// schemas is a conjunction.
 #pragma once
 
 #include "runtime/text/grammar/schema/Checks.h"
@@ -34,7 +34,8 @@ uint8_t typeOf(const JsonTree &value);
 /// The types of values.
 uint8_t typesOf(const std::vector<const JsonTree *> &values);
 
-/// A schema that holds, but for the choices in it that are made already.
+/// A schema that the value must match. `anyOfMade`: a branch of its anyOf has
+/// been chosen, and is a part of its own. `oneOfMade`: so has one of its oneOf.
 struct Part {
   const JsonTree *schema;
   bool anyOfMade = false, oneOfMade = false;
@@ -45,7 +46,7 @@ struct Part {
   }
 };
 
-/// Schemas that hold of one value. `never`: none does.
+/// Schemas that one value must match. `never`: no value matches them.
 struct Conjunction {
   std::vector<Part> parts;
   bool never = false;
@@ -60,7 +61,7 @@ public:
   Conjunctions(const JsonTree &root, Checks &checks)
       : root(root), checks(checks) {}
 
-  /// Adds a schema, and those that hold with it: by "$ref" and "allOf".
+  /// Adds a schema, and the schemas of its "$ref" and "allOf".
   void add(Conjunction &all, const JsonTree &schema);
   /// The schemas of a list such as anyOf.
   const std::vector<JsonTree> &listAt(const JsonTree &place);
@@ -69,9 +70,10 @@ public:
   uint8_t typesOf(const std::vector<Part> &parts);
   /// The values that enum and const list. False if there is neither.
   bool valuesOf(const std::vector<Part> &parts, Values &values);
-  /// The values that are among `others`, too.
+  /// The values that are in both lists.
   Values common(const Values &values, const Values &others);
-  /// Refuses keywords for `types` alone, which stand beside enum or const.
+  /// Refuses keywords that limit values of `types`, because they stand beside
+  /// enum or const.
   void refuseBesideValues(const std::vector<Part> &parts, uint8_t types);
 
 private:
@@ -81,7 +83,7 @@ private:
   const JsonTree &root;
   Checks &checks;
   std::map<const JsonTree *, std::string> canonicals; // of enum and const
-  std::vector<const JsonTree *> open; // schemas that refer to the next one
+  std::vector<const JsonTree *> open; // each refers to the next one
   static constexpr size_t mostOpen = 100;
 };
 

@@ -111,7 +111,7 @@ std::string JsonTree::path() const {
 }
 
 namespace {
-/// A number without zeros at its ends: 1200 is 12, two places to the left.
+/// A number without zeros at its ends: 1200 has the digits 12 and exponent 2.
 struct Significant {
   std::string digits; // with the sign; none of 0
   long exponent = 0;

@@ -35,8 +35,8 @@ Status parseJsonTree(std::string_view text, JsonTree &root);
 /// Whether a number is whole, such as 1.0 and 12e3, exactly.
 bool isWhole(const JsonTree &number);
 
-/// A text that equal values share, and no others: of 1.0 and 1, and of objects
-/// whose members have another order.
+/// A text that is the same for equal values, and differs for others. 1.0 equals
+/// 1, and objects may have their members in any order.
 std::string canonical(const JsonTree &value);
 
 /// A string as JSON spells it, with no more escapes than it must have.

@@ -66,8 +66,8 @@ static Expression digits(uint32_t least, uint32_t most) {
   return repeat(digit('0', '9'), least, most);
 }
 
-/// Numbers of as many digits as `low` and `high` have, which are equally many.
-/// Without `above`, `low` is no bound any more, and without `below`, `high`.
+/// Numbers from `low` to `high`, which have equally many digits. `low` is a
+/// bound only if `above`, and `high` only if `below`.
 static Expression between(std::string_view low, std::string_view high,
                           bool above, bool below) {
   auto count = static_cast<uint32_t>(low.size());
@@ -114,7 +114,7 @@ static Expression wholesBetween(uint64_t low, std::optional<uint64_t> high) {
 }
 
 namespace {
-/// A bound of the digits of a fraction: the digits that are left of it.
+/// A bound of a fraction: its digits that are not compared yet.
 struct Edge {
   std::string_view digits;
   bool exclusive;
@@ -123,7 +123,7 @@ struct Edge {
   Edge rest() const {
     return {digits.substr(digits.empty() ? 0 : 1), exclusive};
   }
-  /// Whether 0 digits are as much as is left.
+  /// Whether the rest of the bound is 0.
   bool isZero() const { return digits.empty(); }
 };
 } // namespace

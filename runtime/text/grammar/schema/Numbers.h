@@ -22,7 +22,8 @@ struct Decimal {
   static std::optional<Decimal> parse(std::string_view text);
 
   bool isZero() const { return whole == 0 && fraction.empty(); }
-  /// Less than 0, 0 or more than 0 as this number is less than `other`, ...
+  /// Negative if this number is less than `other`, 0 if they are equal,
+  /// positive if this number is greater.
   int compare(const Decimal &other) const;
 };
 

@@ -1,9 +1,9 @@
-/// A schema says what a value must not be; a grammar, what a text may be. So
-/// the schemas that hold of one value are kept as a conjunction (Conjunction.h)
-/// until the value's type is known; then a function combines the keywords of
-/// this type. A choice (anyOf) is made before that: one conjunction for each
-/// branch. Equal conjunctions have one rule, so that schemas that refer to
-/// themselves end.
+/// A schema excludes values; a grammar lists texts. So the schemas that one
+/// value must match are kept as a conjunction (Conjunction.h) until the value's
+/// type is known. Then the function of this type combines their keywords. A
+/// branch of anyOf or oneOf is chosen before that: each branch makes another
+/// conjunction. Equal conjunctions share a rule, so the work ends for schemas
+/// that refer to themselves.
 #include "runtime/text/grammar/schema/Schema.h"
 
 #include "runtime/base/Json.h"
@@ -35,7 +35,7 @@ private:
     Names names;    // in the order of the schemas
     Names required; // sorted
     std::map<std::string_view, std::vector<const JsonTree *>> schemas;
-    std::vector<const JsonTree *> others; // of properties without a name
+    std::vector<const JsonTree *> others; // of other properties
   };
 
   // Of any type.
@@ -44,8 +44,7 @@ private:
   Expression body(const std::vector<Part> &parts);
   Expression branches(std::vector<Part> parts, size_t at, bool any);
   Expression enumeration(const std::vector<Part> &parts,
-                         const std::vector<const JsonTree *> &values,
-                         uint8_t types);
+                         const Conjunctions::Values &values, uint8_t types);
 
   // By type.
   uint32_t count(const JsonTree &place);
@@ -65,7 +64,7 @@ private:
   Spelling spelling{checks};
   using RuleIds = std::map<std::vector<Part>, RuleId>;
   RuleIds ruleIds;
-  std::vector<RuleIds::const_iterator> pending; // bodies that are not made yet
+  std::vector<RuleIds::const_iterator> pending; // rules without a body so far
 };
 
 } // namespace
@@ -101,7 +100,7 @@ Expression SchemaCompiler::body(const std::vector<Part> &parts) {
       return branches(parts, i, false);
   }
   uint8_t types = conjunctions.typesOf(parts);
-  std::vector<const JsonTree *> values;
+  Conjunctions::Values values;
   if (conjunctions.valuesOf(parts, values))
     return enumeration(parts, values, types);
   std::vector<Expression> made;
@@ -137,10 +136,9 @@ Expression SchemaCompiler::branches(std::vector<Part> parts, size_t at,
   return choice(std::move(made));
 }
 
-Expression
-SchemaCompiler::enumeration(const std::vector<Part> &parts,
-                            const std::vector<const JsonTree *> &values,
-                            uint8_t types) {
+Expression SchemaCompiler::enumeration(const std::vector<Part> &parts,
+                                       const Conjunctions::Values &values,
+                                       uint8_t types) {
   std::vector<Expression> made;
   uint8_t listed = 0;
   for (const JsonTree *value : values)
@@ -159,7 +157,7 @@ uint32_t SchemaCompiler::count(const JsonTree &place) {
   auto decimal =
       place.type == Type::Number ? Decimal::parse(place.text) : std::nullopt;
   if (!decimal || decimal->negative || !decimal->fraction.empty()) {
-    checks.fail(place, "expected a whole number of at least 0");
+    checks.failExpected(place, "a whole number of at least 0");
     return 0;
   }
   return static_cast<uint32_t>(
@@ -191,7 +189,7 @@ Expression SchemaCompiler::stringOf(const std::vector<Part> &parts) {
       if (!place)
         continue;
       if (place->type != Type::String)
-        checks.fail(*place, "expected a text");
+        checks.failExpected(*place, "a string");
       Match how = *name == 'p' ? Match::Part : Match::Whole;
       if (shape && (how != match || shape->text != place->text))
         checks.fail(*place, "a second pattern or format is not supported",
@@ -233,9 +231,9 @@ Expression SchemaCompiler::numberOf(const std::vector<Part> &parts,
       auto decimal = place->type == Type::Number ? Decimal::parse(place->text)
                                                  : std::nullopt;
       if (!decimal)
-        checks.fail(*place,
-                    "expected a number of at most 19 digits and 40 after the "
-                    "point");
+        checks.failExpected(*place,
+                            "a number of at most 19 digits and 40 after the "
+                            "point");
       Bound bound{decimal.value_or(Decimal()), name[0] == 'e'};
       if (name.substr(name.size() - 7) == "minimum" ||
           name == "exclusiveMinimum")
@@ -273,7 +271,7 @@ Expression SchemaCompiler::arrayOf(const std::vector<Part> &parts) {
   for (const Part &part : parts)
     if (const JsonTree *list = part.schema->find("prefixItems"))
       prefix = std::max(prefix, conjunctions.listAt(*list).size());
-  // What follows `prefix` elements or more, then what follows fewer.
+  // What follows `prefix` elements; in the loop, what follows fewer.
   auto count = static_cast<uint32_t>(prefix);
   Expression rest = choice({});
   if (most >= count)
@@ -296,7 +294,7 @@ Expression SchemaCompiler::arrayOf(const std::vector<Part> &parts) {
       {literal("["), spelling.blank(), std::move(rest), literal("]")});
 }
 
-/// What schemas say of an object's properties.
+/// The properties that the schemas name, and the schemas of each property.
 SchemaCompiler::Properties
 SchemaCompiler::propertiesOf(const std::vector<Part> &parts) {
   Properties all;
@@ -307,7 +305,7 @@ SchemaCompiler::propertiesOf(const std::vector<Part> &parts) {
   for (const Part &part : parts) {
     if (const JsonTree *properties = part.schema->find("properties")) {
       if (properties->type != Type::Object)
-        checks.fail(*properties, "expected an object");
+        checks.failExpected(*properties, "an object");
       for (const auto &[key, schema] : properties->members)
         addName(key);
     }
@@ -317,10 +315,10 @@ SchemaCompiler::propertiesOf(const std::vector<Part> &parts) {
   for (const Part &part : parts)
     if (const JsonTree *list = part.schema->find("required")) {
       if (list->type != Type::Array)
-        checks.fail(*list, "expected a list of names");
+        checks.failExpected(*list, "a list of names");
       for (const JsonTree &name : list->elements) {
         if (name.type != Type::String)
-          checks.fail(name, "expected a name");
+          checks.failExpected(name, "a name");
         addName(name.text);
         all.required.push_back(name.text);
       }
@@ -344,7 +342,7 @@ SchemaCompiler::propertiesOf(const std::vector<Part> &parts) {
   return all;
 }
 
-/// A property whose name is none of those of the schemas.
+/// A property that the schemas do not name.
 Expression SchemaCompiler::otherMember(const Properties &all) {
   Expression value = valueOf(all.others);
   if (value.kind == Expression::Kind::Choice) // without parts
@@ -356,8 +354,9 @@ Expression SchemaCompiler::otherMember(const Properties &all) {
                          std::move(value));
 }
 
-/// The named properties in their order, then others. A rule says what may
-/// follow each of them, from the last one to the first.
+/// An object has the named properties in their order, then others. For each
+/// named property a rule says what may follow it; rules are made from the last
+/// property to the first.
 Expression SchemaCompiler::objectOf(const std::vector<Part> &parts) {
   Properties all = propertiesOf(parts);
   Expression other = otherMember(all);
@@ -373,7 +372,7 @@ Expression SchemaCompiler::objectOf(const std::vector<Part> &parts) {
     Expression one =
         spelling.member(literal(jsonString(name)), valueOf(all.schemas[name]));
     Expression more = sequence({spelling.next(), one});
-    // The first required one may come first, and those before it.
+    // An object begins with the first required property, or one before it.
     if (std::binary_search(all.required.begin(), all.required.end(), name))
       firsts.clear();
     else

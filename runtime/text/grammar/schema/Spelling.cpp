@@ -39,10 +39,6 @@ Status Spelling::begin() {
   return Status();
 }
 
-RuleId Spelling::known(std::string_view name) const {
-  return builtin.find(name)->second;
-}
-
 RuleId Spelling::addRule() {
   if (rules.size() == mostRules) {
     checks.fail("needs more than " + std::to_string(mostRules) + " rules",
@@ -100,8 +96,9 @@ Expression Spelling::exactly(const JsonTree &value) {
   return {};
 }
 
-/// One character of a set as JSON spells it within a string. A set has a rule
-/// if some of it is escaped, because it takes many states: `.` takes 200.
+/// One character of a set as JSON spells it within a string. A set with escaped
+/// characters has a rule of its own, because it takes many states: `.` takes
+/// 200.
 Expression Spelling::spelledSet(const Characters &set) {
   Characters special{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
   Characters escapes = set.intersection(special);
@@ -155,7 +152,7 @@ Expression Spelling::patternOf(const JsonTree &place, std::string_view regex,
 }
 
 Expression Spelling::keyExcept(Names names) {
-  // A rule for each beginning of a name: how a key goes on after it.
+  // Each beginning of a name has a rule, which says how a key goes on.
   struct Beginning {
     size_t begin, end, size; // the names that begin so, and its bytes
     RuleId rule;

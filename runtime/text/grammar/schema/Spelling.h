@@ -1,5 +1,5 @@
-/// How JSON is spelled: the rules of a schema's grammar, and the expressions of
-/// parts of JSON. Knows nothing of schemas.
+/// Builds the rules and expressions that spell JSON. Schema.cpp says which of
+/// them a schema needs.
 #pragma once
 
 #include "runtime/base/Status.h"
@@ -25,9 +25,11 @@ public:
   /// Makes the rules of JSON without a schema. The root is the first.
   Status begin();
 
-  /// The rule of JSON with this name: "value", "string", "char", "number" or
+  /// A call of a rule of `begin`: "value", "string", "char", "number" or
   /// "integer".
-  Expression any(std::string_view name) const { return call(known(name)); }
+  Expression any(std::string_view name) const {
+    return call(builtin.find(name)->second);
+  }
   RuleId addRule();
   void define(RuleId rule, Expression body) {
     rules[rule].body = std::move(body);
@@ -36,16 +38,17 @@ public:
 
   /// The texts of one value.
   Expression exactly(const JsonTree &value);
-  /// A string that a regular expression matches; each expression has a rule.
-  /// An error is one of `place`.
+  /// A string that a regular expression matches. Errors name `place`. `regex`
+  /// must outlive the object.
   Expression patternOf(const JsonTree &place, std::string_view regex,
                        Match match);
-  /// A key that is none of `names`, which are sorted.
+  /// Any key but `names`, which are sorted.
   Expression keyExcept(Names names);
   Expression member(Expression key, Expression value) const {
     return sequence({std::move(key), literal(":"), blank(), std::move(value)});
   }
-  /// `least` to `most` more elements of one kind; `first`: none precedes them.
+  /// `least` to `most` elements of a list. They begin the list if `first`; if
+  /// not, each of them follows a comma.
   Expression elementsOf(Expression element, bool first, uint32_t least,
                         uint32_t most);
   /// Blanks where they may stand, and a comma with these.
@@ -53,7 +56,6 @@ public:
   Expression next() const { return sequence({literal(","), blank()}); }
 
 private:
-  RuleId known(std::string_view name) const;
   Expression spelledSet(const Characters &set);
   Expression spelled(Expression text);
 
