@@ -3,10 +3,10 @@
 /// mask if and only if the matcher accepts it.
 #include "runtime/text/grammar/Grammar.h"
 #include "test/fuzz/Fuzz.h"
+#include "test/runtime/text/GrammarTokens.h"
 
-#include <nlohmann/json.hpp>
-
-#include <algorithm>
+#include <cstdio>
+#include <string>
 #include <vector>
 
 using namespace cria;
@@ -80,28 +80,17 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size,
 
 /// A token for each byte and some longer ones; the last is special.
 static std::shared_ptr<const grammar::TokenTrie> tokens() {
-  nlohmann::json vocab;
+  std::vector<std::string> spelled;
   for (int byte = 0; byte < 256; ++byte) {
     char token[8];
     snprintf(token, sizeof(token), "<0x%02X>", byte);
-    vocab[token] = byte;
+    spelled.push_back(token);
   }
   for (const char *token : {"{\"", "\":", "aa", "ab", "é", "日本", "}]", "<e>"})
-    vocab[token] = vocab.size();
-  nlohmann::json end = {{"id", vocab["<e>"]},   {"content", "<e>"},
-                        {"special", true},      {"normalized", false},
-                        {"single_word", false}, {"lstrip", false},
-                        {"rstrip", false}};
-  nlohmann::json document = {{"added_tokens", {end}},
-                             {"decoder", {{"type", "ByteFallback"}}},
-                             {"model",
-                              {{"type", "BPE"},
-                               {"vocab", vocab},
-                               {"merges", nlohmann::json::array()},
-                               {"byte_fallback", true}}}};
-  auto tokenizer = Tokenizer::parse(document.dump(), "t.json");
-  fuzz::require(tokenizer.ok(), "a tokenizer");
-  return *grammar::TokenTrie::create(*tokenizer);
+    spelled.push_back(token);
+  auto tokens = test::grammarTokens(spelled);
+  fuzz::require(tokens.ok(), "a tokenizer");
+  return *tokens;
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -3,6 +3,7 @@
 #include "runtime/text/grammar/Regex.h"
 #include "runtime/text/grammar/schema/Numbers.h"
 #include "test/runtime/Allocations.h"
+#include "test/runtime/text/GrammarTokens.h"
 
 #include <gmock/gmock.h>
 
@@ -21,25 +22,14 @@ namespace {
 /// "ab", "é" and the special token "<end>".
 std::shared_ptr<const TokenTrie> tokens() {
   static const auto made = [] {
-    nlohmann::json vocab;
+    std::vector<std::string> spelled;
     for (int byte = 0; byte < 128; ++byte)
-      vocab[std::string(1, static_cast<char>(byte))] = byte;
+      spelled.emplace_back(1, static_cast<char>(byte));
     for (const char *token : {"<0xC3>", "<0xA9>", "ab", "é", "<end>"})
-      vocab[token] = vocab.size();
-    nlohmann::json end = {
-        {"id", 132},           {"content", "<end>"},   {"special", true},
-        {"normalized", false}, {"single_word", false}, {"lstrip", false},
-        {"rstrip", false}};
-    nlohmann::json document = {{"added_tokens", {end}},
-                               {"decoder", {{"type", "ByteFallback"}}},
-                               {"model",
-                                {{"type", "BPE"},
-                                 {"vocab", vocab},
-                                 {"merges", nlohmann::json::array()},
-                                 {"byte_fallback", true}}}};
-    Result<Tokenizer> tokenizer = Tokenizer::parse(document.dump(), "t.json");
-    EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
-    return *TokenTrie::create(*tokenizer);
+      spelled.push_back(token);
+    auto tokens = grammarTokens(spelled);
+    EXPECT_TRUE(tokens.ok()) << tokens.status().message();
+    return *tokens;
   }();
   return made;
 }
