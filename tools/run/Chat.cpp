@@ -22,6 +22,7 @@
 #include <cstdio>
 #include <string>
 #include <unistd.h>
+#include <utility>
 
 namespace cria {
 
@@ -102,8 +103,8 @@ static void printSpeed(const Run &run, double seconds) {
             static_cast<double>(run.generated.size()) / seconds);
 }
 
-/// Prints the reply to `message`. A reply that a signal stopped counts as far
-/// as it was printed.
+/// Prints the reply to `message`. A reply that a signal or the grammar stopped
+/// counts as far as it was printed.
 static Status reply(Run &run, Conversation &talk, std::string message) {
   talk.say("user", std::move(message));
   Status status = encodeConversation(run, talk);
@@ -134,10 +135,15 @@ static Status reply(Run &run, Conversation &talk, std::string message) {
     run.session->resume();
     status = Status();
   }
+  Status stopped; // by the grammar
+  if (std::exchange(run.grammarFailed, false))
+    std::swap(stopped, status);
   if (status.ok())
     status = writeOut("\n");
   if (status.ok())
     printSpeed(run, now() - begin);
+  if (!stopped.ok())
+    tell(run, stopped.message());
   return status;
 }
 

@@ -17,41 +17,44 @@ static bool isSchema(const std::string &text) {
   return begin != text.npos && text[begin] == '{';
 }
 
+Status ofGrammar(Run &run, const Status &status) {
+  if (status.ok())
+    return status;
+  run.grammarFailed = true;
+  const char *option = run.options.jsonSchema ? "--json-schema: "
+                       : run.options.grammar  ? "--grammar: "
+                                              : "--regex: ";
+  return Status(status.code(), option + status.message());
+}
+
 Status loadGrammar(Run &run) {
   const RunOptions &options = run.options;
-  std::string option;
   grammar::Notation notation = grammar::Notation::Regex;
   Result<std::string> source = options.regex.value_or("");
   if (options.jsonSchema) {
-    option = "--json-schema";
     notation = grammar::Notation::JsonSchema;
     source = isSchema(*options.jsonSchema) ? *options.jsonSchema
                                            : readFile(*options.jsonSchema);
   } else if (options.grammar) {
-    option = "--grammar";
     notation = grammar::Notation::Gbnf;
     source = readFile(*options.grammar);
-  } else if (options.regex) {
-    option = "--regex";
-  } else {
+  } else if (!options.regex) {
     return Status();
   }
-  auto of = [&](const Status &status) {
-    return Status(status.code(), option + ": " + status.message());
-  };
   if (!source.ok())
-    return of(source.status());
+    return ofGrammar(run, source.status());
   if (!run.tokenizer)
-    return of({CRIA_NOT_FOUND, "needs a tokenizer, and there is none"});
+    return ofGrammar(run,
+                     {CRIA_NOT_FOUND, "needs a tokenizer, and there is none"});
   auto tokens = grammar::TokenTrie::create(*run.tokenizer);
   if (!tokens.ok())
-    return of(tokens.status());
+    return ofGrammar(run, tokens.status());
   std::vector<int32_t> ends(run.generation.eos.begin(),
                             run.generation.eos.end());
   auto made =
       grammar::Grammar::create(*tokens, notation, *source, std::move(ends));
   if (!made.ok())
-    return of(made.status());
+    return ofGrammar(run, made.status());
   run.grammar = *made;
   return Status();
 }
@@ -64,18 +67,19 @@ static size_t wordsOf(int64_t vocabSize) {
   return static_cast<size_t>((vocabSize + 31) / 32);
 }
 
-NextIds::NextIds(Run &run) {
+NextIds::NextIds(Run &run) : run(run) {
   if (!run.matcher)
     return;
   bits.resize(wordsOf(run.manifest().vocabSize));
-  found = std::async(std::launch::async,
-                     [&] { return findNext(*run.matcher, bits); });
+  found = std::async(std::launch::async, [this, &matcher = *run.matcher] {
+    return findNext(matcher, bits);
+  });
 }
 
 Status NextIds::allow(Sampler &sampler) {
   if (!found.valid())
     return Status();
-  Status status = found.get();
+  Status status = ofGrammar(run, found.get());
   return status.ok() ? sampler.allow(bits) : status;
 }
 

@@ -225,7 +225,7 @@ static Status generate(Run &run, Sampler &sampler, TextStream *text) {
     int32_t id = run.next;
     sampler.accept(id, /*drawn=*/true);
     if (run.matcher)
-      if (Status status = run.matcher->accept(id); !status.ok())
+      if (Status status = ofGrammar(run, run.matcher->accept(id)); !status.ok())
         return status;
     run.generated.push_back(id);
     if (text)
@@ -258,7 +258,7 @@ Status runPrompt(Run &run) {
   if (run.grammar) {
     Result<grammar::Matcher> matcher = grammar::Matcher::create(run.grammar);
     if (!matcher.ok())
-      return matcher.status();
+      return ofGrammar(run, matcher.status());
     run.matcher = std::move(*matcher);
   }
   std::string printed;
@@ -283,7 +283,7 @@ Status runPrompt(Run &run) {
   if (status.ok())
     status = generate(run, *sampler, text ? &*text : nullptr);
   setRunning(nullptr);
-  if (text && (status.ok() || caughtSignal())) {
+  if (text && (status.ok() || caughtSignal() || run.grammarFailed)) {
     Status flushed = print(run, text->finish());
     if (status.ok())
       status = flushed;

@@ -30,7 +30,8 @@ struct Run {
   std::optional<Tokenizer> tokenizer;
   std::shared_ptr<const grammar::Grammar> grammar; // of all texts; may be null
   std::optional<grammar::Matcher> matcher;         // of the current text
-  NpyMatrix prefix; // embeddings before the prompt
+  bool grammarFailed = false; // the text ended with an error of it
+  NpyMatrix prefix;           // embeddings before the prompt
   std::vector<int32_t> prompt, generated;
   int32_t next = 0;          // drawn, not yet fed
   std::vector<float> logits; // that `next` was drawn from, for --logprobs
