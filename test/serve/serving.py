@@ -128,8 +128,7 @@ class Server:
 
     def exchange(self, text):
         """All that comes back for `text`, until the server closes."""
-        with self.open(text) as connection:
-            return b"".join(iter(lambda: connection.recv(1 << 16), b""))
+        return ended(self.open(text))
 
     def metrics(self):
         """The numbers of /metrics by name, with labels."""
@@ -141,6 +140,11 @@ class Server:
         now = self.metrics()
         waits = now["num_requests_running"] + now["num_requests_waiting"]
         return waits == 0 and now['kv_pages{state="used"}'] == 0
+
+    def memory(self, name="VmRSS"):
+        """Bytes of the process's memory, by a name of /proc/PID/status."""
+        with open(f"/proc/{self.process.pid}/status") as file:
+            return 1024 * int(re.search(rf"{name}:\s*(\d+) kB", file.read())[1])
 
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
@@ -154,6 +158,14 @@ def raw(path, body, *headers):
         lines.append(f"Content-Length: {len(body)}")
     head = f"POST {path} HTTP/1.1\r\n" + "".join(f"{line}\r\n" for line in lines)
     return head.encode() + b"\r\n" + body
+
+
+def ended(client):
+    """All that a connection receives, until the server closes it."""
+    received = []
+    with client, contextlib.suppress(ConnectionResetError):
+        received.extend(iter(lambda: client.recv(1 << 16), b""))
+    return b"".join(received)
 
 
 def at_once(functions):

@@ -16,6 +16,7 @@
 #include <boost/beast/http/string_body.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <ctime>
 #include <optional>
 #include <random>
@@ -39,6 +40,9 @@ constexpr size_t kHeaderBytes = 16 << 10, kHeaderLines = 64, kPathBytes = 4096;
 /// 64 KiB.
 constexpr size_t kUnparsedBytes = 2 * kHeaderBytes;
 constexpr int kLingerSeconds = 2, kLateSeconds = 1;
+/// A body must bring this many bytes in this time: 1 KiB a second.
+constexpr size_t kPaceBytes = 10 << 10;
+constexpr int kPaceSeconds = 10;
 
 using Clock = std::chrono::steady_clock;
 using Headers = std::vector<std::pair<std::string, std::string>>;
@@ -88,6 +92,20 @@ private:
   asio::io_context &context;
 };
 
+/// Counts the bytes of a body among those of all bodies, while it lives.
+class HeldBytes {
+public:
+  explicit HeldBytes(std::atomic<int64_t> &all) : all(all) {}
+  HeldBytes(const HeldBytes &) = delete;
+  ~HeldBytes() { set(0); }
+
+  void set(int64_t bytes) { all += bytes - std::exchange(own, bytes); }
+
+private:
+  std::atomic<int64_t> &all;
+  int64_t own = 0;
+};
+
 /// What connections share.
 struct Shared {
   const HttpOptions &options;
@@ -95,8 +113,8 @@ struct Shared {
   asio::io_context &context;
   const Service *service = nullptr;
   Workers *workers = nullptr;
-  std::unordered_set<Connection *> connections;
-  int64_t bodyBytes = 0; // of bodies that are read, or wait for a worker
+  std::unordered_set<Connection *> connections = {};
+  std::atomic<int64_t> bodyBytes{0}; // received, and not yet parsed
   bool draining = false;
 };
 
@@ -135,7 +153,7 @@ public:
 private:
   using Parser = http::request_parser<http::string_body>;
 
-  void arm(int forSeconds);
+  void arm(Clock::duration time);
   void disarm();
   void idle();
   void watch();
@@ -145,9 +163,10 @@ private:
   void refuse(const ApiError &error);
   void answerHead();
   void readBody();
-  void onBody(Code error);
+  void readPart();
+  void onPart(Code error, size_t count);
+  void keepPace();
   void dispatch();
-  void releaseBody();
   void writeHeader(int status, const Headers &headers);
   void flush();
   void onWritten(Code error);
@@ -163,7 +182,9 @@ private:
   std::shared_ptr<Reply> current;
   State now = State::Idle;
   std::string unsent, sending;
-  int64_t heldBody = 0; // of Shared::bodyBytes, until a worker has the body
+  std::shared_ptr<HeldBytes> held; // of the body that is read
+  Clock::time_point bodyEnd;       // when the whole body must be there
+  size_t paced = 0;                // bytes of it since `keepPace`
   bool isWatching = false, isWriting = false;
   bool keepsAlive = false, isHead = false, isChunked = false, mayChunk = false;
   bool wasServed = false; // an answer was sent
@@ -218,7 +239,7 @@ void Connection::close() {
   if (current)
     current->setGone();
   current.reset();
-  releaseBody();
+  held.reset();
   Code ignored;
   socket.close(ignored);
   timer.cancel();
@@ -226,9 +247,9 @@ void Connection::close() {
   --shared.metrics.connections;
 }
 
-/// Closes the connection after some seconds, instead of when it was to close.
-void Connection::arm(int forSeconds) {
-  timer.expires_after(seconds(forSeconds));
+/// Closes the connection after `time`, instead of when it was to close.
+void Connection::arm(Clock::duration time) {
+  timer.expires_after(time);
   timer.async_wait([self = weak_from_this()](Code error) {
     auto found = self.lock();
     // A timer that was set anew may have expired before.
@@ -245,7 +266,7 @@ void Connection::hurry() {
   if (now == State::Idle && wasServed && sendsNothing)
     close();
   else if (now == State::Idle || now == State::Reading)
-    arm(kLateSeconds);
+    arm(seconds(kLateSeconds));
 }
 
 void Connection::idle() {
@@ -255,7 +276,7 @@ void Connection::idle() {
   Code ignored;
   if (buffer.size() > 0) // the next request is there, maybe as a whole
     socket.cancel(ignored);
-  arm(shared.draining ? kLateSeconds : shared.options.idleSeconds);
+  arm(seconds(shared.draining ? kLateSeconds : shared.options.idleSeconds));
   watch();
 }
 
@@ -290,7 +311,7 @@ void Connection::onWatched(Code error, size_t count) {
 
 void Connection::readHeader() {
   now = State::Reading;
-  arm(shared.draining ? kLateSeconds : shared.options.headerSeconds);
+  arm(seconds(shared.draining ? kLateSeconds : shared.options.headerSeconds));
   parser.emplace();
   parser->header_limit(kHeaderBytes);
   parser->body_limit(static_cast<uint64_t>(shared.options.bodyBytes));
@@ -385,6 +406,8 @@ void Connection::onHeader(Code error) {
 
 /// Answers a request from its header; what follows the header is then unknown.
 void Connection::refuse(const ApiError &error) {
+  parser.reset();
+  held.reset();
   keepsAlive = false;
   ++shared.metrics.invalid;
   now = State::Busy;
@@ -403,31 +426,51 @@ void Connection::answerHead() {
 }
 
 void Connection::readBody() {
-  auto length = parser->content_length_remaining();
-  heldBody = length ? static_cast<int64_t>(*length) : shared.options.bodyBytes;
-  shared.bodyBytes += heldBody;
-  if (shared.bodyBytes > shared.options.allBodyBytes)
-    return refuse({503, "the server reads too many requests", "", "busy"});
-  if (!shared.draining)
-    arm(shared.options.bodySeconds);
+  held = std::make_shared<HeldBytes>(shared.bodyBytes);
+  bodyEnd = Clock::now() + seconds(shared.options.bodySeconds);
+  keepPace();
   if (mayChunk && boost::beast::iequals(parser->get()[http::field::expect],
                                         "100-continue")) {
     unsent = "HTTP/1.1 100 Continue\r\n\r\n";
     flush();
   }
-  http::async_read(
-      socket, buffer, *parser,
-      [self = shared_from_this()](Code error, size_t) { self->onBody(error); });
+  parser->eager(true);
+  if (parser->is_done()) // a body of no bytes
+    return dispatch();
+  readPart();
 }
 
-void Connection::onBody(Code error) {
+/// Gives the client time for the next kPaceBytes of the body.
+void Connection::keepPace() {
+  paced = 0;
+  if (!shared.draining)
+    arm(std::min<Clock::duration>(seconds(kPaceSeconds),
+                                  bodyEnd - Clock::now()));
+}
+
+void Connection::readPart() {
+  http::async_read_some(socket, buffer, *parser,
+                        [self = shared_from_this()](Code error, size_t count) {
+                          self->onPart(error, count);
+                        });
+}
+
+void Connection::onPart(Code error, size_t count) {
   if (now == State::Closed)
     return;
   if (error && (!isOfHttp(error) || error == http::error::partial_message))
     return close();
   if (error)
     return refuse(malformed(error, shared.options));
-  dispatch();
+  held->set(static_cast<int64_t>(parser->get().body().size()));
+  if (shared.bodyBytes > shared.options.allBodyBytes)
+    return refuse({503, "the server reads too many requests", "", "busy"});
+  if (parser->is_done())
+    return dispatch();
+  paced += count;
+  if (paced >= kPaceBytes)
+    keepPace();
+  readPart();
 }
 
 /// Gives a complete request to a worker. The body counts until the worker has
@@ -435,25 +478,17 @@ void Connection::onBody(Code error) {
 void Connection::dispatch() {
   now = State::Busy;
   if (isWriting) // 100 Continue, which the client has not taken yet
-    arm(shared.options.writeSeconds);
+    arm(seconds(shared.options.writeSeconds));
   else
     disarm();
   current = std::make_shared<Reply>(weak_from_this(), shared.context);
-  shared.workers->add([service = shared.service, reply = current, head = head,
-                       body = std::move(parser->get().body()),
-                       held = std::exchange(heldBody, 0),
-                       &count = shared.bodyBytes]() mutable {
-    service->handle(head, body, reply);
-    body = {};
-    reply->post([held, &count] { count -= held; });
-  });
+  std::string body = std::move(parser->get().body());
   parser.reset();
+  shared.workers->add([service = shared.service, reply = current, head = head,
+                       body = std::move(body), held = std::move(held)] {
+    service->handle(head, body, reply);
+  });
   watch();
-}
-
-void Connection::releaseBody() {
-  shared.bodyBytes -= heldBody;
-  heldBody = 0;
 }
 
 // ---- Writing an answer -----------------------------------------------------
@@ -526,7 +561,7 @@ void Connection::flush() {
   sending.clear();
   sending.swap(unsent);
   if (now == State::Busy)
-    arm(shared.options.writeSeconds);
+    arm(seconds(shared.options.writeSeconds));
   asio::async_write(socket, asio::buffer(sending),
                     [self = shared_from_this()](Code error, size_t) {
                       self->onWritten(error);
@@ -548,7 +583,6 @@ void Connection::onWritten(Code error) {
   hasEnded = false;
   wasServed = true;
   current.reset();
-  releaseBody();
   if (keepsAlive && !shared.draining)
     return idle();
   linger();
@@ -558,7 +592,7 @@ void Connection::linger() {
   now = State::Lingering;
   Code ignored;
   socket.shutdown(tcp::socket::shutdown_send, ignored);
-  arm(kLingerSeconds);
+  arm(seconds(kLingerSeconds));
   if (!isWatching)
     buffer.consume(buffer.size());
   watch();
@@ -571,8 +605,7 @@ void Connection::linger() {
 class HttpServer::Loop {
 public:
   Loop(const HttpOptions &given, Metrics &metrics)
-      : options(given), shared{options, metrics, context,
-                               nullptr, nullptr, {}} {
+      : options(given), shared{options, metrics, context} {
     Code error;
     auto address = asio::ip::make_address(
         options.host == "localhost" ? "127.0.0.1" : options.host, error);
