@@ -1,5 +1,9 @@
-"""limits.py BIN SCRATCH: what clients ask for takes bounded memory."""
+"""limits.py BIN SCRATCH: what clients ask for takes bounded memory, and memory that is
+missing costs only the requests that need it."""
 
+import http.client
+import json
+import resource
 import sys
 import time
 
@@ -42,11 +46,34 @@ def check_bodies(server):
     server.complete(**SHORT)
 
 
+def check_memory(tools, artifact):
+    """Without the memory to read a request, it fails, and the server goes on."""
+    env = {"MALLOC_ARENA_MAX": "1"}  # another one has address space in advance
+    with Server(tools, artifact, env=env) as server:
+        server.complete(**SHORT)
+        descriptors = server.descriptors()
+        body = json.dumps({**SHORT, "prompt": "x" * (7 * MIB)})
+        for room in (4, 12):  # too little for the body; and for its JSON
+            most = server.memory("VmSize") + room * MIB
+            limits = [(most, resource.RLIM_INFINITY), (resource.RLIM_INFINITY,) * 2]
+            resource.prlimit(server.process.pid, resource.RLIMIT_AS, limits[0])
+            try:
+                answer = server.post(GENERATE, body)
+                check(answer.json["error"]["code"] == "out_of_memory", answer)
+            except (ConnectionError, http.client.RemoteDisconnected):
+                check(room == 4, "there is memory for an answer")
+            resource.prlimit(server.process.pid, resource.RLIMIT_AS, limits[1])
+            server.complete(**SHORT)
+            wait_for(lambda: server.metrics()["open_connections"] == 1, "it is closed")
+            wait_for(lambda: server.descriptors() <= descriptors, "descriptors are closed")
+
+
 def main():
     tools = Tools(*sys.argv[1:3])
     artifact = tools.compile(TINY / "config.json", "--batch=4")
     with Server(tools, artifact) as server:
         check_bodies(server)
+    check_memory(tools, artifact)
 
 
 main()

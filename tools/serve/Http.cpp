@@ -20,6 +20,7 @@
 #include <ctime>
 #include <optional>
 #include <random>
+#include <thread>
 #include <unistd.h>
 #include <unordered_set>
 
@@ -82,12 +83,15 @@ public:
   void send(std::string_view bytes) override;
   void end() override;
 
+  /// Nobody waits for the answer any more.
   void setGone() { gone = true; }
-
-private:
   /// The connection, if it still waits for this answer.
   std::shared_ptr<Connection> connection() const;
+  /// Closes the connection if it still waits for this answer. Any thread may
+  /// call it.
+  static void abandon(const std::shared_ptr<Reply> &reply);
 
+private:
   std::weak_ptr<Connection> to;
   asio::io_context &context;
 };
@@ -153,13 +157,25 @@ public:
 private:
   using Parser = http::request_parser<http::string_body>;
 
+  /// The handler of an operation, which calls `step`. An exception of `step`,
+  /// such as std::bad_alloc, costs this connection alone.
+  auto then(void (Connection::*step)(Code error, size_t count)) {
+    return [self = shared_from_this(), step](Code error, size_t count) {
+      try {
+        (self.get()->*step)(error, count);
+      } catch (const std::exception &) {
+        self->close();
+      }
+    };
+  }
+
   void arm(Clock::duration time);
   void disarm();
   void idle();
   void watch();
   void onWatched(Code error, size_t count);
   void readHeader();
-  void onHeader(Code error);
+  void onHeader(Code error, size_t);
   void refuse(const ApiError &error);
   void answerHead();
   void readBody();
@@ -169,7 +185,7 @@ private:
   void dispatch();
   void writeHeader(int status, const Headers &headers);
   void flush();
-  void onWritten(Code error);
+  void onWritten(Code error, size_t);
   void linger();
 
   tcp::socket socket;
@@ -208,6 +224,18 @@ void Reply::post(std::function<void()> work) {
         found->close();
     }
   });
+}
+
+void Reply::abandon(const std::shared_ptr<Reply> &reply) {
+  while (!reply->isGone()) // or the client would wait for ever
+    try {
+      return asio::post(reply->context, [reply] {
+        if (auto found = reply->connection())
+          found->close();
+      });
+    } catch (const std::bad_alloc &) {
+      std::this_thread::sleep_for(milliseconds(10));
+    }
 }
 
 void Reply::respond(Response response) {
@@ -285,10 +313,7 @@ void Connection::watch() {
   if (isWatching || now == State::Closed || buffer.size() >= kHeaderBytes)
     return;
   isWatching = true;
-  socket.async_read_some(buffer.prepare(4096),
-                         [self = shared_from_this()](Code error, size_t count) {
-                           self->onWatched(error, count);
-                         });
+  socket.async_read_some(buffer.prepare(4096), then(&Connection::onWatched));
 }
 
 void Connection::onWatched(Code error, size_t count) {
@@ -315,10 +340,7 @@ void Connection::readHeader() {
   parser.emplace();
   parser->header_limit(kHeaderBytes);
   parser->body_limit(static_cast<uint64_t>(shared.options.bodyBytes));
-  http::async_read_header(socket, buffer, *parser,
-                          [self = shared_from_this()](Code error, size_t) {
-                            self->onHeader(error);
-                          });
+  http::async_read_header(socket, buffer, *parser, then(&Connection::onHeader));
 }
 
 /// What is wrong with a request that cannot be read.
@@ -359,7 +381,7 @@ bool isOfHttp(const Code &error) {
          http::make_error_code(http::error::bad_method).category();
 }
 
-void Connection::onHeader(Code error) {
+void Connection::onHeader(Code error, size_t) {
   if (now == State::Closed)
     return;
   const auto &request = parser->get();
@@ -449,10 +471,7 @@ void Connection::keepPace() {
 }
 
 void Connection::readPart() {
-  http::async_read_some(socket, buffer, *parser,
-                        [self = shared_from_this()](Code error, size_t count) {
-                          self->onPart(error, count);
-                        });
+  http::async_read_some(socket, buffer, *parser, then(&Connection::onPart));
 }
 
 void Connection::onPart(Code error, size_t count) {
@@ -482,12 +501,16 @@ void Connection::dispatch() {
   else
     disarm();
   current = std::make_shared<Reply>(weak_from_this(), shared.context);
+  // The worker, the job and its events share this way back. When the last of
+  // them is destroyed without an answer, there will be none.
+  std::shared_ptr<Exchange> reply(
+      current.get(), [owned = current](Reply *) { Reply::abandon(owned); });
   std::string body = std::move(parser->get().body());
   parser.reset();
-  shared.workers->add([service = shared.service, reply = current, head = head,
-                       body = std::move(body), held = std::move(held)] {
-    service->handle(head, body, reply);
-  });
+  shared.workers->add(
+      [service = shared.service, reply = std::move(reply), head = head,
+       body = std::move(body),
+       held = std::move(held)] { service->handle(head, body, reply); });
   watch();
 }
 
@@ -551,6 +574,7 @@ void Connection::end() {
     unsent += "0\r\n\r\n";
   isChunked = false;
   hasEnded = true;
+  current->setGone();
   flush();
 }
 
@@ -563,12 +587,10 @@ void Connection::flush() {
   if (now == State::Busy)
     arm(seconds(shared.options.writeSeconds));
   asio::async_write(socket, asio::buffer(sending),
-                    [self = shared_from_this()](Code error, size_t) {
-                      self->onWritten(error);
-                    });
+                    then(&Connection::onWritten));
 }
 
-void Connection::onWritten(Code error) {
+void Connection::onWritten(Code error, size_t) {
   isWriting = false;
   if (now == State::Closed)
     return;
@@ -647,9 +669,11 @@ public:
     onStop = std::move(stop);
     for (int signal : {SIGINT, SIGTERM}) // until now they end the process
       signals.add(signal);
-    accept();
     awaitSignal();
-    context.run();
+    while (!runUntilError())
+      std::this_thread::sleep_for(milliseconds(10));
+    for (Connection *each : all())
+      each->close();
   }
 
   void shutDown() {
@@ -657,6 +681,10 @@ public:
   }
 
 private:
+  std::vector<Connection *> all() const {
+    return {shared.connections.begin(), shared.connections.end()};
+  }
+  bool runUntilError();
   void accept();
   void onAccepted(Code error, tcp::socket peer);
   void awaitSignal();
@@ -671,13 +699,30 @@ private:
   asio::steady_timer pause{context}, tick{context};
   std::function<void()> onDrain, onStop;
   Clock::time_point drainBegan, lastBusy;
-  bool hasStopped = false;
+  bool isAccepting = false, hasStopped = false;
 };
+
+/// Runs the loop. False if a handler threw, such as std::bad_alloc: Asio has
+/// then destroyed the handler.
+bool HttpServer::Loop::runUntilError() {
+  try {
+    if (!isAccepting)
+      accept();
+    if (shared.draining)
+      checkDrained();
+    context.run();
+    return true;
+  } catch (const std::exception &) {
+    return false;
+  }
+}
 
 void HttpServer::Loop::accept() {
   acceptor.async_accept([this](Code error, tcp::socket peer) {
+    isAccepting = false;
     onAccepted(error, std::move(peer));
   });
+  isAccepting = true;
 }
 
 void HttpServer::Loop::onAccepted(Code error, tcp::socket peer) {
@@ -686,7 +731,7 @@ void HttpServer::Loop::onAccepted(Code error, tcp::socket peer) {
   if (error) { // no file descriptors are left, for example
     pause.expires_after(milliseconds(100));
     return pause.async_wait([this](Code cancelled) {
-      if (!cancelled)
+      if (!cancelled && !isAccepting)
         accept();
     });
   }
@@ -705,8 +750,8 @@ void HttpServer::Loop::awaitSignal() {
       return;
     if (shared.draining)
       _exit(128 + number);
-    beginDrain();
     awaitSignal();
+    beginDrain();
   });
 }
 
@@ -716,8 +761,7 @@ void HttpServer::Loop::beginDrain() {
   shared.draining = true;
   drainBegan = lastBusy = Clock::now();
   onDrain();
-  for (Connection *each : std::vector<Connection *>(shared.connections.begin(),
-                                                    shared.connections.end()))
+  for (Connection *each : all())
     each->hurry();
   checkDrained();
 }
@@ -742,7 +786,10 @@ void HttpServer::Loop::checkDrained() {
     onStop();
   }
   tick.expires_after(milliseconds(20));
-  tick.async_wait([this](Code) { checkDrained(); });
+  tick.async_wait([this](Code cancelled) {
+    if (!cancelled)
+      checkDrained();
+  });
 }
 
 HttpServer::HttpServer(const HttpOptions &options, Metrics &metrics)

@@ -56,9 +56,9 @@ std::optional<ApiError> Scheduler::submit(std::shared_ptr<Job> job) {
                         std::to_string(queuedIds) +
                         " tokens wait already; try again later",
                     "", "queue_full"};
+  submitted.push_back(std::move(job));
   ++queuedJobs;
   queuedIds = ids;
-  submitted.push_back(std::move(job));
   wake.notify_one();
   return std::nullopt;
 }
@@ -117,8 +117,10 @@ bool Scheduler::takeCommands() {
 
 std::optional<ApiError> Scheduler::run() {
   std::optional<ApiError> error;
-  while (!error && takeCommands()) {
+  while (!error) {
     try {
+      if (!takeCommands())
+        break;
       dropGone();
       failLate();
       admit();
@@ -216,9 +218,27 @@ Scheduler::Jobs Scheduler::jobs(Wanted wanted) const {
   return found;
 }
 
+/// Fails all jobs but those that are submitted, and counts these anew: an
+/// exception may have dropped a job on its way from one list to another.
 void Scheduler::failAll(const ApiError &error) {
-  for (const auto &job : jobs([](const Job &) { return true; }))
-    failJob(job, error);
+  try {
+    for (const auto &job : jobs([](const Job &) { return true; }))
+      failJob(job, error);
+  } catch (const std::exception &) {
+    // Memory is missing even for that. A job that is dropped closes its
+    // connection.
+    while (!running.empty())
+      leave(running.begin()->first);
+    waiting.clear();
+    embeddings.clear();
+    embedIndex = embedDone = 0;
+  }
+  std::lock_guard lock(mutex);
+  queuedJobs = queuedIds = 0;
+  for (const auto &job : submitted) {
+    ++queuedJobs;
+    queuedIds += job->ids();
+  }
 }
 
 void Scheduler::dropGone() {
@@ -333,11 +353,11 @@ void Scheduler::letIn(const std::shared_ptr<Job> &job, size_t index) {
   int64_t sequence = batch.join(given);
   try {
     batch.feed(sequence, text.prompt->ids, most);
-  } catch (const Error &) {
+    running.emplace(sequence, std::move(text));
+  } catch (const std::exception &) {
     cria_batch_leave(batch.get(), sequence, nullptr);
     throw;
   }
-  running.emplace(sequence, std::move(text));
 }
 
 // ---- A step ----------------------------------------------------------------

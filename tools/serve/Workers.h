@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -28,7 +29,7 @@ public:
   }
 
   /// Runs `work` on one of the threads, after works that were added before have
-  /// begun. Any thread may add.
+  /// begun. An exception of `work` is dropped with it. Any thread may add.
   void add(std::function<void()> work) {
     std::lock_guard lock(mutex);
     works.push_back(std::move(work));
@@ -46,7 +47,10 @@ private:
         next = std::move(works.front());
         works.pop_front();
       }
-      next();
+      try {
+        next();
+      } catch (const std::exception &) {
+      }
       next = nullptr;
     }
   }
