@@ -4,12 +4,14 @@ missing costs only the requests that need it."""
 import http.client
 import json
 import resource
+import shutil
 import sys
 import time
 
 from serving import TINY, Server, Tools, check, ended, raw, wait_for
 
 GENERATE = "/v1/completions"
+CHAT = "/v1/chat/completions"
 MIB = 1 << 20
 SHORT = {"prompt": "Once", "max_tokens": 1, "temperature": 0}
 
@@ -46,10 +48,25 @@ def check_bodies(server):
     server.complete(**SHORT)
 
 
+def check_answers(server):
+    """An answer that takes too much memory fails by name: at once, or while it grows."""""
+    ids = {"prompt": [1] * 100_000, "n": 128, "max_tokens": 0, "echo": True, "return_token_ids": True}
+    log_probs = {
+        "messages": [{"role": "user", "content": "Once"}], "logprobs": True, "top_logprobs": 20,
+        "n": 128, "max_tokens": 200, "min_tokens": 200,
+    }  # fmt: skip
+    for path, asked in ((GENERATE, ids), (CHAT, log_probs)):
+        answer = server.post(path, asked)
+        check(answer.status == 400, answer.status)
+        check(answer.json["error"]["code"] == "answer_too_large", answer)
+    wait_for(server.is_idle, "its texts end")
+    check(server.memory() < 400 * MIB, f"{server.memory()} bytes of memory")
+
+
 def check_memory(tools, artifact):
     """Without the memory to read a request, it fails, and the server goes on."""
     env = {"MALLOC_ARENA_MAX": "1"}  # another one has address space in advance
-    with Server(tools, artifact, env=env) as server:
+    with Server(tools, artifact, "--pages=1024", env=env) as server:
         server.complete(**SHORT)
         descriptors = server.descriptors()
         body = json.dumps({**SHORT, "prompt": "x" * (7 * MIB)})
@@ -70,9 +87,16 @@ def check_memory(tools, artifact):
 
 def main():
     tools = Tools(*sys.argv[1:3])
-    artifact = tools.compile(TINY / "config.json", "--batch=4")
-    with Server(tools, artifact) as server:
-        check_bodies(server)
+    config = json.loads((TINY / "config.json").read_text())
+    file = tools.scratch / "config.json"
+    file.write_text(json.dumps({**config, "max_position_embeddings": 1 << 17}))
+    artifact = tools.compile(file, "--batch=64", f"--max-seq={1 << 17}")
+    folder = tools.scratch / "tiny"
+    shutil.copytree(TINY, folder)
+    (folder / "chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
+    for check_one in (check_bodies, check_answers):
+        with Server(tools, artifact, "--pages=1024", weights=folder) as server:
+            check_one(server)
     check_memory(tools, artifact)
 
 

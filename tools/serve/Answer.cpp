@@ -58,12 +58,11 @@ json TextAnswer::usage() const {
           {"prompt_tokens_details", {{"cached_tokens", reused}}}};
 }
 
-/// A choice, whole or a part.
-json TextAnswer::choice(json members, const TextState &state,
-                        size_t index) const {
+/// A choice, whole or a part. It takes the log-probabilities of `state`.
+json TextAnswer::choice(json members, TextState &state, size_t index) const {
   json made = {{"index", index}};
   made.update(members);
-  made["logprobs"] = state.logProbs;
+  made["logprobs"] = std::move(state.logProbs);
   made["finish_reason"] = state.end == End::Stop     ? json("stop")
                           : state.end == End::Length ? json("length")
                                                      : json();

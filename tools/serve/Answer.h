@@ -67,7 +67,7 @@ private:
   void sendChunk(const Event &event, TextState &state);
   void sendEvent(const json &value);
   json head(const char *object) const;
-  json choice(json members, const TextState &state, size_t index) const;
+  json choice(json members, TextState &state, size_t index) const;
   json usage() const;
   void finish();
 

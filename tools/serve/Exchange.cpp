@@ -14,6 +14,14 @@ ApiError internalError(const std::string &message) {
   return {500, message, "", "internal_error"};
 }
 
+ApiError answerTooLarge() {
+  return {400,
+          "the answer takes more than " + std::to_string(kMostKept >> 20) +
+              " MiB until it is whole: ask for a stream, or for fewer texts, "
+              "tokens or log-probabilities",
+          "", "answer_too_large"};
+}
+
 /// OpenAI's word for errors of this status.
 static const char *typeOf(int status) {
   switch (status) {

@@ -29,6 +29,10 @@ struct ApiError {
 /// The errors that several parts of the server make.
 ApiError shuttingDown();
 ApiError internalError(const std::string &message);
+ApiError answerTooLarge();
+
+/// The most bytes that one answer may take in memory until it is whole.
+inline constexpr int64_t kMostKept = 256 << 20;
 
 /// OpenAI's object: {"error": {"message", "type", "param", "code"}}.
 json toJson(const ApiError &error);

@@ -80,6 +80,9 @@ struct Job {
   std::vector<std::string> stops;
   std::shared_ptr<const Grammar> grammar; // null: any text
   std::optional<int64_t> logProbs;        // see Request
+  // Bytes that the answer takes in memory until it is whole, so far and for
+  // each id, besides its text. Estimates; 0 for a stream.
+  int64_t kept = 0, keptOfId = 0;
   bool special = false;   // special tokens are a part of the text
   bool continues = false; // the text goes on from the prompt's
 

@@ -86,6 +86,9 @@ bool Scheduler::takeCommands() {
   bool refuses = false;
   {
     std::unique_lock lock(mutex);
+    while (!wake.wait_for(lock, std::chrono::milliseconds(1),
+                          [&] { return stopping || !isAhead(); })) {
+    }
     wake.wait(lock, [&] {
       return stopping || !submitted.empty() || !running.empty() ||
              !waiting.empty() || !embeddings.empty();
@@ -270,7 +273,8 @@ void Scheduler::failLate() {
 // ---- Letting in ------------------------------------------------------------
 
 void Scheduler::admit() {
-  while (!waiting.empty() && static_cast<int64_t>(running.size()) < info.rows) {
+  while (!waiting.empty() && !isAhead() &&
+         static_cast<int64_t>(running.size()) < info.rows) {
     Waiting &first = waiting.front();
     std::shared_ptr<Job> job = first.job;
     size_t index = first.next++;
@@ -377,6 +381,7 @@ bool Scheduler::step() {
     auto found = running.find(result.sequence);
     if (found == running.end()) // its job has failed in this step
       continue;
+    std::shared_ptr<Job> job = found->second.job;
     try {
       if (result.status != CRIA_OK) {
         auto why = make<cria_error>();
@@ -385,8 +390,11 @@ bool Scheduler::step() {
         throw Error(why);
       }
       note(result, found->second, events);
+      if (job->kept > kMostKept) {
+        events.erase(job);
+        failJob(job, answerTooLarge());
+      }
     } catch (const std::exception &problem) {
-      std::shared_ptr<Job> job = found->second.job;
       events.erase(job);
       failJob(job, internalError(problem.what()));
     }
@@ -403,7 +411,7 @@ bool Scheduler::step() {
 /// Makes the event of a result.
 void Scheduler::note(const cria_batch_result &result, Text &text,
                      Events &events) {
-  const Job &job = *text.job;
+  Job &job = *text.job;
   Event event;
   event.text = text.index;
   event.id = result.id;
@@ -434,6 +442,8 @@ void Scheduler::note(const cria_batch_result &result, Text &text,
     metrics.whole.add(secondsSince(job.arrived));
     ++(event.end == End::Stop ? metrics.stopped : metrics.reachedLength);
   }
+  if (job.keptOfId > 0)
+    job.kept += job.keptOfId + static_cast<int64_t>(event.piece.size());
   events[text.job].push_back(std::move(event));
   if (events[text.job].back().end != End::None)
     leave(result.sequence);
@@ -449,10 +459,35 @@ void Scheduler::describe(const cria_batch_result &result, const Text &text,
        size_t{1}, &event.logProb);
 }
 
+/// Events on their way to the thread of I/O, which are counted.
+struct Scheduler::Posted {
+  Posted(std::shared_ptr<Job> job, std::vector<Event> events,
+         std::shared_ptr<std::atomic<int64_t>> all)
+      : job(std::move(job)), events(std::move(events)), all(std::move(all)) {
+    *this->all += count();
+  }
+  Posted(const Posted &) = delete;
+  ~Posted() { *all -= count(); }
+
+  int64_t count() const { return static_cast<int64_t>(events.size()); }
+
+  std::shared_ptr<Job> job;
+  std::vector<Event> events;
+  std::shared_ptr<std::atomic<int64_t>> all;
+};
+
 void Scheduler::post(Events events) {
-  for (auto &[job, own] : events)
-    job->exchange->post(
-        [job = job, own = std::move(own)] { job->delivery->take(own); });
+  for (auto &[job, own] : events) {
+    auto sent = std::make_shared<Posted>(job, std::move(own), posted);
+    job->exchange->post([sent] { sent->job->delivery->take(sent->events); });
+  }
+}
+
+/// Whether the thread of I/O must catch up first: the JSON of events may take
+/// longer than the steps that draw them.
+bool Scheduler::isAhead() const {
+  constexpr int64_t most = 4096;
+  return *posted > most;
 }
 
 // ---- Embeddings ------------------------------------------------------------

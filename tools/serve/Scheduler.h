@@ -10,6 +10,7 @@
 #include "tools/serve/Job.h"
 #include "tools/serve/Metrics.h"
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -68,6 +69,7 @@ private:
     std::shared_ptr<Job> job;
     size_t next = 0; // index of its first such text
   };
+  struct Posted;
   using Jobs = std::set<std::shared_ptr<Job>>;
   using Events = std::map<std::shared_ptr<Job>, std::vector<Event>>;
 
@@ -91,6 +93,7 @@ private:
   void embed();
   void embedChunk(const Job &job);
   void post(Events events);
+  bool isAhead() const;
   void see();
 
   const Engine &engine;
@@ -102,6 +105,9 @@ private:
   std::deque<Waiting> waiting;
   std::deque<std::shared_ptr<Job>> embeddings;
   int failedSteps = 0; // one after the other
+  // Events that the thread of I/O has not taken yet; it may outlive this.
+  std::shared_ptr<std::atomic<int64_t>> posted =
+      std::make_shared<std::atomic<int64_t>>(0);
 
   // The embedding that is computed now.
   std::optional<Session> session;

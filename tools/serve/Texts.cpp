@@ -177,6 +177,19 @@ static std::string shown(const Engine &engine, const Ids &prompt,
   return text;
 }
 
+/// Sets what the answer takes in memory until it is whole. The numbers are
+/// those of its JSON, as measured.
+static void countKept(const Request &request, Job &job) {
+  if (request.stream)
+    return;
+  int64_t logProb = request.endpoint == Completions ? 192 : 512;
+  int64_t id = request.returnIds ? 24 : 0;
+  job.keptOfId = 8 + id + (job.logProbs ? (1 + *job.logProbs) * logProb : 0);
+  for (const Ids &prompt : job.prompts)
+    job.kept += job.n * (static_cast<int64_t>(prompt.echo.size()) +
+                         static_cast<int64_t>(prompt.ids.size()) * id);
+}
+
 static void setTextOptions(const Engine &engine, const Request &request,
                            Job &job) {
   job.most = mostIds(engine, request, job);
@@ -198,6 +211,7 @@ static void setTextOptions(const Engine &engine, const Request &request,
   if (request.echo)
     for (Ids &prompt : job.prompts)
       prompt.echo = shown(engine, prompt, job.special);
+  countKept(request, job);
 }
 
 /// A grammar that is wrong or too large is the client's: it costs nobody else.
@@ -241,6 +255,8 @@ std::optional<ApiError> makeJob(const Engine &engine, const Request &request,
     return error;
   if (!job.embeds) {
     setTextOptions(engine, request, job);
+    if (job.kept > kMostKept)
+      return answerTooLarge();
     try {
       Sampler(job.sampling, engine.vocabSize);
     } catch (const Error &error) {
