@@ -49,7 +49,9 @@ def check_bodies(server):
 
 
 def check_answers(server):
-    """An answer that takes too much memory fails by name: at once, or while it grows."""""
+    """An answer that takes too much memory fails by name: at once, or while it grows. A
+    stream does not take the memory, and a client that reads it is not left when much
+    comes at once."""
     ids = {"prompt": [1] * 100_000, "n": 128, "max_tokens": 0, "echo": True, "return_token_ids": True}
     log_probs = {
         "messages": [{"role": "user", "content": "Once"}], "logprobs": True, "top_logprobs": 20,
@@ -61,6 +63,8 @@ def check_answers(server):
         check(answer.json["error"]["code"] == "answer_too_large", answer)
     wait_for(server.is_idle, "its texts end")
     check(server.memory() < 400 * MIB, f"{server.memory()} bytes of memory")
+    body = server.post(GENERATE, {**ids, "stream": True}).body
+    check(len(body) > 32 * MIB and body.endswith(b"data: [DONE]\n\n"), f"{len(body)} bytes")
 
 
 def check_memory(tools, artifact):

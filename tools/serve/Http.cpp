@@ -19,6 +19,7 @@
 #include <atomic>
 #include <ctime>
 #include <optional>
+#include <poll.h>
 #include <random>
 #include <thread>
 #include <unistd.h>
@@ -44,6 +45,8 @@ constexpr int kLingerSeconds = 2, kLateSeconds = 1;
 /// A body must bring this many bytes in this time: 1 KiB a second.
 constexpr size_t kPaceBytes = 10 << 10;
 constexpr int kPaceSeconds = 10;
+/// A client that has taken nothing for so long does not read its stream.
+constexpr int kStallSeconds = 2;
 
 using Clock = std::chrono::steady_clock;
 using Headers = std::vector<std::pair<std::string, std::string>>;
@@ -184,6 +187,7 @@ private:
   void keepPace();
   void dispatch();
   void writeHeader(int status, const Headers &headers);
+  bool isStalled();
   void flush();
   void onWritten(Code error, size_t);
   void linger();
@@ -201,6 +205,7 @@ private:
   std::shared_ptr<HeldBytes> held; // of the body that is read
   Clock::time_point bodyEnd;       // when the whole body must be there
   size_t paced = 0;                // bytes of it since `keepPace`
+  Clock::time_point taken;         // when the client last took bytes
   bool isWatching = false, isWriting = false;
   bool keepsAlive = false, isHead = false, isChunked = false, mayChunk = false;
   bool wasServed = false; // an answer was sent
@@ -555,9 +560,18 @@ void Connection::begin(const std::string &type) {
   writeHeader(200, headers);
 }
 
+/// Whether the client has taken nothing lately. This thread may have been too
+/// busy to see that it did: then there is room in the socket.
+bool Connection::isStalled() {
+  pollfd room = {socket.native_handle(), POLLOUT, 0};
+  return Clock::now() - taken > seconds(kStallSeconds) && !poll(&room, 1, 0);
+}
+
 void Connection::send(std::string_view bytes) {
-  if (unsent.size() > static_cast<size_t>(shared.options.unsentBytes))
-    return close(); // the client does not read
+  auto size = static_cast<int64_t>(unsent.size());
+  if (size > shared.options.mostUnsentBytes ||
+      (size > shared.options.unsentBytes && isStalled()))
+    return close(); // the client does not read, or too slowly
   if (isChunked) {
     char size[24];
     snprintf(size, sizeof(size), "%zx\r\n", bytes.size());
@@ -586,7 +600,11 @@ void Connection::flush() {
   sending.swap(unsent);
   if (now == State::Busy)
     arm(seconds(shared.options.writeSeconds));
-  asio::async_write(socket, asio::buffer(sending),
+  auto goesOn = [this](Code error, size_t) {
+    taken = Clock::now();
+    return error ? 0 : size_t{64} << 10; // the most to write next
+  };
+  asio::async_write(socket, asio::buffer(sending), goesOn,
                     then(&Connection::onWritten));
 }
 

@@ -22,6 +22,7 @@ struct HttpOptions {
   int64_t bodyBytes = 8 << 20;      // of one request
   int64_t allBodyBytes = 256 << 20; // of all that are read and not yet parsed
   int64_t unsentBytes = 1 << 20;    // of a stream that its client does not read
+  int64_t mostUnsentBytes = 64 << 20; // of any stream
   int headerSeconds = 10, bodySeconds = 60, idleSeconds = 60, writeSeconds = 30;
   int drainSeconds = 30;
   int workers = 2;
