@@ -7,7 +7,7 @@ import socket
 import sys
 import time
 
-from serving import TINY, Server, Tools, at_once, check, raw, wait_for
+from serving import TINY, Server, Tools, at_once, check, ended, raw, wait_for
 
 GENERATE = "/v1/completions"
 LONG = {"prompt": "Once upon a time", "max_tokens": 240, "ignore_eos": True, "temperature": 0}
@@ -59,6 +59,12 @@ def check_leavers(server):
         for _ in range(100):
             server.open(raw(GENERATE, {**LONG, "stream": stream})).close()
     wait_for(server.is_idle, "no text is left")
+    # The server could not see a client leave that has sent much more than its request.
+    client = server.open(raw(GENERATE, {**LONG, "n": 64}))
+    wait_for(lambda: server.metrics()["num_requests_running"] > 0, "it runs")
+    client.sendall(b"x" * 40_000)
+    check(ended(client) == b"", "a client that sends on is disconnected")
+    wait_for(server.is_idle, "its texts end")
     check_answers(server, "after clients that left")
 
 

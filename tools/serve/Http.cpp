@@ -315,8 +315,10 @@ void Connection::idle() {
 
 /// Reads a little, to see whether the client leaves or sends its next request.
 void Connection::watch() {
-  if (isWatching || now == State::Closed || buffer.size() >= kHeaderBytes)
+  if (isWatching || now == State::Closed)
     return;
+  if (buffer.size() >= kHeaderBytes) // reading on would take more memory
+    return close();
   isWatching = true;
   socket.async_read_some(buffer.prepare(4096), then(&Connection::onWatched));
 }
