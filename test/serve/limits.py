@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 
-from serving import TINY, Server, Tools, check, ended, raw, wait_for
+from serving import TINY, Server, Tools, at_once, check, ended, raw, wait_for
 
 GENERATE = "/v1/completions"
 CHAT = "/v1/chat/completions"
@@ -67,6 +67,26 @@ def check_answers(server):
     check(len(body) > 32 * MIB and body.endswith(b"data: [DONE]\n\n"), f"{len(body)} bytes")
 
 
+def check_long_prompts(server):
+    """Prompts that take long to tokenize do not hold up others."""
+    body = json.dumps({"prompt": "a" * 1_300_000})
+    done = []
+
+    def tokenize():
+        answer = server.post("/tokenize", body)
+        check(answer.status == 200 and answer.json["count"] > 1_000_000, "a long prompt")
+        done.append(answer)
+
+    def ask():
+        wait_for(lambda: server.metrics()["open_connections"] == 5, "they are sent")
+        time.sleep(0.2)
+        check(server.post("/tokenize", {"prompt": "x"}).status == 200, "a short prompt")
+        return len(done)
+
+    found = at_once([tokenize] * 4 + [ask])[-1]
+    check(found < 3, f"a short prompt waits for {found} long ones")
+
+
 def check_memory(tools, artifact):
     """Without the memory to read a request, it fails, and the server goes on."""
     env = {"MALLOC_ARENA_MAX": "1"}  # another one has address space in advance
@@ -98,7 +118,7 @@ def main():
     folder = tools.scratch / "tiny"
     shutil.copytree(TINY, folder)
     (folder / "chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
-    for check_one in (check_bodies, check_answers):
+    for check_one in (check_bodies, check_answers, check_long_prompts):
         with Server(tools, artifact, "--pages=1024", weights=folder) as server:
             check_one(server)
     check_memory(tools, artifact)

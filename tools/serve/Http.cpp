@@ -41,6 +41,9 @@ constexpr size_t kHeaderBytes = 16 << 10, kHeaderLines = 64, kPathBytes = 4096;
 /// and the trailer: the parser has no limit for them, and throws at a field of
 /// 64 KiB.
 constexpr size_t kUnparsedBytes = 2 * kHeaderBytes;
+/// Tokenizing a body above this size may take seconds. One worker does all of
+/// them, so that other requests do not wait.
+constexpr size_t kLongBody = 256 << 10;
 constexpr int kLingerSeconds = 2, kLateSeconds = 1;
 /// A body must bring this many bytes in this time: 1 KiB a second.
 constexpr size_t kPaceBytes = 10 << 10;
@@ -119,7 +122,7 @@ struct Shared {
   Metrics &metrics;
   asio::io_context &context;
   const Service *service = nullptr;
-  Workers *workers = nullptr;
+  Workers *workers = nullptr, *longWorkers = nullptr;
   std::unordered_set<Connection *> connections = {};
   std::atomic<int64_t> bodyBytes{0}; // received, and not yet parsed
   bool draining = false;
@@ -514,10 +517,11 @@ void Connection::dispatch() {
       current.get(), [owned = current](Reply *) { Reply::abandon(owned); });
   std::string body = std::move(parser->get().body());
   parser.reset();
-  shared.workers->add(
-      [service = shared.service, reply = std::move(reply), head = head,
-       body = std::move(body),
-       held = std::move(held)] { service->handle(head, body, reply); });
+  bool isLong = body.size() > kLongBody;
+  (isLong ? shared.longWorkers : shared.workers)
+      ->add([service = shared.service, reply = std::move(reply), head = head,
+             body = std::move(body),
+             held = std::move(held)] { service->handle(head, body, reply); });
   watch();
 }
 
@@ -682,9 +686,10 @@ public:
 
   void run(const Service &service, std::function<void()> drain,
            std::function<void()> stop) {
-    Workers workers(options.workers);
+    Workers workers(options.workers), longWorkers(1);
     shared.service = &service;
     shared.workers = &workers;
+    shared.longWorkers = &longWorkers;
     onDrain = std::move(drain);
     onStop = std::move(stop);
     for (int signal : {SIGINT, SIGTERM}) // until now they end the process
