@@ -100,9 +100,10 @@ typedef void (*CriaEntry)(const int32_t *ids, int64_t tokens, int64_t position,
  * of a text lies in place p % page of page pages[p / page] of every cache. The
  * prefill entry takes `rows` tokens of one text from positions[0] on, at most
  * "chunk". The batch entry takes at most "rows" tokens, each with a position
- * and pages of its own, no two at one place. All tokens are put into their
- * pages first; then each attends to its own text up to its position. The bits
- * of a token's result do not depend on the other tokens.
+ * and a table of pages, no two at one place. All tokens are put into their
+ * pages first; then each attends to its own text up to its position. Tokens may
+ * be of one text, at positions one after the other. The bits of a token's
+ * result do not depend on the other tokens but those of its text before it.
  *
  *   positions  (rows); the prefill entry reads only the first one
  *   pages      (rows, width) of batch, (width) of prefill: numbers of pages,

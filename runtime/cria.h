@@ -766,6 +766,14 @@ typedef struct cria_batch_options {
                            one of a chat, then uses the pages as they were
                            computed. Its bits may differ from those without the
                            pages */
+  int64_t draft_rows; /* drafts fill a step up to this number of rows: ids that
+                         a sequence may draw next are computed beside its last
+                         id, and those that it then draws need no step of their
+                         own. What it draws stays the same to the last bit. The
+                         ids are those that cria_batch_propose gave or, without
+                         any, those that followed when the sequence's last ids
+                         stood there before. 0: none. docs/batches.md says which
+                         number pays on which device */
 } cria_batch_options;
 
 /* A batch without sequences. CRIA_UNIMPLEMENTED: an artifact without --batch,
@@ -780,7 +788,9 @@ typedef struct cria_sequence_options {
   cria_sampler *sampler;  /* of this sequence alone; it may be freed any time.
                              The batch accepts its ids. Masks and biases count
                              for the next draw; set them between two steps, for
-                             a step has the sampler. NULL: the likeliest id */
+                             a step has the sampler. With a mask a step draws one
+                             id; biases count for all ids of a step. NULL: the
+                             likeliest id */
   const int32_t *end_ids; /* any of them ends the text */
   size_t end_count;
   int32_t logits; /* 1: results have the logits that ids were drawn from */
@@ -823,8 +833,18 @@ CRIA_API cria_status cria_batch_feed(cria_batch *batch, int64_t sequence,
                                      const int32_t *ids, size_t count,
                                      int64_t most, cria_error *error);
 
-/* Computes one id of each sequence that decodes and one chunk of one prompt. At
- * most as many sequences run as the artifact has rows; the others wait.
+/* Proposes up to `count` ids that a sequence may draw next, which runs or
+ * waits. The next step may compute them as drafts, as far as rows and pages are
+ * left. Sequences with a mask or a restored state have no drafts.
+ * CRIA_FAILED_PRECONDITION: the batch has no draft_rows, or the sequence does
+ * not run. CRIA_INVALID_ARGUMENT: an id is out of range. */
+CRIA_API cria_status cria_batch_propose(cria_batch *batch, int64_t sequence,
+                                        const int32_t *ids, size_t count,
+                                        cria_error *error);
+
+/* Computes one id of each sequence that decodes, with its drafts, and one chunk
+ * of one prompt. At most as many sequences run as the artifact has rows; the
+ * others wait. A sequence has a result for each id that it drew, in order.
  * `results` receives the number of results, `unfinished` the number of
  * sequences that still run or wait; either may be NULL. The failure of one
  * sequence is in its result. An error of the call is one of all sequences: they
@@ -916,6 +936,8 @@ typedef struct cria_batch_info {
   int64_t recomputed; /* of both, computed once more; */
   int64_t reused;     /* found in pages. */
   int64_t put_back;   /* sequences that gave their pages back */
+  int64_t drafted;    /* ids computed as drafts; */
+  int64_t accepted;   /* of these, drawn: they count as decoded, too */
 } cria_batch_info;
 
 /* The state of the batch after its last step. */

@@ -359,6 +359,11 @@ public:
     call(cria_batch_feed, get(), sequence, ids.data(), ids.size(), most);
   }
 
+  /// Ids that the sequence may draw next.
+  void propose(int64_t sequence, const std::vector<int32_t> &ids) {
+    call(cria_batch_propose, get(), sequence, ids.data(), ids.size());
+  }
+
   /// What the step made; texts and logits live until the next one.
   std::vector<cria_batch_result> step() {
     std::size_t count = 0;

@@ -73,6 +73,9 @@ class BatchInfo(NamedTuple):
     reused: int
     #: How often a sequence lost its pages and waited again.
     put_back: int
+    #: Ids computed as drafts; of these, those that were drawn, which count as decoded too.
+    drafted: int
+    accepted: int
 
 
 class SequenceInfo(NamedTuple):
@@ -141,6 +144,7 @@ class Batch(_native.OneThread):
         refuse: bool = False,
         chunk: int = 0,
         reuse_drawn: bool = False,
+        draft_rows: int = 0,
     ) -> None:
         options = _native.struct(
             "cria_batch_options",
@@ -150,6 +154,7 @@ class Batch(_native.OneThread):
             pages=pages,
             chunk=chunk,
             reuse_drawn=reuse_drawn,
+            draft_rows=draft_rows,
         )
         super().__init__("batch", "cria_batch_create", model._handle, options)
         self.model = model
@@ -236,8 +241,15 @@ class Batch(_native.OneThread):
         self._call("cria_batch_feed", sequence, ids_pointer(array), len(array), draw)
         self.unfinished += 1
 
+    def propose(self, sequence: int, ids: Ids) -> None:
+        """Proposes ids that the sequence may draw next. The next step may compute them as
+        drafts, which saves the steps of those that the sequence then draws."""
+        array = ids_array(ids)
+        self._call("cria_batch_propose", sequence, ids_pointer(array), len(array))
+
     def step(self) -> list[BatchResult]:
-        """Computes one id of each sequence that decodes, and a chunk of one prompt."""
+        """Computes one id of each sequence that decodes, with its drafts, and a chunk of
+        one prompt. A sequence has a result for each id that it drew, in order."""
         counts = _native.ffi.new("size_t[2]")
         self._call("cria_batch_step", counts, counts + 1)
         self.unfinished = int(counts[1])
@@ -332,7 +344,7 @@ class Batch(_native.OneThread):
                 self.feed(sequence, array, limit)
             while self.unfinished:
                 for result in self.step():
-                    if result.sequence not in drawn:
+                    if result.sequence not in drawn or result.sequence in left:
                         continue
                     if result.error:
                         raise result.error

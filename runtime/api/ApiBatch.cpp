@@ -20,6 +20,7 @@ cria_status cria_batch_create(const cria_model *model,
     asked.pages = given.pages;
     asked.chunk = given.chunk;
     asked.reusesDrawn = given.reuse_drawn != 0;
+    asked.draftRows = given.draft_rows;
     auto made = Batch::create(model->object, asked);
     if (made.ok())
       *batch = new cria_batch{std::move(*made)};
@@ -99,6 +100,19 @@ cria_status cria_batch_feed(cria_batch *batch, int64_t sequence,
       return status;
     return batch->object->feed(sequence, ids, static_cast<int64_t>(count),
                                most);
+  });
+}
+
+cria_status cria_batch_propose(cria_batch *batch, int64_t sequence,
+                               const int32_t *ids, size_t count,
+                               cria_error *error) {
+  return guarded(error, [&] {
+    Status status =
+        first({notNull(batch, "batch"), count ? notNull(ids, "ids") : Status(),
+               checkCount(count, "count")});
+    if (!status.ok())
+      return status;
+    return batch->object->propose(sequence, ids, static_cast<int64_t>(count));
   });
 }
 
@@ -242,6 +256,8 @@ cria_status cria_batch_get_info(const cria_batch *batch, cria_batch_info *info,
     known.recomputed = counts.recomputed;
     known.reused = counts.reused;
     known.put_back = counts.putBack;
+    known.drafted = counts.drafted;
+    known.accepted = counts.accepted;
     return writeStruct(known, info, "info");
   });
 }

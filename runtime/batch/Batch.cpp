@@ -12,8 +12,9 @@ Batch::Batch(std::shared_ptr<const Model> model,
              const Sampler &greedy)
     : shared(std::move(model)), backend(std::move(device)),
       held(shared->manifest(), *backend, options.pages, options.reusesDrawn),
-      schedule(shared->manifest(), options.chunk, options.refuses, held,
-               sequences),
+      draftRows(options.draftRows),
+      schedule(shared->manifest(), options.chunk, options.draftRows,
+               options.refuses, held, sequences),
       computation(shared->manifest(), *backend, greedy) {}
 
 /// The pages that `options` ask for.
@@ -45,11 +46,15 @@ Result<std::unique_ptr<Batch>> Batch::create(std::shared_ptr<const Model> model,
   if (options.chunk < 0)
     return Status(CRIA_INVALID_ARGUMENT,
                   {"chunk is ", options.chunk, ", expected 0 or more"});
+  if (options.draftRows < 0)
+    return Status(CRIA_INVALID_ARGUMENT, {"draft_rows is ", options.draftRows,
+                                          ", expected 0 or more"});
   if (!manifest.batch)
     return Status(CRIA_UNIMPLEMENTED,
                   "the artifact has no batches: compile it with --batch=N");
   options.chunk =
       options.chunk ? std::min(options.chunk, manifest.chunk) : manifest.chunk;
+  options.draftRows = std::min(options.draftRows, manifest.batch->rows);
   Result<int64_t> pages = pageCount(options, manifest);
   if (!pages.ok())
     return pages.status();
@@ -143,6 +148,7 @@ Result<int64_t> Batch::fork(int64_t number, const SequenceOptions &options) {
   auto copy = std::make_unique<Sequence>(**from);
   copy->state = Sequence::State::Idle;
   copy->left = 0;
+  copy->drafts = Drafts();
   copy->lastUse = schedule.steps();
   int64_t made = add(std::move(copy), chosen);
   held.share(*sequences.back());
@@ -163,6 +169,16 @@ Status Batch::leave(int64_t number) {
   return Status();
 }
 
+static Status checkIds(const int32_t *ids, int64_t count,
+                       const Manifest &manifest) {
+  for (int64_t i = 0; i < count; ++i)
+    if (ids[i] < 0 || ids[i] >= manifest.vocabSize)
+      return Status(CRIA_INVALID_ARGUMENT,
+                    {"id ", int64_t(ids[i]), " at index ", i,
+                     ", expected 0 to ", manifest.vocabSize - 1});
+  return Status();
+}
+
 Status Batch::checkFeed(const Sequence &sequence, const int32_t *ids,
                         int64_t count, int64_t most) const {
   const Manifest &manifest = shared->manifest();
@@ -175,11 +191,8 @@ Status Batch::checkFeed(const Sequence &sequence, const int32_t *ids,
     return Status(CRIA_INVALID_ARGUMENT,
                   {count, " ids and ", most,
                    " to draw, expected at least one id and 0 or more"});
-  for (int64_t i = 0; i < count; ++i)
-    if (ids[i] < 0 || ids[i] >= manifest.vocabSize)
-      return Status(CRIA_INVALID_ARGUMENT,
-                    {"id ", int64_t(ids[i]), " at index ", i,
-                     ", expected 0 to ", manifest.vocabSize - 1});
+  if (Status status = checkIds(ids, count, manifest); !status.ok())
+    return status;
   int64_t end = sequence.end();
   if (count > manifest.maxSeq - end)
     return Status(CRIA_OUT_OF_RANGE,
@@ -221,6 +234,23 @@ Status Batch::feed(int64_t number, const int32_t *ids, int64_t count,
   return Status();
 }
 
+Status Batch::propose(int64_t number, const int32_t *ids, int64_t count) {
+  Result<Sequence *> found = find(number);
+  if (!found.ok())
+    return found.status();
+  if (draftRows == 0)
+    return Status(CRIA_FAILED_PRECONDITION,
+                  "the batch was made without draft_rows");
+  if ((*found)->isIdle())
+    return Status(CRIA_FAILED_PRECONDITION,
+                  {"sequence ", number, " draws nothing now"});
+  if (Status status = checkIds(ids, count, shared->manifest()); !status.ok())
+    return status;
+  (*found)->drafts.propose({ids, ids + std::min(count, draftRows)},
+                           (*found)->ids.size());
+  return Status();
+}
+
 Status Batch::step() {
   struct End {
     Batch &batch;
@@ -237,8 +267,8 @@ Status Batch::step() {
     return status;
   schedule.advance(chosen);
   computation.forEachDraw(
-      [&](Sequence &sequence, const Result<int32_t> &id, const float *logits) {
-        schedule.take(sequence, id, logits);
+      [&](const Row &row, const Result<int32_t> &id, const float *logits) {
+        schedule.take(row, id, logits);
       });
   return status;
 }

@@ -31,6 +31,7 @@ struct BatchOptions {
   int64_t chunk = 0;       // ids of a prompt in one step; 0: the artifact's
   bool refuses = false;    // fails a sequence that finds no page; else it waits
   bool reusesDrawn = false; // also reuses pages whose ids decode ran
+  int64_t draftRows = 0;    // drafts fill a step up to this number of rows
 };
 
 /// Used by one thread at a time.
@@ -58,6 +59,11 @@ public:
   /// it was refused. What fails changes nothing.
   Status feed(int64_t sequence, const int32_t *ids, int64_t count,
               int64_t most);
+
+  /// Proposes ids that a sequence may draw from now on: the next step may
+  /// compute them as drafts. FAILED_PRECONDITION if it does not run or wait, or
+  /// the batch has no drafts.
+  Status propose(int64_t sequence, const int32_t *ids, int64_t count);
 
   /// Computes the next ids. What one sequence fails at is in its result; an
   /// error belongs to all, and the step may be tried again.
@@ -103,6 +109,7 @@ private:
   std::vector<std::unique_ptr<Sequence>> sequences; // by number
   int64_t nextNumber = 1;
   SequencePages held; // by the sequences
+  int64_t draftRows;
   Schedule schedule;
   BatchStep computation;
   Chosen chosen;

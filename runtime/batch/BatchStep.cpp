@@ -8,19 +8,31 @@ static const BoundLoras *adapters(const Sequence &sequence) {
   return sequence.loras ? &sequence.loras->bound() : nullptr;
 }
 
-static bool isGreedy(const Sequence *sequence) { return !sequence->sampler; }
-
-/// Takes the sequence's sampler from all other threads.
-Status BatchStep::addDraw(Sequence &sequence) {
-  Sampler *sampler = sequence.sampler.get();
-  if (sampler && !sampler->enter())
+/// The sampler that draws from a row. Takes that of its sequence from all other
+/// threads.
+Result<Sampler *> BatchStep::samplerOf(const Row &row) {
+  Sampler *sampler = row.sequence->sampler.get();
+  if (!sampler)
+    return &greedy[greedyInUse++];
+  if (row.isDraft) {
+    bool isSecond = !drawing.empty() && drawing.back().isDraft &&
+                    drawing.back().sequence == row.sequence;
+    Sampler &next = ahead[aheadInUse++];
+    next.follow(isSecond ? *draws.back().sampler : *sampler, row.id);
+    return &next;
+  }
+  if (!sampler->enter())
     return samplerIsInUse();
-  if (sampler)
-    inUse.push_back(sampler);
-  // The sequences before that draw the likeliest id have the first ones.
-  size_t plain = draws.size() - inUse.size();
-  draws.push_back({sampler ? sampler : &greedy[plain], sequence.wantsLogits});
-  drawing.push_back(&sequence);
+  inUse.push_back(sampler);
+  return sampler;
+}
+
+Status BatchStep::addDraw(const Row &row) {
+  Result<Sampler *> sampler = samplerOf(row);
+  if (!sampler.ok())
+    return sampler.status();
+  draws.push_back({*sampler, row.sequence->wantsLogits});
+  drawing.push_back(row);
   return Status();
 }
 
@@ -32,11 +44,13 @@ Status BatchStep::addPrompt(Sequence &prompt, int64_t tokens) {
   step.loras = adapters(prompt);
   step.pages = prompt.pages.data();
   steps.push_back(step);
-  return draws ? addDraw(prompt) : Status();
+  return draws ? addDraw({&prompt, prompt.ids.back(), prompt.end() - 1,
+                          /*draws=*/true, /*isDraft=*/false})
+               : Status();
 }
 
 /// Adds the rows, those with the same adapters in one step.
-Status BatchStep::addRows(std::vector<Sequence *> &rows) {
+Status BatchStep::addRows(std::vector<Row> &rows) {
   // The steps point to them.
   ids.clear();
   positions.clear();
@@ -45,12 +59,12 @@ Status BatchStep::addRows(std::vector<Sequence *> &rows) {
   positions.reserve(rows.size());
   tables.reserve(rows.size() * static_cast<size_t>(manifest.batch->width));
   Status status;
-  Sequence **end = rows.data() + rows.size();
-  for (Sequence **begin = rows.data(); begin != end && status.ok();) {
-    Sequence **next =
-        std::stable_partition(begin, end, [&](const Sequence *row) {
-          return row->weights == (*begin)->weights;
-        });
+  Row *end = rows.data() + rows.size();
+  for (Row *begin = rows.data(); begin != end && status.ok();) {
+    uint64_t weights = begin->sequence->weights;
+    Row *next = std::stable_partition(begin, end, [&](const Row &row) {
+      return row.sequence->weights == weights;
+    });
     status = addRows(begin, next);
     begin = next;
   }
@@ -58,27 +72,25 @@ Status BatchStep::addRows(std::vector<Sequence *> &rows) {
 }
 
 /// Adds the rows [begin, end), those that draw last.
-Status BatchStep::addRows(Sequence **begin, Sequence **end) {
+Status BatchStep::addRows(Row *begin, Row *end) {
   auto width = static_cast<size_t>(manifest.batch->width);
-  Sequence **firstToDraw =
-      std::stable_partition(begin, end, [](const Sequence *row) {
-        return !row->drawsAt(row->computed + 1);
-      });
-  Step step = {ids.data() + ids.size(), end - begin, (*begin)->computed,
+  Row *firstToDraw = std::stable_partition(
+      begin, end, [](const Row &row) { return !row.draws; });
+  Step step = {ids.data() + ids.size(), end - begin, begin->position,
                firstToDraw - begin, nullptr};
-  step.loras = adapters(**begin);
+  step.loras = adapters(*begin->sequence);
   step.pages = tables.data() + tables.size();
   step.positions = positions.data() + positions.size();
   steps.push_back(step);
-  for (Sequence **at = begin; at != end; ++at) {
-    Sequence &row = **at;
-    if (row.pages.size() > width)
+  for (Row *row = begin; row != end; ++row) {
+    const std::vector<int32_t> &pages = row->sequence->pages;
+    if (pages.size() > width)
       return Status(CRIA_INTERNAL, "a sequence has more pages than a context");
-    ids.push_back(*row.nextIds());
-    positions.push_back(static_cast<int32_t>(row.computed));
-    tables.insert(tables.end(), row.pages.begin(), row.pages.end());
-    tables.resize(tables.size() + width - row.pages.size());
-    Status status = at < firstToDraw ? Status() : addDraw(row);
+    ids.push_back(row->id);
+    positions.push_back(static_cast<int32_t>(row->position));
+    tables.insert(tables.end(), pages.begin(), pages.end());
+    tables.resize(tables.size() + width - pages.size());
+    Status status = row->draws ? addDraw(*row) : Status();
     if (!status.ok())
       return status;
   }
@@ -92,10 +104,16 @@ Status BatchStep::collect(Chosen &chosen) {
   draws.clear();
   drawing.clear();
   inUse.reserve(most);
-  size_t plain =
-      std::count_if(chosen.rows.begin(), chosen.rows.end(), isGreedy) +
-      (chosen.prompt && isGreedy(chosen.prompt));
+  // Draws point to the samplers.
+  auto plain = static_cast<size_t>(chosen.prompt && !chosen.prompt->sampler);
+  size_t drafts = 0;
+  for (const Row &row : chosen.rows) {
+    plain += !row.sequence->sampler;
+    drafts += row.isDraft && row.sequence->sampler;
+  }
+  greedyInUse = aheadInUse = 0;
   greedy.resize(std::max(greedy.size(), plain), greedy.front());
+  ahead.resize(std::max(ahead.size(), drafts), greedy.front());
   Status status;
   if (chosen.prompt)
     status = addPrompt(*chosen.prompt, chosen.promptTokens);

@@ -23,10 +23,10 @@ public:
   /// sampler.
   Status run(Chosen &chosen);
 
-  /// Calls `body(sequence, id, logits)` for each draw.
+  /// Calls `body(row, id, logits)` for each draw: of the prompt, then of rows.
   template <typename Body> void forEachDraw(Body body) const {
     for (size_t i = 0; i < draws.size(); ++i)
-      body(*drawing[i], draws[i].id, draws[i].logits);
+      body(drawing[i], draws[i].id, draws[i].logits);
   }
 
   /// Lets other threads use the samplers again.
@@ -35,18 +35,22 @@ public:
 private:
   Status collect(Chosen &chosen);
   Status addPrompt(Sequence &prompt, int64_t tokens);
-  Status addRows(std::vector<Sequence *> &rows);
-  Status addRows(Sequence **begin, Sequence **end);
-  Status addDraw(Sequence &sequence);
+  Status addRows(std::vector<Row> &rows);
+  Status addRows(Row *begin, Row *end);
+  Status addDraw(const Row &row);
+  Result<Sampler *> samplerOf(const Row &row);
 
   const Manifest &manifest;
   Backend &backend;
   std::vector<Step> steps; // of the prompt, and of rows with the same adapters
   std::vector<int32_t> ids, positions, tables; // of all rows
   std::vector<Draw> draws;
-  std::vector<Sequence *> drawing; // the sequence of each draw
-  std::vector<Sampler *> inUse;    // by the step, so by no other thread
-  std::vector<Sampler> greedy;     // as many as ever drew in a step
+  std::vector<Row> drawing;     // the row of each draw
+  std::vector<Sampler *> inUse; // by the step, so by no other thread
+  // As many as ever drew in a step: for sequences without a sampler, and for
+  // drafts, which draw as the sequence's sampler will after the ids before.
+  std::vector<Sampler> greedy, ahead;
+  size_t greedyInUse = 0, aheadInUse = 0;
 };
 
 } // namespace cria

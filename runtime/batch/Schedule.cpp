@@ -6,11 +6,11 @@ namespace cria {
 
 using State = Sequence::State;
 
-Schedule::Schedule(const Manifest &manifest, int64_t chunk, bool refuses,
-                   SequencePages &pages,
+Schedule::Schedule(const Manifest &manifest, int64_t chunk, int64_t draftRows,
+                   bool refuses, SequencePages &pages,
                    const std::vector<std::unique_ptr<Sequence>> &sequences)
-    : manifest(manifest), chunk(chunk), refuses(refuses), pages(pages),
-      sequences(sequences) {}
+    : manifest(manifest), chunk(chunk), draftRows(draftRows), refuses(refuses),
+      pages(pages), sequences(sequences) {}
 
 void Schedule::reserve(size_t count) {
   for (auto *list : {&running, &waiting})
@@ -81,8 +81,9 @@ void Schedule::admit() {
 // chosen keeps its own.
 void Schedule::begin(Chosen &chosen) {
   made.clear();
-  // A sequence may be refused, and then draw.
-  made.reserve(2 * (running.size() + waiting.size()));
+  // A sequence may be refused, and then draw; a draft may be drawn.
+  made.reserve(2 * (running.size() + waiting.size()) +
+               static_cast<size_t>(draftRows));
   ++begun;
   admit();
   chosen.prompt = nullptr;
@@ -97,13 +98,41 @@ void Schedule::begin(Chosen &chosen) {
       total.reused += pages.reuse(*sequence);
     }
     if (sequence->decodesAt(sequence->computed)) {
-      if (provide(*sequence, sequence->computed + 1))
-        chosen.rows.push_back(sequence);
+      int64_t next = sequence->computed;
+      if (provide(*sequence, next + 1))
+        chosen.rows.push_back({sequence, *sequence->nextIds(), next,
+                               sequence->drawsAt(next + 1), false});
       continue;
     }
     chosen.promptTokens = std::min(sequence->promptRun(), chunk);
     if (provide(*sequence, sequence->computed + chosen.promptTokens))
       chosen.prompt = sequence;
+  }
+  addDrafts(chosen);
+}
+
+/// Fills the step with drafts. Each sequence has its share of the rows.
+void Schedule::addDrafts(Chosen &chosen) {
+  auto texts = static_cast<int64_t>(chosen.rows.size());
+  int64_t room = draftRows - texts - (chosen.prompt ? 1 : 0);
+  chosen.rows.reserve(static_cast<size_t>(std::max(draftRows, texts)));
+  for (int64_t i = 0; i < texts && room > 0; ++i) {
+    Sequence &sequence = *chosen.rows[static_cast<size_t>(i)].sequence;
+    if (!sequence.mayDraft())
+      continue;
+    int64_t first = sequence.end(),
+            share = (room + texts - i - 1) / (texts - i);
+    int64_t most =
+        std::min({share, sequence.left - 1, manifest.maxSeq - first});
+    std::vector<int32_t> ids = sequence.drafts.next(sequence.ids, most);
+    auto count = static_cast<int64_t>(ids.size());
+    count = count ? provideDrafts(sequence, count) : 0;
+    sequence.drafts.tried(count);
+    for (int64_t at = 0; at < count; ++at)
+      chosen.rows.push_back({&sequence, ids[static_cast<size_t>(at)],
+                             first + at, /*draws=*/true, /*isDraft=*/true});
+    room -= count;
+    total.drafted += count;
   }
 }
 
@@ -125,6 +154,23 @@ bool Schedule::provide(Sequence &sequence, int64_t end) {
     }
   }
   return true;
+}
+
+/// Gives the sequence pages for drafts, as far as pages are free. Returns the
+/// number of the `count` drafts that have pages then.
+int64_t Schedule::provideDrafts(Sequence &sequence, int64_t count) {
+  auto needed = static_cast<size_t>(pages.countFor(sequence.end() + count));
+  while (sequence.pages.size() < needed) {
+    int32_t page = pages.take();
+    if (page == PagePool::none)
+      break;
+    // Without its zeros a page cannot be used; `end` gives it back.
+    size_t index = sequence.pages.size();
+    if (!pages.fill(sequence, index, page).ok())
+      return std::min(count, pages.positionsIn(index) - sequence.end());
+  }
+  return std::min(count,
+                  pages.positionsIn(sequence.pages.size()) - sequence.end());
 }
 
 /// A page for the sequence; none where it does not run any more.
@@ -201,13 +247,39 @@ void Schedule::advance(const Chosen &chosen) {
     total.prefilled += chosen.promptTokens;
     advance(*chosen.prompt, chosen.promptTokens);
   }
-  total.decoded += static_cast<int64_t>(chosen.rows.size());
-  for (Sequence *row : chosen.rows)
-    advance(*row, 1);
+  for (const Row &row : chosen.rows) {
+    if (row.isDraft)
+      continue;
+    ++total.decoded;
+    advance(*row.sequence, 1);
+  }
 }
 
-void Schedule::take(Sequence &sequence, const Result<int32_t> &id,
+/// Makes a draft the text's next computed id, if the text has drawn it.
+bool Schedule::takeDraft(const Row &row, const Status &drawn) {
+  Sequence &sequence = *row.sequence;
+  if (sequence.isRunning() && sequence.computed == row.position &&
+      *sequence.nextIds() == row.id) {
+    ++total.decoded;
+    ++total.accepted;
+    sequence.drafts.accept();
+    advance(sequence, 1);
+    if (sequence.sampler)
+      sequence.sampler->skip();
+    return true;
+  }
+  // Compiled code reads the places after a text, which must hold finite
+  // numbers. Where the logits of a draft are finite, so is what it wrote.
+  if (!drawn.ok() && !sequence.pages.empty())
+    putBack(sequence);
+  return false;
+}
+
+void Schedule::take(const Row &row, const Result<int32_t> &id,
                     const float *logits) {
+  if (row.isDraft && !takeDraft(row, id.status()))
+    return;
+  Sequence &sequence = *row.sequence;
   if (!id.ok())
     return finish(sequence, -1, Finish::Failed, id.status());
   if (sequence.sampler)

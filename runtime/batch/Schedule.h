@@ -6,6 +6,9 @@
 /// which they were let in, at most as many as the artifact has rows; the others
 /// wait in the order in which they were fed.
 ///
+/// Rows that are left, up to a number that the caller gives, compute ids that
+/// the sequences may draw next: see Drafts.h.
+///
 /// Where no page is free, either the sequence that needs one is refused, or
 /// another gives all of its pages back and has them computed anew later: one
 /// that does not run, the longest unused first; else the one that was let in
@@ -40,22 +43,36 @@ struct BatchCounts {
   int64_t recomputed = 0; // ids among them that had been computed before
   int64_t reused = 0;     // ids that were found in pages
   int64_t putBack = 0;    // times that a sequence gave its pages back
+  int64_t drafted = 0;    // ids that were computed in case they are drawn
+  int64_t accepted = 0;   // of these, that were drawn; they count as decoded
+};
+
+/// An id that decode runs.
+struct Row {
+  Sequence *sequence;
+  int32_t id;
+  int64_t position;
+  bool draws;   // from its logits
+  bool isDraft; // not of the text yet
 };
 
 /// What a step computes.
 struct Chosen {
-  Sequence *prompt = nullptr;   // the sequence that prefills; null for none
-  int64_t promptTokens = 0;     // the number of ids that it prefills
-  std::vector<Sequence *> rows; // the sequences that decode, one id each
+  Sequence *prompt = nullptr; // the sequence that prefills; null for none
+  int64_t promptTokens = 0;   // the number of ids that it prefills
+  /// The next id of each sequence that decodes, then drafts. Those of a
+  /// sequence are in the order of their positions.
+  std::vector<Row> rows;
 };
 
 class Schedule {
 public:
-  /// `chunk` is the most ids of a prompt in one step. With `refuses` a sequence
-  /// that finds no page is refused. What is passed by reference must outlive
-  /// the schedule; `sequences` are all of the batch.
-  Schedule(const Manifest &manifest, int64_t chunk, bool refuses,
-           SequencePages &pages,
+  /// `chunk` is the most ids of a prompt in one step, and drafts fill a step up
+  /// to `draftRows` rows. With `refuses` a sequence that finds no page is
+  /// refused. What is passed by reference must outlive the schedule;
+  /// `sequences` are all of the batch.
+  Schedule(const Manifest &manifest, int64_t chunk, int64_t draftRows,
+           bool refuses, SequencePages &pages,
            const std::vector<std::unique_ptr<Sequence>> &sequences);
 
   /// A step changes sequences and takes no memory for that, so that it may fail
@@ -70,8 +87,9 @@ public:
   void begin(Chosen &chosen);
   /// Notes that what was chosen is computed.
   void advance(const Chosen &chosen);
-  /// Appends an id that was drawn.
-  void take(Sequence &sequence, const Result<int32_t> &id, const float *logits);
+  /// Appends an id that was drawn from the logits of a row, or of a prompt,
+  /// unless the row was a draft that the text has not drawn.
+  void take(const Row &row, const Result<int32_t> &id, const float *logits);
   /// Gives back, however the step ended, pages for positions that were not
   /// computed.
   void end();
@@ -90,17 +108,20 @@ private:
   int64_t pagesToGoOn(const Sequence &sequence) const;
   bool fits(const Sequence &sequence) const;
   void admit();
+  void addDrafts(Chosen &chosen);
   bool provide(Sequence &sequence, int64_t end);
+  int64_t provideDrafts(Sequence &sequence, int64_t count);
   int32_t takePage(Sequence &sequence);
   Sequence *idleVictim(const Sequence &sequence) const;
   bool makeRoom(Sequence &sequence);
   void putBack(Sequence &sequence);
   void advance(Sequence &sequence, int64_t tokens);
+  bool takeDraft(const Row &row, const Status &drawn);
   void finish(Sequence &sequence, int32_t id, Finish why,
               const Status &status = {}, const float *logits = nullptr);
 
   const Manifest &manifest;
-  int64_t chunk;
+  int64_t chunk, draftRows;
   bool refuses;
   SequencePages &pages;
   const std::vector<std::unique_ptr<Sequence>> &sequences;

@@ -1,6 +1,7 @@
 /// A text of a batch: its ids, its pages, and how it draws.
 #pragma once
 
+#include "runtime/batch/Drafts.h"
 #include "runtime/device/Sampler.h"
 #include "runtime/session/LoraSet.h"
 
@@ -35,6 +36,7 @@ struct Sequence : SequenceOptions {
   int64_t settled = 0;  // positions that were ever computed: entries are fixed
   int64_t reused = 0;   // of these, that were found in pages
   int64_t left = 0;     // ids to draw
+  Drafts drafts;        // of these
 
   /// The pages of the computed positions and, during a step, of the positions
   /// that the step computes.
@@ -49,6 +51,14 @@ struct Sequence : SequenceOptions {
   int64_t end() const { return unknown + static_cast<int64_t>(ids.size()); }
   bool isIdle() const { return state == State::Idle; }
   bool isRunning() const { return state == State::Running; }
+  /// Whether ids that it may draw later can be computed with the next one: the
+  /// text is known, and its sampler has no mask, which is for one draw.
+  bool mayDraft() const {
+    if (unknown > 0 || left < 2 || computed + 1 != end())
+      return false;
+    SamplerUse use(sampler.get());
+    return use.status().ok() && !(sampler && sampler->hasMask());
+  }
   /// The ids that are computed next.
   const int32_t *nextIds() const { return ids.data() + (computed - unknown); }
   bool decodesAt(int64_t position) const {

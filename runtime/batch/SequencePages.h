@@ -25,6 +25,11 @@ public:
     return (positions + all.positions() - 1) / all.positions();
   }
 
+  /// The positions that a number of pages holds.
+  int64_t positionsIn(size_t pages) const {
+    return static_cast<int64_t>(pages) * all.positions();
+  }
+
   /// Takes the pages that hold the next ids of the text already, but for its
   /// last id, which is computed for its logits. Returns their positions, which
   /// are computed now.

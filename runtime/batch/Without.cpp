@@ -25,6 +25,8 @@ Status Batch::feed(int64_t, const int32_t *, int64_t, int64_t) {
   return without();
 }
 
+Status Batch::propose(int64_t, const int32_t *, int64_t) { return without(); }
+
 Status Batch::step() { return without(); }
 
 Result<const Sequence *> Batch::sequence(int64_t) const { return without(); }

@@ -124,6 +124,20 @@ Status Sampler::allow(const std::vector<uint32_t> &bits) {
   return Status(CRIA_INVALID_ARGUMENT, "no id is allowed");
 }
 
+// Scores and candidates last for one draw, so they are not copied.
+void Sampler::follow(const Sampler &before, int32_t id) {
+  options = before.options;
+  parameters = before.parameters;
+  random = before.random;
+  seen = before.seen;
+  window = before.window;
+  oldest = before.oldest;
+  biases = before.biases;
+  allowed = before.allowed;
+  skip();
+  accept(id, /*drawn=*/true);
+}
+
 CriaSampling Sampler::next() const {
   CriaSampling next = parameters;
   next.random = Random(random).next();

@@ -70,6 +70,13 @@ public:
   /// drawn. INVALID_ARGUMENT if no id is left.
   Status allow(const std::vector<uint32_t> &bits);
 
+  bool hasMask() const { return !allowed.empty(); }
+  /// Becomes the sampler of the same vocabulary that `before` will be after it
+  /// has drawn `id`.
+  void follow(const Sampler &before, int32_t id);
+  /// Goes on as if it had drawn an id; the caller then accepts it.
+  void skip() { random.next(); }
+
   /// Whether draws need the logits on the host: devices know no biases and no
   /// allowed ids.
   bool needsLogits() const { return !biases.empty() || !allowed.empty(); }

@@ -1,5 +1,5 @@
 """batch.py BIN SCRATCH SECONDS: sequences join, leave, fork and go on at random, in
-pools of random sizes, which may refuse pages. Each sequence draws the same ids and has
+pools of random sizes, which may refuse pages, with drafts and without. Each sequence draws the same ids and has
 the same logits, bit by bit, as a session that is fed the same ids alone. Runs for SECONDS
 or longer, and at least one round of each type. BatchRandomTest does the same on a device
 that fails.
@@ -78,7 +78,12 @@ class Round:
         chunk = self.random.choice([0, 5, 16, 40])
         refuse = self.random.randrange(2)
         self.batch = capi.Batch(
-            model, threads=2, pages=pages, chunk=chunk, refuse=refuse
+            model,
+            threads=2,
+            pages=pages,
+            chunk=chunk,
+            refuse=refuse,
+            draft_rows=self.random.choice([0, 3, 6]),
         )
         self.texts, self.gone, self.seed = {}, [], seed * 1000
 
@@ -143,6 +148,9 @@ class Round:
         self.batch.leave(number)
 
     def step(self):
+        for number, text in self.texts.items():  # which may find some by itself
+            if text.running and self.batch.draft_rows and self.random.randrange(4) == 0:
+                self.batch.propose(number, [self.random.randrange(VOCAB)] * 2)
         for number, id, finish, message, logits in self.batch.step():
             text = self.texts[number]
             text.running = not finish
@@ -209,7 +217,7 @@ def main():
         drawn, info = Round(models[seed % len(models)], seed).run(200)
         seed += 1
         total.update(rounds=1, drawn=drawn)
-        for name in ("reused", "recomputed", "put_back"):
+        for name in ("reused", "recomputed", "put_back", "drafted", "accepted"):
             total[name] += getattr(info, name)
     print(dict(total))
     for model in models:

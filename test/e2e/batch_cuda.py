@@ -8,7 +8,7 @@ off another in the middle of a page:
 - logits are those of the CPU, by the bar of the type;
 - a sequence that finds no page, or is fed a bad id, changes nothing of the others;
 - texts that draw in other ways, in one step, draw what the host draws from their
-  logits.
+  logits, with drafts that are right and wrong as without.
 """
 
 import json
@@ -131,6 +131,24 @@ def check_draws(model, texts):
             wanted = capi.sample(model, mirror, np.frombuffer(logits, np.float32))
             check(id == wanted, f"sequence {number} drew {id}, the host {wanted}")
             mirror.accept(id)
+    batch.free()
+    for ids, options, expected in zip(texts, DRAWS, drawn.values()):
+        check_drafts(model, ids, options, expected)
+
+
+def check_drafts(model, ids, options, expected):
+    """With two right ids a step, in turns with a wrong one before a right one."""
+    batch, drawn = capi.Batch(model, draft_rows=ROWS), []
+    number = batch.join(sampler_of(model, [], **options))
+    check(not batch.feed(number, ids, len(expected)), "a feed failed")
+    while batch.info.running + batch.info.waiting:
+        next = [id for id, _ in expected[len(drawn) : len(drawn) + 2]]
+        if next and len(drawn) % 2 == 0:
+            next[0] = (next[0] + 1) % model.vocab
+        batch.propose(number, next)
+        drawn += [(id, logits) for _, id, _, _, logits in batch.step()]
+    check(drawn == expected, f"other bits with drafts: {options}")
+    check(0 < batch.info.accepted < batch.info.drafted, "right and wrong drafts")
     batch.free()
 
 

@@ -348,6 +348,7 @@ class BatchOptions(ctypes.Structure):
         ("pages", ctypes.c_int64),
         ("chunk", ctypes.c_int64),
         ("reuse_drawn", ctypes.c_int32),
+        ("draft_rows", ctypes.c_int64),
     ]
 
 
@@ -370,7 +371,7 @@ class BatchInfo(ctypes.Structure):
         *(
             (name, ctypes.c_int64)
             for name in "pages free_pages kept_pages running waiting prefilled "
-            "decoded recomputed reused put_back".split()
+            "decoded recomputed reused put_back drafted accepted".split()
         ),
     ]
 
@@ -380,6 +381,7 @@ class Batch:
 
     def __init__(self, model, **options):
         self.model, self.batch = model, ctypes.c_void_p()
+        self.draft_rows = options.get("draft_rows", 0)
         asked = BatchOptions(ctypes.sizeof(BatchOptions), **options)
         batch = ctypes.byref(self.batch)
         model.call("batch_create", model.model, ctypes.byref(asked), batch)
@@ -416,6 +418,12 @@ class Batch:
             ctypes.c_size_t(len(ids)),
             ctypes.c_int64(most),
         )
+
+    def propose(self, sequence, ids):
+        ids = np.array(ids, dtype=np.int32)
+        pointer = ids.ctypes.data_as(ctypes.c_void_p)
+        count = ctypes.c_size_t(len(ids))
+        self.model.call("batch_propose", self.batch, ctypes.c_int64(sequence), pointer, count)
 
     def step(self):
         """Of each result: sequence, id or -1, finish, message, logits' bytes."""

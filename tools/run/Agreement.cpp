@@ -25,6 +25,7 @@ static uint64_t hashOfSteps(const Run &run) {
         static_cast<uint64_t>(options.maxTokens.value_or(-1)), *options.seed,
         uint64_t(!options.logits.empty()), uint64_t(options.chat),
         uint64_t(!options.prompts.empty()),
+        static_cast<uint64_t>(options.draftRows),
         static_cast<uint64_t>(run.prefix.rows)})
     text += " " + std::to_string(number);
   SamplerOptions sampling = samplerOptions(run);

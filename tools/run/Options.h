@@ -38,6 +38,7 @@ struct RunOptions {
       presencePenalty, frequencyPenalty;
   std::optional<int64_t> maxTokens, topK, penaltyWindow, logProbs;
   std::optional<uint64_t> randomWeights;
+  int64_t draftRows = 0;
   std::optional<uint64_t> seed; // set when the first id is drawn, at the latest
   int threads = 0;
   bool hasPrompt = false, hasIds = false, printIds = false, chat = false,
@@ -173,6 +174,12 @@ inline CLI::Option *addPrompts(CLI::App &app, RunOptions &options,
   prompts->type_name("FILE");
   for (CLI::Option *other : others)
     prompts->excludes(other);
+  app.add_option("--draft-rows", options.draftRows,
+                 "try tokens that may come next beside those that do, up to "
+                 "this number of rows in a step: texts that repeat themselves "
+                 "take fewer steps, and stay the same")
+      ->check(wholeNumber<int64_t>(0, INT32_MAX))
+      ->needs(prompts);
   return prompts;
 }
 

@@ -150,9 +150,12 @@ static void append(Reply &reply, const Result<std::string> &piece) {
     reply.status = piece.status();
 }
 
-/// Takes the result of a step. Whether the reply is complete.
+/// Takes the result of a step. Whether the reply is complete now.
 bool Prompts::note(const BatchResult &result) {
-  Reply &reply = *bySequence[result.sequence];
+  auto found = bySequence.find(result.sequence);
+  if (found == bySequence.end()) // a string ended it in this step
+    return false;
+  Reply &reply = *found->second;
   reply.status = result.status;
   if (result.id >= 0) {
     reply.ids.push_back(result.id);
@@ -170,7 +173,7 @@ bool Prompts::note(const BatchResult &result) {
   if (!reply.isDone)
     return false;
   append(reply, reply.stream->finish());
-  bySequence.erase(result.sequence);
+  bySequence.erase(found);
   return true;
 }
 
@@ -222,6 +225,10 @@ Status Prompts::runAll() {
   const BatchCounts &counts = batch.counts();
   double seconds = now() - began;
   auto computed = static_cast<double>(counts.prefilled + counts.decoded);
+  if (run.talks() && counts.drafted)
+    fprintf(stderr, "of %lld drafts, %lld were drawn\n",
+            static_cast<long long>(counts.drafted),
+            static_cast<long long>(counts.accepted));
   if (run.talks())
     fprintf(stderr,
             "prompts %zu, prefill %lld tokens and decode %lld tokens in %.3f s "
@@ -244,6 +251,7 @@ Status runPrompts(Run &run) {
     return lines.status();
   BatchOptions options;
   options.threads = run.options.threads;
+  options.draftRows = run.options.draftRows;
   auto batch = Batch::create(run.model, options);
   if (!batch.ok())
     return batch.status();

@@ -1,6 +1,7 @@
-/// Sequences join, are fed, fork, move, fail and leave at random, in pools that
-/// are too small for them and on a device that fails. Whatever happens, each
-/// draws what a session draws that is fed the same ids, to the last bit.
+/// Sequences join, are fed, fork, move, fail and leave at random, with drafts
+/// and without, in pools that are too small for them and on a device that
+/// fails. Whatever happens, each draws what a session draws that is fed the
+/// same ids, to the last bit.
 #include "runtime/batch/Batch.h"
 
 #include "runtime/session/Session.h"
@@ -147,6 +148,7 @@ void BatchRandomTest::makeBatch() {
   options.pages = 3 + below(20);
   options.chunk = 1 + below(8);
   options.refuses = below(2);
+  options.draftRows = below(2) ? below(9) : 0;
   odds = below(2) ? 40 : 0;
   auto pages = std::make_unique<FailingPages>(
       std::move(*model->newBackend(1, options.pages)), random, odds);
@@ -233,6 +235,13 @@ void BatchRandomTest::leave(int64_t number) {
 }
 
 void BatchRandomTest::step() {
+  for (const auto &[number, text] : texts)
+    if (below(4) == 0) { // right ids are found by the text itself
+      Ids ids = someIds(4);
+      Status status =
+          batch->propose(number, ids.data(), static_cast<int64_t>(ids.size()));
+      EXPECT_TRUE(status.ok() || status.code() == CRIA_FAILED_PRECONDITION);
+    }
   Sampler *taken = nullptr; // by another thread
   if (odds && !texts.empty() && below(10) == 0)
     taken = texts[any()].sampler.get();

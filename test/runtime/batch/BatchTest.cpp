@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <random>
 
@@ -54,10 +55,12 @@ protected:
     return std::move(*made);
   }
   /// A batch with this number of pages.
-  std::unique_ptr<Batch> batchOf(int64_t pages, bool refuses = false) {
+  std::unique_ptr<Batch> batchOf(int64_t pages, bool refuses = false,
+                                 int64_t draftRows = 0) {
     BatchOptions options;
     options.pages = pages;
     options.refuses = refuses;
+    options.draftRows = draftRows;
     return batch(options);
   }
 
@@ -272,6 +275,165 @@ TEST_F(BatchTest, ASequenceWhoseLogitsAreBrokenFailsAlone) {
   ASSERT_TRUE(feed(*some, later, {0, 0, 1, 1, 0}, 1).ok());
   finish(*some);
   EXPECT_EQ(drawn[later].finish, Finish::Length);
+}
+
+/// Proposes ids in each step: those that the sequence draws next, but that
+/// every third one is another. Returns the number of steps.
+static int stepsWithDrafts(Batch &batch, int64_t number, const Ids &prompt,
+                           const Drawn &expected, bool areRight,
+                           const std::function<void()> &step) {
+  int steps = 0;
+  for (; batch.unfinished() > 0 && steps < 1000; ++steps) {
+    const Sequence &held = **batch.sequence(number);
+    auto drawn = static_cast<size_t>(held.end()) - prompt.size();
+    Ids next;
+    for (size_t i = drawn; i < expected.ids.size() && i < drawn + 2; ++i)
+      next.push_back(areRight || i % 4 ? expected.ids[i]
+                                       : (expected.ids[i] + 1) % 5);
+    EXPECT_TRUE(
+        batch.propose(number, next.data(), static_cast<int64_t>(next.size()))
+            .ok());
+    step();
+  }
+  return steps;
+}
+
+// Drafts save steps, and change no bit.
+TEST_F(BatchTest, DraftsSaveStepsAlone) {
+  for (bool areRight : {true, false}) {
+    SCOPED_TRACE(areRight);
+    auto one = batchOf(10, false, /*draftRows=*/3);
+    drawn.clear();
+    Ids prompt = text(1, 6);
+    Drawn expected = alone({prompt}, 21, 7);
+    int64_t number = join(*one, 7);
+    ASSERT_TRUE(feed(*one, number, prompt, 21).ok());
+    int steps = stepsWithDrafts(*one, number, prompt, expected, areRight,
+                                [&] { step(*one); });
+    expectSame(number, expected);
+    EXPECT_EQ(drawn[number].finish, Finish::Length);
+    const BatchCounts &counts = one->counts();
+    EXPECT_EQ(counts.decoded, 20);
+    EXPECT_EQ(counts.prefilled, 6);
+    // Of the prompt, then three ids each; a wrong draft costs what comes after
+    // it.
+    EXPECT_EQ(steps, areRight ? 1 + 7 : 1 + 10);
+    EXPECT_EQ(counts.accepted, 20 - (steps - 1));
+    EXPECT_GT(counts.drafted, areRight ? 12 : 10);
+  }
+}
+
+// The likeliest ids of a text of few ids repeat themselves.
+TEST_F(BatchTest, LooksDraftsUpInTheText) {
+  Ids prompt = {1, 2, 3, 1, 2, 3, 1, 2};
+  auto plain = batchOf(10), drafting = batchOf(10, false, 3);
+  int64_t numbers[] = {*plain->join({nullptr, {}, true}),
+                       *drafting->join({nullptr, {}, true})};
+  ASSERT_TRUE(feed(*plain, numbers[0], prompt, 30).ok());
+  finish(*plain);
+  Drawn expected = drawn[numbers[0]];
+  drawn.clear();
+  ASSERT_TRUE(feed(*drafting, numbers[1], prompt, 30).ok());
+  int steps = 0;
+  for (; drafting->unfinished() > 0; ++steps)
+    step(*drafting);
+  expectSame(numbers[1], expected);
+  EXPECT_LT(steps, 20);
+  EXPECT_EQ(drafting->counts().accepted, 30 - steps);
+}
+
+// Texts come first: drafts fill the rows that they leave.
+TEST_F(BatchTest, DraftsTakeNoRowOfAText) {
+  auto full = batchOf(30, false, 3);
+  Ids prompt = {1, 2, 1, 2, 1, 2};
+  for (int i = 0; i < 3; ++i) {
+    int64_t number = *full->join({});
+    ASSERT_TRUE(feed(*full, number, prompt, 9).ok());
+  }
+  while (full->runningCount() == 3)
+    step(*full);
+  EXPECT_EQ(full->counts().drafted, 0);
+}
+
+TEST_F(BatchTest, ADraftEndsWithItsText) {
+  Ids prompt = text(1, 6);
+  Drawn expected = alone({prompt}, 20, 7);
+  int32_t end = expected.ids[8];
+  auto first = std::find(expected.ids.begin(), expected.ids.end(), end);
+  auto one = batchOf(10, false, 3);
+  int64_t number = join(*one, 7, {end});
+  ASSERT_TRUE(feed(*one, number, prompt, 20).ok());
+  stepsWithDrafts(*one, number, prompt, expected, true, [&] { step(*one); });
+  EXPECT_EQ(drawn[number].finish, Finish::End);
+  EXPECT_EQ(drawn[number].ids, Ids(expected.ids.begin(), first + 1));
+  // The context ends within a draft, too.
+  auto full = batchOf(10, false, 3);
+  prompt = text(2, 35);
+  expected = alone({prompt}, 6, 7);
+  number = join(*full, 7);
+  drawn.clear();
+  ASSERT_TRUE(feed(*full, number, prompt, 100).ok());
+  stepsWithDrafts(*full, number, prompt, expected, true, [&] { step(*full); });
+  EXPECT_EQ(drawn[number].finish, Finish::Context);
+  expectSame(number, expected);
+}
+
+// A mask is for one draw.
+TEST_F(BatchTest, AMaskedTextHasNoDrafts) {
+  auto one = batchOf(10, false, 3);
+  std::shared_ptr<Sampler> masked = sampler(1);
+  ASSERT_TRUE(masked->allow({0b11111}).ok());
+  int64_t number = *one->join({masked, {}, true});
+  ASSERT_TRUE(feed(*one, number, {1, 2, 1, 2, 1, 2}, 9).ok());
+  for (int i = 0; i < 9; ++i) {
+    step(*one);
+    EXPECT_EQ(one->results().size(), 1u);
+  }
+  EXPECT_EQ(one->counts().drafted, 0);
+}
+
+// Id 4 writes NaN after the text. The text does not read it.
+TEST_F(BatchTest, ADraftThatIsBrokenLeavesNothing) {
+  useNan();
+  Ids prompt = {1, 2, 3};
+  auto plain = batchOf(10), drafting = batchOf(10, false, 3);
+  int64_t number = *plain->join({nullptr, {}, true});
+  ASSERT_TRUE(feed(*plain, number, prompt, 6).ok());
+  finish(*plain);
+  Drawn expected = drawn[number];
+  drawn.clear();
+  ASSERT_EQ(*drafting->join({nullptr, {}, true}), number);
+  ASSERT_TRUE(feed(*drafting, number, prompt, 6).ok());
+  while (drafting->unfinished() > 0) {
+    Ids bad = {4, 4};
+    ASSERT_TRUE(drafting->propose(number, bad.data(), 2).ok());
+    step(*drafting);
+  }
+  expectSame(number, expected);
+  EXPECT_GT(drafting->counts().putBack, 0);
+}
+
+TEST_F(BatchTest, RefusesBadProposals) {
+  auto none = batch(), some = batchOf(10, false, 3);
+  Ids ids = {1, 5};
+  EXPECT_THAT(some->propose(9, ids.data(), 1),
+              fails(CRIA_NOT_FOUND, "the batch has no sequence 9"));
+  int64_t number = join(*some, 1);
+  EXPECT_THAT(some->propose(number, ids.data(), 1),
+              fails(CRIA_FAILED_PRECONDITION, "sequence 1 draws nothing now"));
+  ASSERT_TRUE(feed(*some, number, {1}, 3).ok());
+  EXPECT_THAT(some->propose(number, ids.data(), 2),
+              fails(CRIA_INVALID_ARGUMENT, "id 5 at index 1, expected 0 to 4"));
+  number = join(*none, 1);
+  ASSERT_TRUE(feed(*none, number, {1}, 3).ok());
+  EXPECT_THAT(
+      none->propose(number, ids.data(), 1),
+      fails(CRIA_FAILED_PRECONDITION, "the batch was made without draft_rows"));
+  BatchOptions options;
+  options.draftRows = -1;
+  EXPECT_THAT(
+      Batch::create(model, options).status(),
+      fails(CRIA_INVALID_ARGUMENT, "draft_rows is -1, expected 0 or more"));
 }
 
 // A long prompt takes as many steps as it has chunks; the others go on in each.

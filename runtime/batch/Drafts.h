@@ -1,0 +1,42 @@
+/// Ids that a text may draw next. A step computes them as rows beside the
+/// text's last id, and keeps those that the text then draws: its ids stay the
+/// same to the last bit, and it may go on by several ids in one step.
+///
+/// Unless the caller proposes ids, they are those that followed when the last
+/// ids of the text stood there before ("prompt lookup"). How many ids are tried
+/// depends on how many were drawn of those that were tried before, and on
+/// nothing else, so that ranks try the same ones.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace cria {
+
+class Drafts {
+public:
+  /// Proposes ids to follow a text of `length` ids.
+  void propose(std::vector<int32_t> ids, size_t length) {
+    proposed = std::move(ids);
+    after = length;
+  }
+  /// At most `most` ids that may follow `text`. Begins a step.
+  std::vector<int32_t> next(const std::vector<int32_t> &text, int64_t most);
+  /// Notes that the step computes the first `count` of these ids.
+  void tried(int64_t count) { tries = count; }
+  /// Notes that one more of them was drawn.
+  void accept() { ++drawn; }
+
+private:
+  void learn();
+
+  std::vector<int32_t> proposed;
+  size_t after = 0;             // the length of the text that they follow
+  int64_t tries = 0, drawn = 0; // of the last step, if they were looked up
+  int64_t width = 3;            // ids to look up
+  int64_t rest = 0, pause = 1;  // steps without any: left; after a failure
+};
+
+} // namespace cria
