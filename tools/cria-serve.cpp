@@ -119,6 +119,11 @@ void addMachine(CLI::App &app, ServeOptions &options) {
                  "most tokens of a prompt that one step computes; 0, the "
                  "default: the artifact's")
       ->check(wholeNumber<int64_t>(0, INT32_MAX));
+  app.add_option("--draft-rows", options.scheduler.draftRows,
+                 "try tokens that may come next beside those that do, up to "
+                 "this number of rows in a step: texts that repeat themselves "
+                 "take fewer steps, and stay the same; 0: none")
+      ->check(wholeNumber<int64_t>(0, INT32_MAX));
   app.add_flag("--reuse-replies", options.scheduler.reuseReplies,
                "a prompt that has an earlier reply uses its pages as well: "
                "chats begin faster, and the last bits of a reply may differ");

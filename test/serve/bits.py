@@ -116,7 +116,11 @@ def main():
         long = [server.complete(prompt, **LONG).text for prompt in PROMPTS]
         wait_for(server.is_idle, "the server is idle")
     # Too few pages for four texts: some give theirs back, and are computed anew.
-    with Server(tools, artifact, "--pages=17", "--chunk=16") as server:
+    # What is left of a step tries tokens that may come next.
+    with Server(tools, artifact, "--pages=17", "--chunk=16", "--draft-rows=4") as server:
+        alone = [server.complete(prompt, **fields).text for prompt, fields in requests()]
+        check(alone == expected, "a text alone with drafts")
+        check(server.metrics()["spec_accepted_tokens_total"] > 0, "no draft was drawn")
         check(texts_at_once(server) == expected, "texts with few pages")
         found = [choice["text"] for choice in server.complete(PROMPTS, **LONG).json["choices"]]
         check(found == long, "long texts with few pages")

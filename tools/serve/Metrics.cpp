@@ -109,6 +109,11 @@ std::string Metrics::text() const {
     print("recomputed_tokens_total",
           "Tokens that were computed once more, after a text gave back pages.",
           counter, {{"", of(info.recomputed)}}, all);
+    print("spec_draft_tokens_total",
+          "Tokens that were tried before they were drawn.", counter,
+          {{"", of(info.drafted)}}, all);
+    print("spec_accepted_tokens_total", "Of these, that were drawn.", counter,
+          {{"", of(info.accepted)}}, all);
     print("preemptions_total", "Texts that gave their pages back.", counter,
           {{"", of(info.put_back)}}, all);
   }
@@ -141,7 +146,7 @@ std::string Metrics::text() const {
   queued.print("request_queue_time_seconds",
                "From the request to its place in the batch.", all);
   step.print("step_seconds", "Of one step of the batch.", all);
-  rows.print("step_rows", "Texts that drew in one step.", all);
+  rows.print("step_rows", "Tokens that one step drew.", all);
   print("open_connections", "Connections of clients.", gauge,
         {{"", of(connections)}}, all);
   print("process_resident_memory_bytes", "Memory of the process.", gauge,

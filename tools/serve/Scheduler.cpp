@@ -30,6 +30,7 @@ static Batch openBatch(const Engine &engine, const SchedulerOptions &options) {
   given.pages = options.pages;
   given.chunk = options.chunk;
   given.reuse_drawn = options.reuseReplies;
+  given.draft_rows = options.draftRows;
   return Batch(*engine.model, given);
 }
 
@@ -379,7 +380,7 @@ bool Scheduler::step() {
     auto result = make<cria_batch_result>();
     cria_batch_get_result(batch.get(), i, &result, nullptr);
     auto found = running.find(result.sequence);
-    if (found == running.end()) // its job has failed in this step
+    if (found == running.end()) // it ended, or its job failed, in this step
       continue;
     std::shared_ptr<Job> job = found->second.job;
     try {
