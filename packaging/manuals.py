@@ -31,16 +31,35 @@ EXAMPLES = {
         ("cria-serve model.cria --weights=DIR --host=0.0.0.0 --api-key-file=FILE", "serves other machines, which need a key"),
     ],
     "cria-inspect": [
+        ("cria-inspect model.cria", "prints what the artifact is for, and its entries"),
         ("cria-inspect model.cria --weights=DIR", "says whether a checkpoint fits, and the memory it needs"),
     ],
     "cria-tokenize": [
         ("echo Hello | cria-tokenize DIR/tokenizer.json", "turns text into ids"),
+        ("echo 1,2,3 | cria-tokenize DIR/tokenizer.json --decode", "turns ids into text"),
     ],
     "cria-bisect": [
-        ("cria-bisect model.cria --weights=DIR --ids=1,2,3", "names the first kernel whose result is wrong"),
+        ("cria-compile DIR --taps -o model.cria", "compiles a model whose results can be compared"),
+        ("cria-compile DIR --taps --plain -o plain.cria", "compiles the reference by MLIR's own lowering"),
+        ("cria-bisect model.cria --weights=DIR --ids=1,2,3 --against=plain.cria", "names the first kernel whose result is wrong"),
     ],
     "cria-bench": [
         ("cria-bench model.cria --weights=DIR", "measures speed beside what the machine allows"),
+        ("cria-bench model.cria --weights=DIR --kernels", "measures each kernel"),
+    ],
+    "cria-opt": [
+        ("cria-compile DIR --emit=import | cria-opt --llama-fuse-residual", "runs one pass over a model"),
+        ("cria-opt model.mlir --cria-fuse --cria-linalg -o linalg.mlir", "takes a program from phase import to phase linalg"),
+    ],
+    "cria-reduce": [
+        (
+            "COMMAND='cria-opt $FILE --flash-attention' MESSAGE=expected "
+            "cria-reduce bug.mlir --reduction-tree='traversal-mode=0 test=scripts/interesting.sh'",
+            "makes a program smaller for which a command prints a message",
+        ),
+    ],
+    "cria-lsp-server": [
+        ("cria-lsp-server", "answers an editor on standard input and output, by the Language Server Protocol"),
     ],
 }
 ENVIRONMENT = {
@@ -54,12 +73,15 @@ ENVIRONMENT = {
         ("CRIA_COMPILE", "the compiler; else cria-compile beside cria-serve or on the PATH"),
     ],
 }
-EXIT_STATUS = [
-    ("0", "all went well"),
-    ("1", "an error, which a line on standard error names"),
-    ("2", "a command line that cannot be read"),
-    ("128+N", "signal N ended the tool"),
-]
+ERROR, USAGE = "an error, which a line on standard error names", "a command line that cannot be read"
+EXIT_STATUS = [("0", "all went well"), ("1", ERROR), ("2", USAGE)]
+OTHER_EXIT_STATUS = {
+    "cria-bisect": [("0", "no result is wrong"), ("1", "a result is wrong"), ("2", f"{ERROR}, or {USAGE}")],
+    "cria-lsp-server": [("0", "the editor asked for the end"), ("1", f"{ERROR}, or {USAGE}")],
+    "cria-opt": [("0", "all went well"), ("1", f"{ERROR}, or {USAGE}")],
+    "cria-reduce": [("0", "all went well"), ("1", f"{ERROR}, or {USAGE}")],
+}
+SIGNAL = ("128+N", "as shells say it: signal N ended the tool")
 
 # An option, its value, and the beginning of its description.
 LLVM = re.compile(r"\s+(?P<names>--?[\w-]+)(?P<value>\[=<.*?>\]|=<.*?>| <.*?>|=\S+)?\s+-\s+(?P<text>.*)")
@@ -186,9 +208,9 @@ def man_page(tool):
     for note in tool.notes:
         lines += [".PP", roff(note)]
     for title, rows in [
-        ("EXIT STATUS", EXIT_STATUS if tool.name in EXAMPLES else []),
+        ("EXIT STATUS", [*OTHER_EXIT_STATUS.get(tool.name, EXIT_STATUS), SIGNAL]),
         ("ENVIRONMENT", ENVIRONMENT.get(tool.name, [])),
-        ("EXAMPLES", EXAMPLES.get(tool.name, [])),
+        ("EXAMPLES", EXAMPLES[tool.name]),
     ]:
         if rows:
             lines.append(f".SH {title}")
@@ -281,4 +303,5 @@ def main():
             file.write_bytes(content)
 
 
-main()
+if __name__ == "__main__":
+    main()
