@@ -8,9 +8,9 @@ tiny=$root/examples/tiny
 if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   cat <<'TEXT'
 usage: scripts/demo.sh [PROMPT]
-Sets up as scripts/setup.sh does, builds the three tools that it runs, compiles examples/tiny for this
-CPU, prints the artifact's manifest and one layer's IR before and after fusion,
-and lets the model continue PROMPT.
+Installs the packages that three tools need, builds these tools, compiles examples/tiny
+for this CPU, prints the artifact's manifest and one layer's IR before and after fusion,
+and lets the model continue PROMPT. Says before how much processor time it takes.
 TEXT
   exit
 fi
@@ -33,10 +33,10 @@ layer() {
 }
 
 cat <<'TEXT'
-What happens: missing Debian packages are installed (some 250 MB), the compiler
-and the runtime are built into build/ (8 to 26 minutes of processor time, so half
-of that on two idle cores, and seconds when they have been built before; [steps
-done/all, seconds]), and then a small model is compiled, shown and run (2 seconds).
+What happens: missing Debian packages are installed (260 MB to download, 2 GB on the
+disk), the compiler and the runtime are built into build/ (8 to 26 minutes of processor
+time, so half of that on two idle cores, and seconds when they have been built before;
+[steps done/all, seconds]), and then a small model is compiled, shown and run (2 seconds).
 TEXT
 "$root/scripts/setup.sh" cria-compile cria-run cria-inspect
 scratch=$(mktemp -d)

@@ -7,9 +7,13 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build
 
 packages=(
-  binutils ccache cmake g++ git ninja-build
+  cmake g++ ninja-build python3
   libmlir-22-dev llvm-22-dev mlir-22-tools liblld-22-dev zlib1g-dev libzstd-dev
-  nlohmann-json3-dev libpcre2-dev libutf8proc-dev libcli11-dev libboost-dev
+  nlohmann-json3-dev libpcre2-dev libutf8proc-dev libcli11-dev
+)
+# For the other targets:
+further=(
+  binutils ccache git libboost-dev
   # The tests alone:
   clang-format-14 gdb libgmock-dev libgtest-dev llvm-22-tools pkgconf python3-venv
   # Tests of ranks, under two implementations of MPI:
@@ -22,9 +26,11 @@ usage() {
   cat <<'TEXT'
 usage: scripts/setup.sh [--sanitize[=thread]] [TARGET...]
 Installs missing Debian packages, configures build/ and builds the TARGETs
-(default: the compiler, the runtime and the tools) into build/bin. With
---sanitize, into build-sanitize/: by clang, with AddressSanitizer, UBSan and the
-fuzz targets; with --sanitize=thread into build-thread/, with ThreadSanitizer.
+(default: the compiler, the runtime and the tools) into build/bin. If the TARGETs
+are among cria-compile, cria-run and cria-inspect, only the packages that these need
+are installed. With --sanitize, into build-sanitize/: by clang, with AddressSanitizer,
+UBSan and the fuzz targets; with --sanitize=thread into build-thread/, with
+ThreadSanitizer.
 TEXT
 }
 
@@ -44,6 +50,7 @@ installPackages() {
   local missing asRoot=()
   mapfile -t missing < <(missingPackages)
   [[ ${#missing[@]} -gt 0 ]] || return 0
+  installed=yes # CMake looks for them again
   if [[ $(id -u) != 0 ]]; then
     command -v sudo >/dev/null ||
       die "not root, and no sudo; as root: apt-get install ${missing[*]}"
@@ -83,7 +90,7 @@ jobs() {
   }' /proc/meminfo
 }
 
-options=()
+options=() installed=""
 case ${1:-} in
 -h | --help)
   usage
@@ -108,11 +115,14 @@ case ${1:-} in
 -*) die "unknown option '$1'; see --help" ;;
 esac
 
+if [[ $# == 0 || -n $(printf '%s\n' "$@" | grep -vxE 'cria-(compile|run|inspect)') ]]; then
+  packages+=("${further[@]}")
+fi
 # The browser is large, and only tests need it.
 [[ " $* " != *" cria-test-depends "* ]] || packages+=(chromium-headless-shell)
 
 if command -v apt-get >/dev/null; then installPackages; else checkCommands; fi
-[[ -f $build/build.ninja ]] ||
+[[ -f $build/build.ninja && -z $installed ]] ||
   cmake -S "$root" -B "$build" -G Ninja -DCRIA_WERROR="$(warningsAreErrors)" \
     "${options[@]}" >&2
 # Progress: steps done of all, and the seconds since the start.
