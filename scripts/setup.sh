@@ -24,13 +24,14 @@ further=(
 
 usage() {
   cat <<'TEXT'
-usage: scripts/setup.sh [--sanitize[=thread]] [TARGET...]
+usage: scripts/setup.sh [--sanitize[=thread]|--static] [TARGET...]
 Installs missing Debian packages, configures build/ and builds the TARGETs
 (default: the compiler, the runtime and the tools) into build/bin. If the TARGETs
 are among cria-compile, cria-run and cria-inspect, only the packages that these need
 are installed. With --sanitize, into build-sanitize/: by clang, with AddressSanitizer,
 UBSan and the fuzz targets; with --sanitize=thread into build-thread/, with
-ThreadSanitizer.
+ThreadSanitizer; with --static into build-static/, for systems that have the C and C++
+libraries alone, and without cria-opt, cria-reduce and cria-lsp-server.
 TEXT
 }
 
@@ -111,6 +112,11 @@ case ${1:-} in
   packages+=(clang-22 libclang-rt-22-dev)
   options=(-DCMAKE_BUILD_TYPE=None -DCMAKE_C_COMPILER=clang-22 -DCMAKE_CXX_COMPILER=clang++-22
     -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" -DCRIA_WERROR=OFF)
+  ;;
+--static)
+  build=$root/build-static
+  shift
+  options=(-DCRIA_STATIC=ON)
   ;;
 -*) die "unknown option '$1'; see --help" ;;
 esac

@@ -1,4 +1,4 @@
-"""Runs Llama-family models that Cria compiled ahead of time.
+"""Compiles Llama-family models ahead of time and runs them.
 
     import cria
 
@@ -8,8 +8,8 @@
     for token in model.generate("Once upon a time", stream=True):
         print(token.text, end="", flush=True)
 
-``compile`` runs the ``cria-compile`` that is installed. The rest is the C library
-``libcria``, which comes with the package. Every error is an :class:`Error` with a
+``compile`` runs ``cria-compile``. The rest is the C library ``libcria``, which comes
+with the package. Every error is an :class:`Error` with a
 ``status``. An artifact is a program: load only those that you trust.
 """
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 import tempfile
 import warnings
@@ -13,14 +12,16 @@ from typing import Any, Iterable, Mapping, Union
 
 from cria._artifact import Artifact
 from cria._errors import CompileError, CriaWarning, NotFound, checking
+from cria._tools import tool
 
 Path = Union[str, "os.PathLike[str]"]
 Option = Union[str, int, float, bool, None, "os.PathLike[str]", Iterable[Any]]
 
 
 def compiler() -> str:
-    """Path of ``cria-compile``: the environment's CRIA_COMPILE, or the one on PATH."""
-    path = os.environ.get("CRIA_COMPILE") or shutil.which("cria-compile")
+    """Path of ``cria-compile``: the environment's CRIA_COMPILE, or the one of this
+    package, or the one on PATH."""
+    path = os.environ.get("CRIA_COMPILE") or tool("cria-compile")
     if not path:
         raise NotFound("cria-compile is not on PATH, and CRIA_COMPILE is not set")
     return path

@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 import unittest
+import unittest.mock
 import warnings
 
 import cria
@@ -590,8 +591,8 @@ class Devices(unittest.TestCase):
         (cpu,) = cria.devices("cpu")
         self.assertEqual((cpu.device, cpu.compute_capability), ("cpu", 0))
         self.assertGreater(cpu.free_bytes, 0)
-        with self.assertRaises(cria.Unavailable):
-            cria.devices("emulated")  # the wheel has none
+        (emulated,) = cria.devices("emulated")
+        self.assertEqual(emulated.compute_capability, 80)
 
     def test_are_refused(self):
         for wrong in ("gpu", "cpu:0", "cuda:x", "cuda:"):
@@ -811,12 +812,13 @@ class Errors(unittest.TestCase):
             "checksum",
             lambda: cria.Artifact(damaged),
         )
-        self.check(
-            cria.Unavailable,
-            status.UNAVAILABLE,
-            "libcria-emulator.so is not available",
-            lambda: cria.load(path, weights=TINY, device="emulated"),
-        )
+        with unittest.mock.patch.dict(os.environ, CRIA_CUDA_DRIVER="none.so"):
+            self.check(
+                cria.Unavailable,
+                status.UNAVAILABLE,
+                "none.so is not available",
+                lambda: cria.load(path, weights=TINY, device="cuda"),
+            )
 
     def test_are_the_statuses_of_the_header(self):
         known = _native.ffi.typeof("cria_status").elements
@@ -961,6 +963,15 @@ class Stops(unittest.TestCase):
             session.feed(IDS)
 
 
+@functools.cache
+def without_tools():
+    """A folder with the package as python3-cria has it, beside the package cria."""
+    folder = tools.scratch / "alone"
+    ignored = shutil.ignore_patterns("bin")
+    shutil.copytree(pathlib.Path(cria.__file__).parent, folder / "cria", ignore=ignored)
+    return folder
+
+
 class CommandLine(unittest.TestCase):
     def test_is_cria_run(self):
         trace = tools.scratch / "trace.json"
@@ -986,10 +997,7 @@ class CommandLine(unittest.TestCase):
         self.assertIn("traceEvents", json.loads(trace.read_text()))
 
     def test_is_on_path_where_the_package_has_none(self):
-        """As in python3-cria, which the package cria stands beside."""
-        alone = tools.scratch / "alone"
-        shutil.copytree(pathlib.Path(cria.__file__).parent, alone / "cria")
-        (alone / "cria" / "bin" / "cria-run").unlink()
+        alone = without_tools()
         for folder, expected in ((BIN, b"cria-run "), ("/usr/bin", b"is not on PATH")):
             done = subprocess.run(
                 [sys.executable, "-m", "cria", "--version"],
@@ -998,6 +1006,17 @@ class CommandLine(unittest.TestCase):
             )
             self.assertIn(expected, done.stdout + done.stderr)
             self.assertEqual(done.returncode == 0, folder == BIN, done.stderr)
+
+    def test_compiler_is_the_packages_own(self):
+        code = "import cria; print(cria.compiler())"
+        package = pathlib.Path(cria.__file__).parent
+        for root, expected in ((package.parent, package / "bin"), (without_tools(), BIN)):
+            done = subprocess.check_output(
+                [sys.executable, "-c", code],
+                env={"PYTHONPATH": str(root), "PATH": str(BIN)},
+                text=True,
+            )
+            self.assertEqual(done.strip(), str(expected / "cria-compile"))
 
 
 class Documentation(unittest.TestCase):
