@@ -33,7 +33,7 @@ const unsigned char page[] = {
 };
 
 struct ServeOptions {
-  std::string model, compile, keyFile, device = "auto", pooling = "mean";
+  std::string model, compile, draft, keyFile, device = "auto", pooling = "mean";
   std::string generation = "auto";
   int batch = 8;
   bool noKey = false, quiet = false, embeds = false;
@@ -102,6 +102,27 @@ void addModel(CLI::App &app, ServeOptions &options) {
       ->type_name("mean|last|first");
 }
 
+void addDrafts(CLI::App &app, ServeOptions &options) {
+  auto *rows =
+      app.add_option("--draft-rows", options.scheduler.draftRows,
+                     "try tokens that may come next beside those that do, up "
+                     "to this number of rows in a step: a text may get several "
+                     "tokens from a step, and stays the same; 0, the default: "
+                     "none")
+          ->check(wholeNumber<int64_t>(0, INT32_MAX));
+  auto *draft =
+      app.add_option("--draft", options.draft,
+                     "a smaller model of the same vocabulary, which proposes "
+                     "the tokens to try: a folder, file.gguf or ARTIFACT; "
+                     "without it they are looked up in the text")
+          ->type_name("MODEL")
+          ->needs(rows);
+  app.add_option("--draft-weights", options.engine.drafterWeights,
+                 "the checkpoint of an ARTIFACT of --draft")
+      ->type_name("DIR")
+      ->needs(draft);
+}
+
 void addMachine(CLI::App &app, ServeOptions &options) {
   app.add_option("--device", options.device,
                  "device to run on; auto: the GPU if possible; cuda:1: the "
@@ -118,11 +139,6 @@ void addMachine(CLI::App &app, ServeOptions &options) {
   app.add_option("--chunk", options.scheduler.chunk,
                  "most tokens of a prompt that one step computes; 0, the "
                  "default: the artifact's")
-      ->check(wholeNumber<int64_t>(0, INT32_MAX));
-  app.add_option("--draft-rows", options.scheduler.draftRows,
-                 "try tokens that may come next beside those that do, up to "
-                 "this number of rows in a step: texts that repeat themselves "
-                 "take fewer steps, and stay the same; 0: none")
       ->check(wholeNumber<int64_t>(0, INT32_MAX));
   app.add_flag("--reuse-replies", options.scheduler.reuseReplies,
                "a prompt that has an earlier reply uses its pages as well: "
@@ -165,6 +181,7 @@ void addNetwork(CLI::App &app, ServeOptions &options) {
 std::optional<int> parseOptions(int argc, char **argv, ServeOptions &options) {
   CLI::App app{"Serves a model over HTTP, by the API of OpenAI."};
   addModel(app, options);
+  addDrafts(app, options);
   addMachine(app, options);
   addNetwork(app, options);
   app.add_flag("-q,--quiet", options.quiet, "print errors alone");
@@ -291,13 +308,14 @@ void prepareProcess() {
   }
 }
 
-/// Compiles the model with `defaults` besides the user's options.
-std::string compile(const ServeOptions &options,
+/// Compiles a model with `defaults` besides the user's `flags`.
+std::string compile(const ServeOptions &options, const std::string &model,
+                    const std::string &flags,
                     std::vector<std::string> defaults) {
   CompileRequest request;
-  request.model = options.model;
+  request.model = model;
   request.device = orThrow(deviceNamed(options.device)).kind;
-  std::istringstream words(options.compile);
+  std::istringstream words(flags);
   for (std::string word; words >> word;)
     request.flags.push_back(word);
   request.defaults = std::move(defaults);
@@ -309,13 +327,24 @@ std::string compile(const ServeOptions &options,
 void findArtifacts(ServeOptions &options) {
   EngineOptions &engine = options.engine;
   bool compiles = isModel(options.model);
-  engine.artifact =
-      compiles ? compile(options, {"--batch=" + std::to_string(options.batch)})
-               : options.model;
+  engine.artifact = compiles
+                        ? compile(options, options.model, options.compile,
+                                  {"--batch=" + std::to_string(options.batch)})
+                        : options.model;
   if (options.embeds && engine.embedder.empty() && !compiles)
     throw Problem("--embeddings: expected an ARTIFACT without --batch");
   if (options.embeds && engine.embedder.empty())
-    engine.embedder = compile(options, {});
+    engine.embedder = compile(options, options.model, options.compile, {});
+  if (options.draft.empty())
+    return;
+  bool compilesDraft = isModel(options.draft);
+  engine.drafter =
+      compilesDraft ? compile(options, options.draft, "", {}) : options.draft;
+  if (compilesDraft && engine.drafterWeights.empty())
+    engine.drafterWeights = options.draft;
+  if (engine.drafterWeights.empty())
+    throw Problem("--draft: expected --draft-weights=DIR, the checkpoint of "
+                  "the artifact");
 }
 
 // ---- Running ---------------------------------------------------------------

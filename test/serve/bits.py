@@ -127,6 +127,16 @@ def main():
         check(server.metrics()["preemptions_total"] > 0, "no text gave its pages back")
         full = server.complete([1] * 255, max_tokens=9).json
         check(full["usage"]["completion_tokens"] == 1, full)
+    # A smaller model proposes tokens.
+    small = tools.compile(TINY / "config.json", "--quantize=q4_0", out="small.cria")
+    flags = "--draft-rows=4", f"--draft={small}", f"--draft-weights={TINY}"
+    with Server(tools, artifact, *flags) as server:
+        alone = [server.complete(prompt, **fields).text for prompt, fields in requests()]
+        check(alone == expected, "a text alone with a draft model")
+        counts = server.metrics()
+        drafted, accepted = (counts[f"spec_{n}_tokens_total"] for n in ("draft", "accepted"))
+        check(accepted > drafted / 3, f"of {drafted} drafts {accepted} were drawn")
+        check(texts_at_once(server) == expected, "texts at once with a draft model")
     check_adapters(tools)
 
 

@@ -44,9 +44,10 @@ void loadText(const EngineOptions &options, Engine &engine) {
 
 /// The artifact with the weights.
 static Model loadModel(const EngineOptions &options, const Artifact &artifact,
+                       const std::string &weights,
                        void (*say)(const std::string &line)) {
   auto given = make<cria_model_options>();
-  given.weights = options.weights.c_str();
+  given.weights = weights.c_str();
   given.device = options.device;
   given.devices = options.devices.data();
   given.device_count = options.devices.size();
@@ -84,7 +85,25 @@ static void loadEmbedder(const EngineOptions &options, Engine &engine,
              options.embedder.c_str());
   if (*error.message)
     throw Error(error);
-  engine.embedder = loadModel(options, artifact, say);
+  engine.embedder = loadModel(options, artifact, options.weights, say);
+}
+
+/// Throws if the artifact's vocabulary is not the model's.
+static void loadDrafter(const EngineOptions &options, Engine &engine,
+                        void (*say)(const std::string &line)) {
+  Artifact artifact(options.drafter);
+  cria_artifact_info info = artifact.info();
+  if (info.vocab_size != engine.vocabSize) {
+    auto error = make<cria_error>();
+    error.status = CRIA_INVALID_ARGUMENT;
+    snprintf(error.message, sizeof(error.message),
+             "%.900s: its vocabulary has %lld ids, expected the model's %lld",
+             options.drafter.c_str(), static_cast<long long>(info.vocab_size),
+             static_cast<long long>(engine.vocabSize));
+    throw Error(error);
+  }
+  engine.drafterSeq = info.max_seq;
+  engine.drafter = loadModel(options, artifact, options.drafterWeights, say);
 }
 
 void load(const EngineOptions &options, Engine &engine,
@@ -95,10 +114,12 @@ void load(const EngineOptions &options, Engine &engine,
   engine.vocabSize = info.vocab_size;
   engine.name = options.name.empty() ? nameOf(options.weights) : options.name;
   loadText(options, engine);
-  engine.model = loadModel(options, artifact, say);
+  engine.model = loadModel(options, artifact, options.weights, say);
   engine.device = engine.model->device();
   if (!options.embedder.empty())
     loadEmbedder(options, engine, say);
+  if (!options.drafter.empty())
+    loadDrafter(options, engine, say);
   for (const auto &[name, folder] : options.loras) {
     auto lora = make<cria_lora>();
     lora.folder = folder.c_str();

@@ -23,6 +23,8 @@ struct Engine {
   std::optional<Model> model;
   std::optional<Model> embedder; // artifacts for batches have no hidden states
   cria_artifact_info embedderInfo = make<cria_artifact_info>();
+  std::optional<Model> drafter;            // smaller, of the same vocabulary
+  int64_t drafterSeq = 0;                  // its context
   std::map<std::string, LoraSet> adapters; // by the names clients use
 
   std::optional<Tokenizer> tokenizer;
@@ -52,8 +54,9 @@ struct Engine {
 struct EngineOptions {
   std::string artifact, weights; // of the checkpoint: a folder or file.gguf
   std::string embedder;          // an artifact without --batch; "": none
-  std::string name;              // "": that of `weights`
-  bool openAiDefaults = false;   // sampling is not the checkpoint's
+  std::string drafter, drafterWeights; // an artifact and its checkpoint, or ""
+  std::string name;                    // "": that of `weights`
+  bool openAiDefaults = false;         // sampling is not the checkpoint's
   std::vector<std::string> allowUnknown; // keys of generation_config.json
   std::vector<std::pair<std::string, std::string>> loras; // names and folders
   std::vector<int32_t> devices;                           // see cria_device

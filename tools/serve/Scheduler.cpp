@@ -40,6 +40,9 @@ Scheduler::Scheduler(const Engine &engine, const SchedulerOptions &options,
       batch(openBatch(engine, options)), info(batch.info()) {
   if (this->options.queueTokens == 0)
     this->options.queueTokens = 8 * info.pages * info.page;
+  if (engine.drafter)
+    drafter.emplace(*engine.drafter, engine.drafterSeq, engine.vocabSize,
+                    options.threads);
   see();
 }
 
@@ -128,6 +131,8 @@ std::optional<ApiError> Scheduler::run() {
       dropGone();
       failLate();
       admit();
+      if (!running.empty())
+        propose();
       if (!running.empty() && !step())
         error = internalError("the device failed");
       embed();
@@ -164,6 +169,8 @@ void fail(const std::shared_ptr<Job> &job, const ApiError &error) {
 void Scheduler::leave(int64_t sequence) {
   cria_batch_leave(batch.get(), sequence, nullptr);
   running.erase(sequence);
+  if (drafter)
+    drafter->forget(sequence);
 }
 
 /// Takes all that is left of a job away.
@@ -326,6 +333,8 @@ void Scheduler::letIn(const std::shared_ptr<Job> &job, size_t index) {
   text.index = index;
   text.prompt = &job->prompts[index / n];
   text.last = Clock::now();
+  if (drafter)
+    text.ids = text.prompt->ids;
   metrics.queued.add(secondsSince(job->arrived));
   metrics.promptTokens += static_cast<int64_t>(text.prompt->ids.size());
   int64_t room = engine.maxSeq - static_cast<int64_t>(text.prompt->ids.size());
@@ -366,6 +375,21 @@ void Scheduler::letIn(const std::shared_ptr<Job> &job, size_t index) {
 }
 
 // ---- A step ----------------------------------------------------------------
+
+/// Has the drafter propose what texts go on with, if there are rows for it.
+/// Texts with masks have no drafts.
+void Scheduler::propose() {
+  auto texts = static_cast<int64_t>(running.size());
+  int64_t most = (options.draftRows - texts) / texts;
+  if (!drafter || most < 1)
+    return;
+  for (auto &[sequence, text] : running) {
+    if (!text.drawn || text.matcher || text.drawn < text.job->minimum)
+      continue;
+    std::vector<int32_t> ids = drafter->propose(sequence, text.ids, most);
+    cria_batch_propose(batch.get(), sequence, ids.data(), ids.size(), nullptr);
+  }
+}
 
 /// Runs a step and posts what it draws. False if the device is gone.
 bool Scheduler::step() {
@@ -421,6 +445,8 @@ void Scheduler::note(const cria_batch_result &result, Text &text,
     (text.drawn ? metrics.betweenTokens : metrics.firstToken).add(waited);
     text.last = Clock::now();
     ++text.drawn;
+    if (drafter)
+      text.ids.push_back(result.id);
     ++metrics.generatedTokens;
     event.piece = text.stream->push(result.id);
     if (job.logProbs)

@@ -7,6 +7,7 @@
 /// step computes.
 #pragma once
 
+#include "tools/serve/Drafter.h"
 #include "tools/serve/Job.h"
 #include "tools/serve/Metrics.h"
 
@@ -63,7 +64,8 @@ private:
     std::optional<Matcher> matcher; // of the job's grammar
     std::optional<Stream> stream;
     int64_t drawn = 0;
-    Clock::time_point last; // when its last id was drawn, or it was let in
+    std::vector<int32_t> ids; // of the whole text, for the drafter
+    Clock::time_point last;   // when its last id was drawn, or it was let in
   };
   /// A job with texts that are not in the batch yet.
   struct Waiting {
@@ -81,6 +83,7 @@ private:
   void letIn(const std::shared_ptr<Job> &job, size_t index);
   void openText(Text &text) const;
   void allowNext(Text &text) const;
+  void propose();
   bool step();
   void note(const cria_batch_result &result, Text &text, Events &events);
   void describe(const cria_batch_result &result, const Text &text,
@@ -102,6 +105,7 @@ private:
   Metrics &metrics;
   Batch batch;
   cria_batch_info info;
+  std::optional<Drafter> drafter;
   std::map<int64_t, Text> running; // by the numbers of sequences
   std::deque<Waiting> waiting;
   std::deque<std::shared_ptr<Job>> embeddings;
