@@ -2,6 +2,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "mlir/Transforms/InliningUtils.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -83,7 +84,22 @@ void LlamaDialect::warnOfUnknownAttributes(Operation *op) {
   }
 }
 
+namespace {
+/// Ops compute the same in every function.
+struct Inliner : DialectInlinerInterface {
+  using DialectInlinerInterface::DialectInlinerInterface;
+
+  bool isLegalToInline(Operation *, Region *, bool, IRMapping &) const final {
+    return true;
+  }
+  bool isLegalToInline(Region *, Region *, bool, IRMapping &) const final {
+    return true;
+  }
+};
+} // namespace
+
 void LlamaDialect::initialize() {
+  addInterfaces<Inliner>();
   addTypes<
 #define GET_TYPEDEF_LIST
 #include "dialect/Types.cpp.inc"

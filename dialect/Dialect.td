@@ -41,6 +41,10 @@ def Llama_Dialect : Dialect {
     `%first`. Equal layers are one `scf.for`, whose body reads the weights of its
     layer with `llama.get_weight`.
 
+    A program may also have private functions that the others call, such as one
+    for a layer. Calls are inlined when the program is read
+    (`llama-verify-helpers` in passes/README.md says what can be inlined).
+
     Letters in shapes: T tokens, C hidden size, H heads, D head size, S cache
     positions, L layers, V vocabulary. All ops are pure: a cache is a tensor.
     Bufferization updates caches in place, and the pass `verify-cache-in-place`

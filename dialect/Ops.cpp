@@ -16,6 +16,21 @@ using namespace cria::llama;
 
 #include "dialect/Enums.cpp.inc"
 
+static OptionalParseResult parseVisibility(OpAsmParser &parser,
+                                           StringAttr &visibility) {
+  StringRef keyword;
+  if (failed(parser.parseOptionalKeyword(&keyword,
+                                         {"public", "private", "nested"})))
+    return std::nullopt;
+  visibility = parser.getBuilder().getStringAttr(keyword);
+  return success();
+}
+
+static void printVisibility(OpAsmPrinter &printer, Operation *,
+                            StringAttr visibility) {
+  printer << visibility.getValue();
+}
+
 /// `%position`, or `(%positions : tensor<?xi32>)` if each token has a position.
 static ParseResult
 parsePosition(OpAsmParser &parser,

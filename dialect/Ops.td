@@ -129,6 +129,8 @@ def Llama_WeightOp : Llama_Op<"weight",
       checkpoint.
     - With `or @other`, a checkpoint without a tensor of this name uses the weight
       `@other` instead, as a head that is tied to the embedding does.
+    - A `private` weight is removed by `symbol-dce` if nothing uses it. The
+      runtime then binds no tensor for it.
 
     With `split rows` or `split cols` the type is the share of one of the
     module's N ranks. If n is the type's number of rows, rank r has the rows
@@ -144,6 +146,7 @@ def Llama_WeightOp : Llama_Op<"weight",
     llama.weight @q_proj_lora_a[16] : tensor<8x2048xbf16> from "model.layers.{}.self_attn.q_proj.lora_A.weight" adapter
     llama.weight @v_proj[16] : tensor<256x2048xbf16> from "model.layers.{}.self_attn.v_proj.weight" split rows
     llama.weight @down_proj[16] : tensor<2048x4096xbf16> from "model.layers.{}.mlp.down_proj.weight" split cols
+    llama.weight private @gate_proj[16] : tensor<8192x2048xbf16> from "model.layers.{}.mlp.gate_proj.weight"
     ```
 
     Constraints:
@@ -173,9 +176,9 @@ def Llama_WeightOp : Llama_Op<"weight",
       OptionalAttr<I64Attr>:$first_row, OptionalAttr<I64Attr>:$source_rows,
       DefaultValuedAttr<I64Attr, "0">:$first, UnitAttr:$adapter,
       OptionalAttr<FlatSymbolRefAttr>:$tied, OptionalAttr<IndexAttr>:$slot,
-      OptionalAttr<Llama_Split>:$split);
+      OptionalAttr<Llama_Split>:$split, OptionalAttr<StrAttr>:$sym_visibility);
   let assemblyFormat = [{
-    $sym_name (`[` $count^ `]`)? `:` $type `from` $source (`or` $tied^)?
+    (custom<Visibility>($sym_visibility)^)? $sym_name (`[` $count^ `]`)? `:` $type `from` $source (`or` $tied^)?
     (`rows` $first_row^ `of` $source_rows)? (`split` $split^)?
     (`adapter` $adapter^)? attr-dict
   }];
@@ -229,8 +232,11 @@ def Llama_RopeTableOp : Llama_Op<"rope_table", [Symbol]> {
       OptionalAttr<I64Attr>:$original,
       OptionalAttr<DenseF32ArrayAttr>:$long_inv_freq,
       OptionalAttr<F64Attr>:$growth, OptionalAttr<F64Attr>:$theta,
-      UnitAttr:$recompute, OptionalAttr<IndexAttr>:$slot);
-  let assemblyFormat = "$sym_name attr-dict";
+      UnitAttr:$recompute, OptionalAttr<IndexAttr>:$slot,
+      OptionalAttr<StrAttr>:$sym_visibility);
+  let assemblyFormat = [{
+    (custom<Visibility>($sym_visibility)^)? $sym_name attr-dict
+  }];
   let extraClassDeclaration = [{
     /// The type of either table: tensor<positions x D/2 x f32>.
     ::mlir::RankedTensorType getTensorType();

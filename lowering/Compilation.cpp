@@ -93,11 +93,24 @@ llvm::Error Compilation::select(const CompileOptions &options) {
   return llvm::Error::success();
 }
 
+/// Inlines helper functions, and removes private symbols that nothing uses. If
+/// there are any, slots are assigned again.
+static LogicalResult inlineHelpers(ModuleOp program) {
+  auto isPrivate = [](SymbolOpInterface symbol) { return symbol.isPrivate(); };
+  if (llvm::any_of(program.getOps<SymbolOpInterface>(), isPrivate))
+    for (Operation &op : program.getOps())
+      if (isa<llama::WeightOp, llama::RopeTableOp>(op))
+        op.removeAttr("slot");
+  PassManager pm(program.getContext());
+  buildInlinePipeline(pm);
+  return pm.run(program);
+}
+
 /// Checks a program at Import, makes room for adapters, splits it over ranks,
 /// and quantizes weights and caches.
 llvm::Error Compilation::readProgram() {
   const ProgramOptions &options = pipeline.program;
-  if (failed(verifyProgram(*module)))
+  if (failed(inlineHelpers(*module)) || failed(verifyProgram(*module)))
     return reported();
   if (int64_t rank = options.loraRank.value_or(0);
       rank && failed(addAdapters(*module, rank)))

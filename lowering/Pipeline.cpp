@@ -182,6 +182,7 @@ static void buildCudaLlvm(OpPassManager &pm) {
 }
 
 static void buildFuse(OpPassManager &pm, const PipelineOptions &options) {
+  buildInlinePipeline(pm);
   pm.addPass(createAssignSlots());
   buildFusePipeline(pm, options.program.batch.value_or(0));
   pm.addPass(createDescribeKernels());

@@ -12,6 +12,10 @@ namespace cria {
 #define GEN_PASS_REGISTRATION
 #include "passes/Passes.h.inc"
 
+/// Inlines the helper functions of a program, and removes private functions,
+/// weights and rope tables that nothing uses.
+void buildInlinePipeline(mlir::OpPassManager &pm);
+
 /// Turns a module with `@forward` into entries whose ops are all in kernels: at
 /// most five kernels a layer for a Llama. With `rows` the caches are paged, and
 /// the entry `@batch` takes up to that many tokens of as many texts.

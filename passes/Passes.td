@@ -3,6 +3,31 @@
 
 include "mlir/Pass/PassBase.td"
 
+def VerifyHelpers : Pass<"llama-verify-helpers", "::mlir::ModuleOp"> {
+  let summary = "check that calls of helper functions can be inlined";
+  let description = [{
+    A program may have private functions that `@forward`, `@encode` and each
+    other call, so that a block of a model is written once. This pass, the
+    inliner and symbol-dce come before all passes that take a program, and leave
+    a program without calls:
+
+    ```mlir
+    func.func private @mlp(%x: tensor<?x64xbf16>, %layer: index) -> tensor<?x64xbf16> {
+      %w = llama.get_weight @fc1[%layer] ...
+      ...
+    }
+    func.func @forward(...) {
+      ...
+      %x1 = func.call @mlp(%x0, %l) : (tensor<?x64xbf16>, index) -> tensor<?x64xbf16>
+    ```
+
+    The module stays as it is. Fails if a function that is called is public, has
+    no body or several blocks, may not be inlined, or calls itself; if calls are
+    in each other more than 32 deep; or if the program has more than 2^20 ops
+    when calls are inlined.
+  }];
+}
+
 def SpecializeEntries : Pass<"llama-specialize-entries", "::mlir::ModuleOp"> {
   let summary = "make prefill and decode entries of the forward pass";
   let description = [{

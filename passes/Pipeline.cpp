@@ -5,6 +5,13 @@
 
 using namespace mlir;
 
+void cria::buildInlinePipeline(OpPassManager &pm) {
+  pm.addPass(createVerifyHelpers());
+  // Without the inliner's own canonicalizer, the ops stay as they were written.
+  pm.addPass(createInlinerPass({}, [](OpPassManager &) {}));
+  pm.addPass(createSymbolDCEPass());
+}
+
 void cria::buildFusePipeline(OpPassManager &pm, int64_t rows) {
   // Entries are made first, so that later passes see the shapes of each entry.
   if (rows)

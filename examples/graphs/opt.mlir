@@ -28,17 +28,7 @@ llama.weight @fc2_bias[2] : !v from "model.decoder.layers.{}.fc2.bias"
 llama.weight @norm : !v from "model.decoder.final_layer_norm.weight"
 llama.weight @norm_bias : !v from "model.decoder.final_layer_norm.bias"
 
-func.func @forward(%ids: tensor<?xi32>, %position: index, %first: index, %keys: !cache, %values: !cache)
-    -> (tensor<?x96xf32>, !cache, !cache) {
-  %c0 = arith.constant 0 : index
-  %c1 = arith.constant 1 : index
-  %c2 = arith.constant 2 : index
-  %n = tensor.dim %ids, %c0 : tensor<?xi32>
-  %table = llama.get_weight @embed : tensor<96x32xf32>
-  %rows = llama.get_weight @positions : tensor<64x32xf32>
-  %e = llama.embed %ids, %table : tensor<?xi32>, tensor<96x32xf32>
-  %x0 = llama.add_rows %e, %rows at %position : !x, tensor<64x32xf32>
-  %r:3 = scf.for %l = %c0 to %c2 step %c1 iter_args(%x = %x0, %k0 = %keys, %v0 = %values) -> (!x, !cache, !cache) {
+func.func private @layer(%x: !x, %l: index, %k0: !cache, %v0: !cache, %n: index, %position: index) -> (!x, !cache, !cache) {
     %an = llama.get_weight @attn_norm[%l] : !v
     %anb = llama.get_weight @attn_norm_bias[%l] : !v
     %wq = llama.get_weight @q[%l] : !m
@@ -74,7 +64,22 @@ func.func @forward(%ids: tensor<?xi32>, %position: index, %first: index, %keys: 
     %h = llama.activate relu %u : tensor<?x64xf32>
     %d = llama.linear %h, %w2 bias(%b2 : !v) : tensor<?x64xf32>, tensor<32x64xf32>
     %x2 = llama.residual %x1, %d : !x
-    scf.yield %x2, %k1, %v1 : !x, !cache, !cache
+    return %x2, %k1, %v1 : !x, !cache, !cache
+}
+
+func.func @forward(%ids: tensor<?xi32>, %position: index, %first: index, %keys: !cache, %values: !cache)
+    -> (tensor<?x96xf32>, !cache, !cache) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %n = tensor.dim %ids, %c0 : tensor<?xi32>
+  %table = llama.get_weight @embed : tensor<96x32xf32>
+  %rows = llama.get_weight @positions : tensor<64x32xf32>
+  %e = llama.embed %ids, %table : tensor<?xi32>, tensor<96x32xf32>
+  %x0 = llama.add_rows %e, %rows at %position : !x, tensor<64x32xf32>
+  %r:3 = scf.for %l = %c0 to %c2 step %c1 iter_args(%x = %x0, %k0 = %keys, %v0 = %values) -> (!x, !cache, !cache) {
+    %y2:3 = func.call @layer(%x, %l, %k0, %v0, %n, %position) : (!x, index, !cache, !cache, index, index) -> (!x, !cache, !cache)
+    scf.yield %y2#0, %y2#1, %y2#2 : !x, !cache, !cache
   }
   %count = arith.subi %n, %first : index
   %last = tensor.extract_slice %r#0[%first, 0] [%count, 32] [1, 1] : !x to !x

@@ -33,7 +33,7 @@ static WeightOp declare(WeightOp weight, StringRef matrix,
       (front + matrix + ".weight").str(), /*first_row=*/IntegerAttr(),
       /*source_rows=*/IntegerAttr(), weight.getFirst(), /*adapter=*/true,
       /*tied=*/FlatSymbolRefAttr(), /*slot=*/IntegerAttr(),
-      /*split=*/SplitAttr());
+      /*split=*/SplitAttr(), /*sym_visibility=*/StringAttr());
 }
 
 static LogicalResult addAdapter(LinearOp linear, int64_t rank) {

@@ -106,7 +106,7 @@ WeightOp Importer::declare(StringRef path, StringRef kind,
       source + "." + kind.str(), /*first_row=*/IntegerAttr(),
       /*source_rows=*/IntegerAttr(), /*first=*/0, /*adapter=*/false,
       /*tied=*/FlatSymbolRefAttr(), /*slot=*/IntegerAttr(),
-      /*split=*/SplitAttr());
+      /*split=*/SplitAttr(), /*sym_visibility=*/StringAttr());
 }
 
 /// Declares a linear of each layer. If `fused` is given, the linear is the rows
@@ -161,7 +161,8 @@ void Importer::declareRope() {
       b, loc, "rope", maxSeq, inverseFrequencies(c.rope),
       llvm::APFloat(c.rope.scale), /*original=*/IntegerAttr(),
       /*long_inv_freq=*/DenseF32ArrayAttr(), /*growth=*/FloatAttr(),
-      /*theta=*/FloatAttr(), /*recompute=*/false, /*slot=*/IntegerAttr());
+      /*theta=*/FloatAttr(), /*recompute=*/false, /*slot=*/IntegerAttr(),
+      /*sym_visibility=*/StringAttr());
   if (c.rope.kind == RopeConfig::Kind::LongRope) {
     table.setOriginal(c.rope.originalPositions);
     table.setLongInvFreq(longInverseFrequencies(c.rope));

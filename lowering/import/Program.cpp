@@ -74,7 +74,8 @@ static FailureOr<Functions> findFunctions(ModuleOp module, bool isFused) {
       return op.emitError("expected only weights, rope tables and the "
                           "functions @")
              << main << (isFused ? ", @decode or @batch" : "")
-             << " and @encode in a program";
+             << " and @encode in a program"
+             << (isFused ? "" : ", and private functions that they call");
     if (!function.getBody().hasOneBlock())
       return function.emitError("expected @")
              << name << " to be one block, got "

@@ -18,6 +18,7 @@ mlir::OwningOpRef<mlir::ModuleOp> loadProgram(llvm::StringRef path,
 /// - There is a function `@forward`, with one block.
 /// - `@forward` takes (ids: tensor<?xi32>, position: index, first: index,
 ///   caches...) and returns (logits: tensor<?xVxf32>, caches...). The caches
+/// - Calls of private functions are inlined (buildInlinePipeline).
 ///   are static rank-4 tensors of f32, f16 or bf16, in the same order.
 /// - Between logits and caches, `@forward` may return hidden states,
 ///   tensor<?xCxfloat>. Then it takes one more index, the last argument before

@@ -239,6 +239,10 @@ module attributes {llama.shards = 2 : i64} {
   llama.weight @v_proj[16] : tensor<256x2048xbf16> from "model.layers.{}.self_attn.v_proj.weight" split rows
   // CHECK: llama.weight @down_proj[16] : tensor<2048x4096xbf16> from "model.layers.{}.mlp.down_proj.weight" split cols
   llama.weight @down_proj[16] : tensor<2048x4096xbf16> from "model.layers.{}.mlp.down_proj.weight" split cols
+  // CHECK: llama.weight private @gate_proj[16] : tensor<8192x2048xbf16> from "model.layers.{}.mlp.gate_proj.weight"
+  llama.weight private @gate_proj[16] : tensor<8192x2048xbf16> from "model.layers.{}.mlp.gate_proj.weight"
+  // CHECK: llama.rope_table private @private {
+  llama.rope_table private @private {positions = 512 : i64, inv_freq = array<f32: 1.0, 0.1>}
   // CHECK: llama.weight @k_proj[32] : tensor<512x3072xbf16> from "model.layers.{}.self_attn.qkv_proj.weight" rows 3072 of 5120 split rows
   llama.weight @k_proj[32] : tensor<512x3072xbf16> from "model.layers.{}.self_attn.qkv_proj.weight" rows 3072 of 5120 split rows
   // CHECK: llama.weight @lm_head : tensor<256x64xbf16> from "lm_head.weight" or @embed_tokens split rows

@@ -1,0 +1,99 @@
+/// Checks that the inliner can replace every call of a helper function, and
+/// that the program that it leaves is not too large.
+#include "passes/Passes.h"
+
+#include "mlir/IR/SymbolTable.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace cria {
+#define GEN_PASS_DEF_VERIFYHELPERS
+#include "passes/Passes.h.inc"
+} // namespace cria
+
+using namespace mlir;
+using namespace cria;
+
+/// The most ops of a program without calls, and the most calls in each other.
+static constexpr uint64_t kMostOps = 1 << 20;
+static constexpr size_t kMostDepth = 32;
+
+namespace {
+class Helpers {
+public:
+  Helpers(ModuleOp module) : symbols(module) {}
+  /// Checks the calls of a function, of the functions that it calls, and so on.
+  LogicalResult verify(func::FuncOp function);
+
+private:
+  LogicalResult verifyCall(func::CallOp call, func::FuncOp helper);
+
+  SymbolTable symbols;
+  /// The number of ops of each function that was checked, calls inlined.
+  llvm::DenseMap<Operation *, uint64_t> sizes;
+  /// The functions that are being checked: each calls the next.
+  llvm::SmallSetVector<func::FuncOp, 4> path;
+};
+} // namespace
+
+LogicalResult Helpers::verifyCall(func::CallOp call, func::FuncOp helper) {
+  if (!helper.isPrivate())
+    return call.emitError("expected a call of a private function, got @")
+           << helper.getName();
+  if (!helper.getBody().hasOneBlock())
+    return helper.emitError("expected @")
+           << helper.getName() << " to be one block, got "
+           << helper.getBody().getBlocks().size();
+  if (call.getNoInline() || helper.getNoInline())
+    return call.emitError("expected a call without 'no_inline'");
+  if (path.contains(helper))
+    return call.emitError("expected functions that do not call themselves, got "
+                          "a call of @")
+           << helper.getName() << " in it";
+  if (path.size() > kMostDepth)
+    return call.emitError("expected at most ")
+           << kMostDepth << " calls in each other";
+  return success();
+}
+
+LogicalResult Helpers::verify(func::FuncOp function) {
+  if (sizes.contains(function))
+    return success();
+  path.insert(function);
+  uint64_t size = 0;
+  WalkResult result = function.walk([&](Operation *op) {
+    ++size;
+    if (auto call = dyn_cast<func::CallOp>(op)) {
+      auto helper = symbols.lookup<func::FuncOp>(call.getCallee());
+      if (failed(verifyCall(call, helper)) || failed(verify(helper)))
+        return WalkResult::interrupt();
+      size += sizes.at(helper);
+    }
+    if (size <= kMostOps)
+      return WalkResult::advance();
+    op->emitError("expected at most ") << kMostOps << " ops, calls inlined";
+    return WalkResult::interrupt();
+  });
+  path.pop_back();
+  sizes[function] = size;
+  return failure(result.wasInterrupted());
+}
+
+namespace {
+struct VerifyHelpers : cria::impl::VerifyHelpersBase<VerifyHelpers> {
+  void runOnOperation() override {
+    Helpers helpers(getOperation());
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      StringRef name = function.getName();
+      bool isEntry = name == "forward" || name == "encode";
+      if (function.isPrivate() && !isEntry)
+        continue;
+      if (function.isPrivate()) {
+        function.emitError("expected @") << name << " to be public";
+        return signalPassFailure();
+      }
+      if (failed(helpers.verify(function)))
+        return signalPassFailure();
+    }
+  }
+};
+} // namespace
