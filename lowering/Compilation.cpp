@@ -223,6 +223,7 @@ Compilation Compilation::fork(Device device) const {
   other.module = OwningOpRef<ModuleOp>((*module).clone());
   other.manifest = manifest;
   other.current = current;
+  other.timing = timing;
   other.fromText = fromText;
   return other;
 }
@@ -252,14 +253,14 @@ static llvm::Error checkBatch(const PipelineOptions &pipeline) {
   return llvm::Error::success();
 }
 
-llvm::Error Compilation::runPasses(Phase phase) {
+llvm::Error Compilation::runPasses(Phase phase, TimingScope &scope) {
   if (phase == Phase::Tile)
     if (llvm::Error error = checkBatch(pipeline))
       return error;
   PassManager pm(module->getContext());
   if (failed(applyPassManagerCLOptions(pm)))
     return reported();
-  applyDefaultTimingPassManagerCLOptions(pm);
+  pm.enableTiming(scope);
   // The phase's result is verified. If the user may have edited the text, the
   // result of each pass is verified, too.
   pm.enableVerifier(fromText);
@@ -273,7 +274,7 @@ llvm::Error Compilation::runPasses(Phase phase) {
   return llvm::Error::success();
 }
 
-llvm::Error Compilation::translate() {
+llvm::Error Compilation::translate(TimingScope &scope) {
   if (pipeline.device == Device::Cpu)
     manifest.renameEntries(suffix);
   for (const Manifest &version : versionManifests)
@@ -298,8 +299,8 @@ llvm::Error Compilation::translate() {
   OwningOpRef<ModuleOp> none;
   if (pipeline.device == Device::Cuda)
     none = ModuleOp::create(module->getLoc());
-  auto translated =
-      translateToLlvm(none ? *none : *module, texts, pipeline.cpu, suffix);
+  auto translated = translateToLlvm(none ? *none : *module, texts, pipeline.cpu,
+                                    suffix, scope);
   if (!translated)
     return translated.takeError();
   parts = std::move(*translated);
@@ -309,23 +310,23 @@ llvm::Error Compilation::translate() {
 
 /// Generates assembly of all parts joined, which is only made to be read; or
 /// objects, one for each part, which are linked later.
-llvm::Error Compilation::generate(Phase phase) {
+llvm::Error Compilation::generate(Phase phase, TimingScope &scope) {
   if (phase == Phase::Asm) {
     auto whole = joinParts(parts);
     if (!whole)
       return whole.takeError();
-    auto text = generateAssembly(*whole);
+    auto text = generateAssembly(*whole, scope);
     if (!text)
       return text.takeError();
     assembly = std::move(*text);
     return llvm::Error::success();
   }
   if (pipeline.device == Device::Cuda)
-    if (llvm::Error error = translate())
+    if (llvm::Error error = translate(scope))
       return error;
   for (CodePart &part : versions)
     parts.push_back(std::move(part));
-  auto generated = generateObjects(context, parts);
+  auto generated = generateObjects(context, parts, scope);
   if (!generated)
     return generated.takeError();
   objects = std::move(*generated);
@@ -358,18 +359,29 @@ void Compilation::embed(Compilation version) {
   versionManifests.push_back(std::move(version.manifest));
 }
 
+/// A timer that is named after the phase, and after whose code is made in it.
+TimingScope Compilation::timePhase(Phase phase) const {
+  if (!timing)
+    return TimingScope();
+  std::string name = phases()[static_cast<int>(phase)].name;
+  if (!isShared(phase))
+    name += device() == Device::Cuda ? ", cuda" : ", " + cpu().name;
+  return timing->nest(name);
+}
+
 llvm::Error Compilation::next(Phase phase) {
+  TimingScope scope = timePhase(phase);
   if (phase <= Phase::Llvm) {
-    if (llvm::Error error = runPasses(phase))
+    if (llvm::Error error = runPasses(phase, scope))
       return error;
   } else if (phase == Phase::LlvmIr) {
-    if (llvm::Error error = translate())
+    if (llvm::Error error = translate(scope))
       return error;
   } else if (phase == Phase::Ptx) {
     if (llvm::Error error = serialize())
       return error;
   } else {
-    if (llvm::Error error = generate(phase))
+    if (llvm::Error error = generate(phase, scope))
       return error;
   }
   current = phase;

@@ -9,6 +9,7 @@
 #include "lowering/import/Import.h"
 
 #include "mlir/IR/OwningOpRef.h"
+#include "mlir/Support/Timing.h"
 
 namespace cria {
 
@@ -62,6 +63,10 @@ public:
     listener = std::move(told);
     listener(current, *module);
   }
+
+  /// Adds the times of later phases to `scope`, which must outlive them: those
+  /// of MLIR's passes, and those of LLVM.
+  void time(mlir::TimingScope &scope) { timing = &scope; }
 
   /// Compiles the program up to `phase`.
   llvm::Error advance(Phase phase);
@@ -123,9 +128,10 @@ private:
   void describeProgram(mlir::Attribute config);
   void describeTile();
   llvm::Error next(Phase phase);
-  llvm::Error runPasses(Phase phase);
-  llvm::Error translate();
-  llvm::Error generate(Phase phase);
+  llvm::Error runPasses(Phase phase, mlir::TimingScope &scope);
+  llvm::Error translate(mlir::TimingScope &scope);
+  llvm::Error generate(Phase phase, mlir::TimingScope &scope);
+  mlir::TimingScope timePhase(Phase phase) const;
   llvm::Error serialize();
 
   mlir::MLIRContext *context = nullptr;
@@ -141,6 +147,7 @@ private:
   std::vector<std::string> notes;
   Phase current = Phase::Import;
   Listener listener;
+  mlir::TimingScope *timing = nullptr;
   bool fromText = false;
   std::vector<CodePart> parts;                     // LlvmIr and Asm
   llvm::SmallVector<char, 0> assembly;             // Asm

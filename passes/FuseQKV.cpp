@@ -25,7 +25,7 @@ using namespace cria::llama;
 
 /// Adds the ops that make `value` from a linear's result. The linear may be
 /// missing, and so may any op after it. `norms` gets those norms that read sums
-/// over ranks.
+/// over ranks. An op of another kind before the chain is a missed optimization.
 static void absorbChain(KernelGroup &group, Value value,
                         SmallVectorImpl<RMSNormOp> &norms) {
   while (Operation *op =
@@ -37,6 +37,10 @@ static void absorbChain(KernelGroup &group, Value value,
       norms.push_back(norm);
     value = op->getOperand(0);
   }
+  if (!group.producer<RopeOp, RMSNormOp, tensor::ExpandShapeOp, LinearOp>(
+          value))
+    group.missedProducer(value, "only linear, expand_shape, rmsnorm and rope "
+                                "are fused in front of attention");
 }
 
 /// The linear at the beginning of the chain that makes `value`, or null. Sets

@@ -48,6 +48,14 @@ public:
   /// Emits a remark that says why an op was left out.
   void missed(mlir::Operation *op, llvm::StringRef reason);
 
+  /// The same of the op of this block that defines the value, if there is one
+  /// and it is in no kernel.
+  void missedProducer(mlir::Value value, llvm::StringRef reason) {
+    mlir::Operation *op = value.getDefiningOp();
+    if (op && op->getBlock() == block && !mlir::isa<llama::KernelOp>(op))
+      missed(op, reason);
+  }
+
   bool empty() const { return ops.empty(); }
 
 private:

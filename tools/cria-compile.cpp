@@ -6,12 +6,12 @@
 #include "lowering/import/Shrink.h"
 #include "lowering/support/WriteFile.h"
 #include "tools/CompilerVersion.h"
+#include "tools/Remarks.h"
 #include "tools/plan/Html.h"
 #include "tools/taps/Passes.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
-#include "mlir/IR/Remarks.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Support/Timing.h"
 #include "llvm/ADT/StringExtras.h"
@@ -123,12 +123,17 @@ static cl::opt<std::string>
          cl::cat(category));
 static cl::alias jobsAlias("j", cl::desc("Short for --jobs"),
                            cl::aliasopt(jobs), cl::Prefix, cl::cat(category));
-static cl::opt<bool> remarks("remarks",
-                             cl::desc("Print which fusions fired, why others "
-                                      "did not, and which ops the CPU computes "
-                                      "without vectors"),
-                             cl::cat(category));
-
+static cl::opt<bool>
+    printRemarks("remarks",
+                 cl::desc("Print which fusions fired, why others did not, and "
+                          "which ops have no fast schedule; at the end, the "
+                          "kernels of each entry and what was missed"),
+                 cl::cat(category));
+static cl::opt<std::string>
+    remarksFile("remarks-output-file", cl::value_desc("file"),
+                cl::desc("Write the remarks as YAML, for llvm-remarkutil and "
+                         "opt-viewer"),
+                cl::cat(category));
 static cl::list<std::string>
     taps("taps", cl::CommaSeparated, cl::ValueOptional,
          cl::value_desc("kernels"),
@@ -379,16 +384,6 @@ static int writeShrunk() {
   return writeText(output, *sibling);
 }
 
-/// Prints the remarks of fusion and of schedules as they come.
-static void enableRemarks(mlir::MLIRContext &context) {
-  // `all` alone would let no remark pass.
-  mlir::remark::RemarkCategories categories{".*", ".*", ".*", ".*", ".*"};
-  (void)mlir::remark::enableOptimizationRemarks(
-      context, nullptr,
-      std::make_unique<mlir::remark::RemarkEmittingPolicyAll>(), categories,
-      /*printAsEmitRemarks=*/true);
-}
-
 /// Takes a program that all targets and CPUs share to `last`. If `last` comes
 /// after the shared phases, also compiles the program for NVIDIA GPUs and other
 /// CPUs, if asked to, and adds that code to it.
@@ -560,7 +555,58 @@ static void setThreads(mlir::MLIRContext &context, int64_t count,
   context.setThreadPool(*pool);
 }
 
-/// Compiles to `last` and writes what is asked for.
+/// Takes a program to `last` and writes what is asked for.
+static int finish(Compilation &compilation, Phase last,
+                  mlir::TimingScope &timing) {
+  if (!dumpPhases.empty())
+    if (llvm::Error error = dump(compilation))
+      return fail(std::move(error));
+  std::string path = output; // lld resets command-line options.
+  bool prints = !emit.empty();
+  bool several = hasBoth() || hasCpus(compilation);
+  if (llvm::Error error =
+          several ? runAll(compilation, last) : run(compilation, last))
+    return fail(std::move(error));
+  if (prints)
+    return print(compilation, path);
+  if (path.empty())
+    return 0;
+  mlir::TimingScope linking = timing.nest("link");
+  auto artifact = compilation.link();
+  if (!artifact)
+    return fail(path + ": " + llvm::toString(artifact.takeError()));
+  return writeText(path, {artifact->data(), artifact->size()});
+}
+
+/// Reads the input, compiles it to `last` and writes what is asked for.
+static int compile(const CompileOptions &options, std::optional<Phase> last,
+                   mlir::MLIRContext &context, Remarks &remarks) {
+  mlir::DefaultTimingManager timers; // prints the report when it is destroyed
+  mlir::applyDefaultTimingManagerCLOptions(timers);
+  mlir::TimingScope timing = timers.getRootScope();
+  mlir::TimingScope reading = timing.nest("read the input");
+  auto compilation = Compilation::start(options, context);
+  reading.stop();
+  if (!compilation)
+    return fail(compilation.takeError());
+  if (llvm::Error error = checkPhases(*compilation, last))
+    return fail(std::move(error));
+  for (const std::string &line : compilation->warnings())
+    llvm::errs() << "cria-compile: warning: " << line << "\n";
+  compilation->time(timing);
+  if (printRemarks)
+    compilation->listen([&](Phase phase, mlir::ModuleOp program) {
+      if (phase == Phase::Fuse)
+        remarks.describeKernels(program);
+    });
+  if (reportKind.empty())
+    return finish(*compilation, *last, timing);
+  if (llvm::Error error = writeReport(*compilation, options))
+    return fail(std::move(error));
+  return 0;
+}
+
+/// Compiles in a context of its own; prints and writes remarks if asked to.
 static int compile(const CompileOptions &options, std::optional<Phase> last) {
   mlir::DialectRegistry registry;
   registerCompilerDialects(registry);
@@ -568,40 +614,23 @@ static int compile(const CompileOptions &options, std::optional<Phase> last) {
   if (llvm::Error error = readNumber(jobs, 1, 1024, count))
     return fail(std::move(error));
   std::unique_ptr<llvm::ThreadPoolInterface> pool;
+  Remarks remarks;
   mlir::MLIRContext context(registry);
   setThreads(context, count, pool);
   context.getDiagEngine().registerHandler(report);
-  if (remarks)
-    enableRemarks(context);
-  auto compilation = Compilation::start(options, context);
-  if (!compilation)
-    return fail(compilation.takeError());
-  if (llvm::Error error = checkPhases(*compilation, last))
-    return fail(std::move(error));
-  for (const std::string &line : compilation->warnings())
-    llvm::errs() << "cria-compile: warning: " << line << "\n";
-  if (!reportKind.empty()) {
-    if (llvm::Error error = writeReport(*compilation, options))
-      return fail(std::move(error));
-    return 0;
-  }
-  if (!dumpPhases.empty())
-    if (llvm::Error error = dump(*compilation))
-      return fail(std::move(error));
-  std::string path = output; // lld resets command-line options.
-  bool prints = !emit.empty();
-  bool several = hasBoth() || hasCpus(*compilation);
-  if (llvm::Error error =
-          several ? runAll(*compilation, *last) : run(*compilation, *last))
-    return fail(std::move(error));
+  bool prints = printRemarks;
+  std::string file = remarksFile; // lld resets command-line options.
+  if (prints || !file.empty())
+    remarks.collect(context, prints);
+  if (int code = compile(options, last, context, remarks))
+    return code;
   if (prints)
-    return print(*compilation, path);
-  if (path.empty())
+    remarks.printSummary(llvm::errs());
+  if (file.empty())
     return 0;
-  auto artifact = compilation->link();
-  if (!artifact)
-    return fail(path + ": " + llvm::toString(artifact.takeError()));
-  return writeText(path, {artifact->data(), artifact->size()});
+  if (llvm::Error error = remarks.write(file))
+    return fail(std::move(error));
+  return 0;
 }
 
 int main(int argc, char **argv) {

@@ -92,13 +92,15 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
 static llvm::Expected<CodePart> translatePart(mlir::ModuleOp op,
                                               llvm::ArrayRef<Text> texts,
                                               const CpuTarget &target,
-                                              llvm::StringRef suffix) {
+                                              llvm::StringRef suffix,
+                                              mlir::TimingScope &timing) {
   auto machine = createTargetMachine(target);
   if (!machine)
     return machine.takeError();
   CodePart part;
   part.target = target;
   part.context = std::make_unique<llvm::LLVMContext>();
+  mlir::TimingScope translation = timing.nest("translate to LLVM IR");
   part.module = mlir::translateModuleToLLVMIR(op, *part.context, "cria");
   if (!part.module)
     return llvm::createStringError("translation to LLVM IR failed");
@@ -108,6 +110,8 @@ static llvm::Expected<CodePart> translatePart(mlir::ModuleOp op,
   rename(*part.module, suffix);
   for (const Text &text : texts)
     addText(*part.module, text);
+  translation.stop();
+  mlir::TimingScope optimization = timing.nest("optimize LLVM IR");
   optimize(*part.module, **machine);
   return part;
 }
@@ -135,7 +139,8 @@ computeEach(mlir::MLIRContext *context, size_t count,
 
 llvm::Expected<std::vector<CodePart>>
 cria::translateToLlvm(mlir::ModuleOp op, llvm::ArrayRef<Text> texts,
-                      const CpuTarget &target, llvm::StringRef suffix) {
+                      const CpuTarget &target, llvm::StringRef suffix,
+                      mlir::TimingScope &timing) {
   mlir::registerBuiltinDialectTranslation(*op.getContext());
   mlir::registerLLVMDialectTranslation(*op.getContext());
   std::vector<mlir::OwningOpRef<mlir::ModuleOp>> modules = splitByKernel(op);
@@ -144,7 +149,7 @@ cria::translateToLlvm(mlir::ModuleOp op, llvm::ArrayRef<Text> texts,
   return computeEach<CodePart>(op.getContext(), modules.size(), [&](size_t i) {
     auto part =
         translatePart(*modules[i], i == last ? texts : llvm::ArrayRef<Text>(),
-                      target, suffix);
+                      target, suffix, timing);
     modules[i] = nullptr;
     return part;
   });
@@ -176,7 +181,9 @@ llvm::Expected<CodePart> cria::joinParts(llvm::ArrayRef<CodePart> parts) {
 }
 
 static llvm::Expected<llvm::SmallVector<char, 0>>
-generateCode(const CodePart &part, llvm::CodeGenFileType kind) {
+generateCode(const CodePart &part, llvm::CodeGenFileType kind,
+             mlir::TimingScope &timing) {
+  mlir::TimingScope scope = timing.nest("generate code");
   auto machine = createTargetMachine(part.target);
   if (!machine)
     return machine.takeError();
@@ -190,15 +197,17 @@ generateCode(const CodePart &part, llvm::CodeGenFileType kind) {
 }
 
 llvm::Expected<llvm::SmallVector<char, 0>>
-cria::generateAssembly(CodePart &part) {
-  return generateCode(part, llvm::CodeGenFileType::AssemblyFile);
+cria::generateAssembly(CodePart &part, mlir::TimingScope &timing) {
+  return generateCode(part, llvm::CodeGenFileType::AssemblyFile, timing);
 }
 
 llvm::Expected<std::vector<llvm::SmallVector<char, 0>>>
 cria::generateObjects(mlir::MLIRContext *context,
-                      llvm::ArrayRef<CodePart> parts) {
+                      llvm::ArrayRef<CodePart> parts,
+                      mlir::TimingScope &timing) {
   return computeEach<llvm::SmallVector<char, 0>>(
       context, parts.size(), [&](size_t i) {
-        return generateCode(parts[i], llvm::CodeGenFileType::ObjectFile);
+        return generateCode(parts[i], llvm::CodeGenFileType::ObjectFile,
+                            timing);
       });
 }

@@ -230,3 +230,30 @@ module attributes {llama.shards = 2 : i64} {
     return %o, %k3, %v3 : !h, !c, !c
   }
 }
+
+// -----
+
+!x = tensor<?x8xf32>
+!w = tensor<24x8xf32>
+!h = tensor<?x2x4xf32>
+!c = tensor<2x2x32x4xf32>
+
+// A slice of one product of queries, keys and values is not fused.
+// CHECK-LABEL: func @slices
+// CHECK: llama.linear
+// CHECK-COUNT-3: tensor.extract_slice
+// CHECK: llama.kernel "qkv"
+// REMARK-COUNT-3: remark: [Missed] left-out | Category:llama-fuse-qkv | Function=slices | Op=tensor.extract_slice, Reason="only linear, expand_shape, rmsnorm and rope are fused in front of attention"
+func.func @slices(%x: !x, %w: !w, %k: !c, %v: !c, %n: index, %i: index) -> (!h, !c, !c) {
+  %qkv = llama.linear %x, %w : !x, !w
+  %q0 = tensor.extract_slice %qkv[0, 0] [%n, 8] [1, 1] : tensor<?x24xf32> to !x
+  %k0 = tensor.extract_slice %qkv[0, 8] [%n, 8] [1, 1] : tensor<?x24xf32> to !x
+  %v0 = tensor.extract_slice %qkv[0, 16] [%n, 8] [1, 1] : tensor<?x24xf32> to !x
+  %q1 = tensor.expand_shape %q0 [[0], [1, 2]] output_shape [%n, 2, 4] : !x into !h
+  %k1 = tensor.expand_shape %k0 [[0], [1, 2]] output_shape [%n, 2, 4] : !x into !h
+  %v1 = tensor.expand_shape %v0 [[0], [1, 2]] output_shape [%n, 2, 4] : !x into !h
+  %k2 = llama.kv_append %k1 into %k[%i] at %i : !h into !c
+  %v2 = llama.kv_append %v1 into %v[%i] at %i : !h into !c
+  %o = llama.gqa %q1, %k2, %v2[%i] at %i {scale = 0.5} : !h, !c
+  return %o, %k2, %v2 : !h, !c, !c
+}

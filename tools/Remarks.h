@@ -1,0 +1,46 @@
+/// What --remarks says of a compilation: a summary, and a file.
+#pragma once
+
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/Remarks/Remark.h"
+#include "llvm/Support/Error.h"
+#include "llvm/Support/Mutex.h"
+#include "llvm/Support/StringSaver.h"
+#include "llvm/Support/raw_ostream.h"
+
+namespace cria {
+
+/// Collects the remarks of a context's passes. It must outlive the context.
+class Remarks {
+public:
+  /// Collects remarks from now on. If `prints` is set, each is also a
+  /// diagnostic.
+  void collect(mlir::MLIRContext &context, bool prints);
+
+  /// Describes the kernels of a program at Fuse, for the summary.
+  void describeKernels(mlir::ModuleOp program);
+
+  /// Prints the kernels of each entry, those of the layers together; and what
+  /// was left out of kernels or has no fast schedule, and why.
+  void printSummary(llvm::raw_ostream &os) const;
+
+  /// Writes the remarks in LLVM's YAML format, which tools such as
+  /// llvm-remarkutil read.
+  llvm::Error write(llvm::StringRef path) const;
+
+private:
+  class Streamer;
+
+  /// The remarks, those of each function in order. Passes on several functions
+  /// run at once, so functions are sorted by name.
+  llvm::SmallVector<const llvm::remarks::Remark *> sorted() const;
+
+  llvm::sys::Mutex mutex; // guards the members below
+  llvm::BumpPtrAllocator allocator;
+  llvm::StringSaver saver{allocator};
+  std::vector<llvm::remarks::Remark> all;
+  std::string kernels;
+};
+
+} // namespace cria
