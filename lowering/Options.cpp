@@ -185,6 +185,15 @@ static llvm::Error checkOption(const ProgramOption &option,
   return expectMade(option.name, StringRef(*asked), made, input);
 }
 
+static void copyOption(const ProgramOption &option, const ProgramOptions &from,
+                       ProgramOptions &to) {
+  if (auto *text = std::get_if<Text>(&option.value))
+    to.*text->member = from.*text->member;
+  else
+    to.*std::get<Number>(option.value).member =
+        from.*std::get<Number>(option.value).member;
+}
+
 /// Sets an option to what the manifest says.
 static llvm::Error takeFrom(const Manifest &manifest,
                             const ProgramOption &option, StringRef input,
@@ -216,9 +225,14 @@ llvm::Error cria::checkModel(const ProgramOptions &options, StringRef input,
 }
 
 llvm::Error cria::resumeOptions(ProgramOptions &options, StringRef input,
-                                const Manifest &manifest) {
+                                const Manifest &manifest, bool isImport) {
   ProgramOptions next;
   for (const ProgramOption &option : kOptions) {
+    if (isImport && option.readBy == ReadBy::Later &&
+        askedOf(option, options)) {
+      copyOption(option, options, next);
+      continue;
+    }
     if (llvm::Error error = checkOption(option, options, input, manifest))
       return error;
     if (option.readBy == ReadBy::Later)

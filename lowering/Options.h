@@ -64,7 +64,7 @@ struct ProgramOption {
   /// Which passes read the option.
   enum class ReadBy {
     Import, // in every text of --emit, it has already had its effect
-    Later,  // going on from a text, it is taken from the manifest
+    Later,  // going on from a later text, it is taken from the manifest
   };
 
   /// The name on the command line, "max-seq" for --max-seq. In manifests its
@@ -108,8 +108,9 @@ llvm::Error checkModel(const ProgramOptions &options, llvm::StringRef input,
                        const Manifest &manifest);
 
 /// Checks all options, for a text of --emit. Sets them to those with which
-/// compilation goes on.
+/// compilation goes on. At Import (`isImport`), the user's own values of
+/// options that no pass has read are taken.
 llvm::Error resumeOptions(ProgramOptions &options, llvm::StringRef input,
-                          const Manifest &manifest);
+                          const Manifest &manifest, bool isImport);
 
 } // namespace cria

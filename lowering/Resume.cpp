@@ -40,8 +40,8 @@ static llvm::Error resumeTarget(CompileOptions &options,
 
 llvm::Error cria::resume(CompileOptions &options, Phase phase,
                          const Manifest &manifest) {
-  if (llvm::Error error =
-          resumeOptions(options.program, options.input, manifest))
+  if (llvm::Error error = resumeOptions(options.program, options.input,
+                                        manifest, phase == Phase::Import))
     return error;
   return phase == Phase::Tile ? resumeTarget(options, manifest)
                               : llvm::Error::success();
