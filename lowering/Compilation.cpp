@@ -40,13 +40,13 @@ llvm::Expected<Compilation> Compilation::start(const CompileOptions &options,
   result.cubins = options.cubins;
   result.context = &context;
   result.manifest = Manifest(&context);
-  bool isText = StringRef(options.input).ends_with(".mlir");
   // Errors of the input are printed in one line, without the op.
   bool showsOps = context.shouldPrintOpOnDiagnostic();
   context.printOpOnDiagnostic(false);
   llvm::scope_exit restore([&] { context.printOpOnDiagnostic(showsOps); });
-  if (llvm::Error error = isText ? result.readText(options, context)
-                                 : result.readModel(options, context))
+  if (llvm::Error error = isProgram(options.input)
+                              ? result.readText(options, context)
+                              : result.readModel(options, context))
     return error;
   return result;
 }

@@ -15,8 +15,8 @@ namespace cria {
 
 /// The input of a compilation, and its options.
 struct CompileOptions {
-  /// A config.json, or a program as --emit prints it at import, fuse, linalg or
-  /// tile (*.mlir).
+  /// A config.json, a GGUF file, or a program as --emit prints it at import,
+  /// fuse, linalg or tile, as text (*.mlir) or bytecode.
   std::string input;
   /// Unknown keys of the config that are ignored instead of refused.
   std::vector<std::string> allowUnknown;

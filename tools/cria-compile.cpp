@@ -6,6 +6,7 @@
 #include "lowering/import/Shrink.h"
 #include "lowering/support/WriteFile.h"
 #include "tools/CompilerVersion.h"
+#include "tools/ProgramFlags.h"
 #include "tools/Remarks.h"
 #include "tools/plan/Html.h"
 #include "tools/taps/Passes.h"
@@ -146,16 +147,7 @@ static cl::opt<bool>
                    "schedules: slow, a reference for cria-bisect (cpu only)"),
           cl::cat(category));
 
-/// Adds the options that change the program.
-static std::vector<std::unique_ptr<cl::opt<std::string>>> addProgramOptions() {
-  std::vector<std::unique_ptr<cl::opt<std::string>>> options;
-  for (const ProgramOption &option : programOptions())
-    options.push_back(std::make_unique<cl::opt<std::string>>(
-        llvm::StringRef(option.name), cl::value_desc(option.argument),
-        cl::desc(option.help), cl::cat(category)));
-  return options;
-}
-static const auto programFlags = addProgramOptions();
+static const ProgramFlags programFlags(category, /*later=*/true);
 
 /// Chips that have everything kernels need, and that PTX 8.0 knows.
 static constexpr llvm::StringRef kChips[] = {"sm_80", "sm_86", "sm_87",
@@ -240,10 +232,8 @@ static llvm::Error readChips(CompileOptions &options) {
 
 /// Sets the options that change the program.
 static llvm::Error readProgramOptions(ProgramOptions &options) {
-  for (auto [option, flag] : llvm::zip_equal(programOptions(), programFlags))
-    if (flag->getNumOccurrences())
-      if (llvm::Error error = readOption(option, *flag, options))
-        return error;
+  if (llvm::Error error = programFlags.read(options))
+    return error;
   if (options.schedules && target == "cpu" && reportKind != "schedules")
     return llvm::createStringError("--schedules: expected --target=cuda or "
                                    "cpu,cuda with it");

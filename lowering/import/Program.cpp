@@ -8,6 +8,7 @@
 #include "lowering/import/Rows.h"
 #include "lowering/support/Json.h"
 
+#include "mlir/Bytecode/BytecodeReader.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -16,6 +17,7 @@
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/CheckedArithmetic.h"
+#include "llvm/Support/MemoryBuffer.h"
 
 using namespace mlir;
 using namespace cria;
@@ -33,12 +35,25 @@ static constexpr uint64_t maxSlots = 1 << 20;
 static constexpr StringLiteral reservedNames[] = {
     "forward", "prefill", "decode", "encode", "batch", "sample", "kernels"};
 
+/// The bytes that mlir::isBytecode looks at.
+static constexpr size_t kMagicSize = 4;
+
+bool cria::isProgram(StringRef path) {
+  if (path.ends_with(".mlir"))
+    return true;
+  auto begin = llvm::MemoryBuffer::getFileSlice(path, kMagicSize, 0);
+  return begin && isBytecode((*begin)->getMemBufferRef());
+}
+
 OwningOpRef<ModuleOp> cria::loadProgram(StringRef path, MLIRContext *context) {
   context->loadDialect<arith::ArithDialect, func::FuncDialect, LlamaDialect,
                        math::MathDialect, scf::SCFDialect,
                        tensor::TensorDialect>();
   llvm::Expected<std::string> text = readTextFile(path, maxFileSize);
-  llvm::Error error = text ? checkNesting(*text, path) : text.takeError();
+  llvm::Error error = !text ? text.takeError()
+                      : isBytecode(llvm::MemoryBufferRef(*text, path))
+                          ? llvm::Error::success()
+                          : checkNesting(*text, path);
   if (!error)
     return parseSourceString<ModuleOp>(*text, ParserConfig(context), path);
   emitError(UnknownLoc::get(context)) << llvm::toString(std::move(error));

@@ -7,18 +7,21 @@
 
 namespace cria {
 
-/// Reads a program in the llama dialect from a `.mlir` file. Returns null after
-/// emitting an error.
+/// Whether `path` names MLIR's text (`*.mlir`), or a file in MLIR's bytecode.
+bool isProgram(llvm::StringRef path);
+
+/// Reads a program in the llama dialect, as text or bytecode. Returns null
+/// after emitting an error.
 mlir::OwningOpRef<mlir::ModuleOp> loadProgram(llvm::StringRef path,
                                               mlir::MLIRContext *context);
 
 /// Checks the program contract. The compiler relies on it in addition to what
 /// the ops verify:
 ///
+/// - Calls of private functions are inlined (buildInlinePipeline).
 /// - There is a function `@forward`, with one block.
 /// - `@forward` takes (ids: tensor<?xi32>, position: index, first: index,
 ///   caches...) and returns (logits: tensor<?xVxf32>, caches...). The caches
-/// - Calls of private functions are inlined (buildInlinePipeline).
 ///   are static rank-4 tensors of f32, f16 or bf16, in the same order.
 /// - Between logits and caches, `@forward` may return hidden states,
 ///   tensor<?xCxfloat>. Then it takes one more index, the last argument before
