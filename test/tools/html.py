@@ -48,7 +48,22 @@ def choose_kernel(page):
     )
 
 
+def check_lines(page):
+    """Ops, values and types have colours, and runs of constants are folded until one of
+    them is chosen."""
+    for kind in ("op", "value", "symbol", "type"):
+        count = page.evaluate(f"document.querySelectorAll('.line .w-{kind}').length")
+        check(count > 20, kind, count)
+    constant = "document.querySelector('[data-phase=tile] .fold [role=option]')"
+    check(not page.evaluate(f"{constant}.checkVisibility()"), "constants are shown")
+    page.evaluate(f"choose({constant}, true)")
+    check(page.evaluate(f"{constant}.checkVisibility()"), "a chosen constant is not shown")
+    page.evaluate("drop()")
+
+
 def use_mouse(page, phases):
+    choose_kernel(page)
+    check_lines(page)
     choose_kernel(page)
     x, y = page.evaluate(
         """(() => { const line = [...document.querySelectorAll("[data-phase=fuse] .line")]

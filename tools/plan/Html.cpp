@@ -140,6 +140,79 @@ static std::string kernelRow(const Page &page, const PlanKernel &kernel) {
   return row + "</tr>\n";
 }
 
+namespace {
+/// The sums over the kernels of an entry, all runs of a call together.
+struct EntrySums {
+  int64_t runs = 0, bytes = 0, flops = 0;
+  std::vector<double> floors; // seconds on each machine
+  double measured = 0, measuredFloor = 0;
+  bool isMeasured = true; // all kernels are
+};
+} // namespace
+
+static EntrySums sumsOf(const Page &page, llvm::StringRef entry) {
+  EntrySums sums;
+  sums.floors.resize(page.plan.machines.size());
+  const Machine *machine = measuredOn(page);
+  for (const PlanKernel &kernel : page.plan.kernels) {
+    if (kernel.entry != entry)
+      continue;
+    sums.runs += kernel.runs;
+    sums.bytes += kernel.runs * kernel.runBytes;
+    sums.flops += kernel.runs * kernel.runFlops;
+    for (auto [sum, each] : llvm::zip_equal(sums.floors, page.plan.machines))
+      sum += double(kernel.runs) *
+             each.floor(kernel.runBytes, kernel.runFlops, kernel.f32);
+    const MeasuredKernel *own = measuredOf(page, kernel);
+    sums.isMeasured &= own != nullptr;
+    if (!own)
+      continue;
+    sums.measured += double(kernel.runs) * own->seconds;
+    if (machine)
+      sums.measuredFloor +=
+          double(kernel.runs) *
+          machine->floor(static_cast<int64_t>(own->bytes),
+                         static_cast<int64_t>(own->operations), kernel.f32);
+  }
+  return sums;
+}
+
+/// The rows below an entry's kernels: "all of decode", and the tokens per
+/// second of such calls.
+static std::string totalRows(const Page &page, llvm::StringRef entry) {
+  EntrySums sums = sumsOf(page, entry);
+  bool isOfOne = entry == "decode" || entry == "batch";
+  double tokens = isOfOne ? 1 : double(page.plan.chunk);
+  std::string times, rates;
+  for (double seconds : sums.floors) {
+    times += numberCell(microseconds(seconds));
+    rates += numberCell(seconds > 0 ? quantity(tokens / seconds, "") : "–");
+  }
+  if (!page.measured.kernels.empty()) {
+    // How many tokens a measured call of other entries had is not known.
+    bool hasRate = sums.isMeasured && isOfOne && sums.measured > 0;
+    times += numberCell(sums.isMeasured ? microseconds(sums.measured) : "–");
+    rates += numberCell(hasRate ? quantity(tokens / sums.measured, "") : "–");
+    bool isKnown = sums.isMeasured && sums.measuredFloor > 0;
+    times += numberCell(
+        isKnown ? threeDigits(sums.measured / sums.measuredFloor) : "–");
+    rates += "<td></td>";
+  }
+  double intensity = sums.bytes ? double(sums.flops) / double(sums.bytes) : 0;
+  std::string text =
+      "<tr class=\"total\"><th scope=\"row\">all of " + escape(entry) +
+      "</th><td></td>" + numberCell(llvm::Twine(sums.runs).str()) +
+      numberCell(quantity(double(sums.bytes), "B")) +
+      numberCell(quantity(double(sums.flops), "")) +
+      numberCell(llvm::formatv("{0:F1}", intensity).str()) + times + "</tr>\n";
+  if (rates.empty())
+    return text;
+  return text +
+         "<tr class=\"total\"><th scope=\"row\">tokens/s</th>"
+         "<td colspan=\"5\"></td>" +
+         rates + "</tr>\n";
+}
+
 static std::string kernelTable(const Page &page) {
   std::string text = "<table id=\"kernel-table\"><thead><tr>"
                      "<th scope=\"col\">kernel</th>"
@@ -158,11 +231,12 @@ static std::string kernelTable(const Page &page) {
   llvm::StringRef entry;
   for (const PlanKernel &kernel : page.plan.kernels) {
     if (entry != kernel.entry)
-      text += (entry.empty() ? "" : "</tbody>") + std::string("<tbody>");
+      text += (entry.empty() ? "" : totalRows(page, entry) + "</tbody>") +
+              "<tbody>";
     entry = kernel.entry;
     text += kernelRow(page, kernel);
   }
-  return text + "</tbody></table>";
+  return text + totalRows(page, entry) + "</tbody></table>";
 }
 
 static std::string ledgerTable(llvm::ArrayRef<LedgerRow> rows) {
@@ -218,7 +292,8 @@ static std::string facts(const Page &page) {
 }
 
 static std::string kernelNote(const Page &page) {
-  std::string text = "Bytes of weights and caches, and operations, of one run; "
+  std::string text = "Bytes of weights and caches, and operations, of one run, "
+                     "and below them of all runs of a call; "
                      "prefill takes " +
                      llvm::Twine(page.plan.chunk).str() + " tokens, after " +
                      llvm::Twine(page.plan.depth).str() + " others.";

@@ -124,10 +124,33 @@ function link(listing, chunk) {
   });
 }
 
-function addLine(pane, number, text) {
+/* The words of MLIR and PTX that have a colour. */
+const words = new RegExp([
+  String.raw`(?<comment>//.*)`,
+  String.raw`(?<string>"(?:[^"\\]|\\.)*")`,
+  String.raw`(?<value>%[\w.$#-]+)`,
+  String.raw`(?<symbol>[@!#][\w.$-]+)`,
+  String.raw`(?<type>\b(?:tensor|memref|vector)<[^<>]*(?:<[^<>]*>[^<>]*)*>|\b(?:index|b?f\d+|[isu]\d+)\b)`,
+  String.raw`(?<op>\b[a-z]\w*(?:\.\w+)+)`,
+].join("|"), "g");
+
+/* The text as spans, each of a class "w-op" or such, and text between them. */
+function coloured(text) {
+  const nodes = [];
+  let end = 0;
+  for (const match of text.matchAll(words)) {
+    const [kind] = Object.entries(match.groups).find(([, word]) => word !== undefined);
+    nodes.push(text.slice(end, match.index), make("span", { class: `w-${kind}` }, match[0]));
+    end = match.index + match[0].length;
+  }
+  nodes.push(text.slice(end));
+  return nodes;
+}
+
+function addLine(pane, number, text, into) {
   const at = { listing: pane.listing, line: number };
   const linked = origins.get(keyOf(at)).length > 0 || children.has(keyOf(at));
-  const line = make("div", { class: "line" }, text || " ");
+  const line = make("div", { class: "line" }, ...coloured(text || " "));
   if (linked && text.trim() !== "}") {
     line.setAttribute("role", "option");
     line.setAttribute("aria-selected", "false");
@@ -137,7 +160,33 @@ function addLine(pane, number, text) {
   } else {
     line.setAttribute("role", "presentation");
   }
-  pane.box.append(line);
+  into.append(line);
+}
+
+/* Long runs of constants, and of PTX's registers, are folded. */
+const dull = /= (?:arith|llvm\.mlir)\.constant\b|^\s*\.reg\b/;
+const leastFolded = 4;
+
+function addLines(pane, first, lines) {
+  let into = pane.box, end = 0; // of a run of dull lines
+  lines.forEach((text, i) => {
+    if (i >= end) {
+      for (end = i; end < lines.length && dull.test(lines[end]); ++end);
+      const isFolded = end - i >= leastFolded;
+      into = isFolded
+        ? make("details", { class: "fold", role: "group" },
+          make("summary", {}, `${end - i} ${text.includes(".reg") ? "declarations" : "constants"}`))
+        : pane.box;
+      if (isFolded) pane.box.append(into);
+      end = Math.max(end, i + 1);
+    }
+    addLine(pane, first + i, text, into);
+  });
+}
+
+function unfold(line) {
+  const fold = line.closest("details");
+  if (fold) fold.open = true;
 }
 
 /* The common indentation of lines goes. */
@@ -157,7 +206,7 @@ function buildPane(listing) {
   let count = 0;
   for (const name of names) {
     const chunk = chunks[name];
-    outdent(chunk.lines).forEach((text, i) => addLine(pane, chunk.first + i, text));
+    addLines(pane, chunk.first, outdent(chunk.lines));
     count += chunk.lines.length + chunk.left;
     if (chunk.left)
       box.append(make("div", { class: "gap" }, `${chunk.left} lines more: --dump-phases writes them`));
@@ -167,7 +216,8 @@ function buildPane(listing) {
     const line = event.target.closest("[role=option]");
     if (line) choose(line, true);
   });
-  const first = pane.lines.values().next().value;
+  const options = [...pane.lines.values()];
+  const first = options.find((line) => !line.closest("details")) || options[0];
   if (first) first.tabIndex = 0;
   const title = make("h3", {}, phase, make("span", {}, plural(count, "line")));
   byId("panes").append(make("section", { class: "pane", "aria-label": phase, "data-phase": phase }, title, box));
@@ -204,6 +254,7 @@ function reach(at, step, found = new Map()) {
 }
 
 function reveal(pane, line) {
+  unfold(line);
   const top = line.offsetTop - pane.box.offsetTop;
   if (top < pane.box.scrollTop || top + line.offsetHeight > pane.box.scrollTop + pane.box.clientHeight)
     pane.box.scrollTop = top - pane.box.clientHeight / 3;
@@ -250,6 +301,7 @@ function choose(line, focus) {
   const pane = panes.find((each) => each.listing === line.at.listing);
   for (const other of pane.lines.values()) other.tabIndex = -1;
   line.tabIndex = 0;
+  unfold(line);
   if (focus) line.focus({ preventScroll: true });
   revealPane(pane);
   reveal(pane, line);
