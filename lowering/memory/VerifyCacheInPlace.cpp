@@ -43,6 +43,23 @@ static bool isNoCache(ArrayRef<MemRefType> caches, Value buffer) {
           !llvm::is_contained(caches, buffer.getType()));
 }
 
+/// What the program calls an argument: "cache 1", counted from 0, "logits".
+static std::string nameOf(const EntryArguments &arguments, unsigned place) {
+  SmallVector<unsigned> caches = arguments.caches();
+  auto *cache = llvm::find(caches, place);
+  if (cache == caches.end())
+    return EntryArguments::nameOf(arguments.all()[place]).str();
+  return "cache " + std::to_string(cache - caches.begin());
+}
+
+static std::string nameOf(const EntryArguments &arguments, func::FuncOp entry,
+                          Value value) {
+  auto argument = dyn_cast<BlockArgument>(value);
+  return argument && argument.getOwner() == &entry.front()
+             ? nameOf(arguments, argument.getArgNumber())
+             : "another buffer";
+}
+
 namespace {
 struct VerifyCacheInPlace
     : cria::impl::VerifyCacheInPlaceBase<VerifyCacheInPlace> {
@@ -105,7 +122,9 @@ private:
     for (auto [i, place] : llvm::enumerate(places))
       if (ret->getOperand(i) != entry.getArgument(place))
         return ret->emitError("expected result ")
-               << i << " to be argument " << place << ", updated in place";
+               << i << " to be " << nameOf(arguments, place)
+               << ", updated in place, got "
+               << nameOf(arguments, entry, ret->getOperand(i));
     ret->setOperands({});
     entry.setType(
         FunctionType::get(&getContext(), entry.getArgumentTypes(), {}));

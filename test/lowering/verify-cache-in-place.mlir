@@ -59,7 +59,7 @@ func.func @layer(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %source: 
 func.func @other_result(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %source: index, %logits: memref<1x16xf32>, %k: memref<2x1x4x8xf32>, %v: memref<2x1x4x8xf32>)
     -> (memref<1x16xf32>, memref<2x1x4x8xf32>, memref<2x1x4x8xf32>)
     attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "cache"], cria.chunk = 1 : index} {
-  // expected-error @below {{expected result 1 to be argument 6, updated in place}}
+  // expected-error @below {{expected result 1 to be cache 0, updated in place, got cache 1}}
   return %logits, %v, %k : memref<1x16xf32>, memref<2x1x4x8xf32>, memref<2x1x4x8xf32>
 }
 
