@@ -1,6 +1,7 @@
 /// cria-compile: compiles a config.json, the metadata of a GGUF file, or a
 /// program in the llama dialect to an artifact.
 #include "lowering/Compilation.h"
+#include "lowering/gpu/cuda/Toolkit.h"
 #include "lowering/gpu/schedules/Tuning.h"
 #include "lowering/import/LedgerReport.h"
 #include "lowering/import/Shrink.h"
@@ -60,7 +61,7 @@ static cl::list<std::string> chip(
              "sm_90, ... Later chips run the code, too, except code for "
              "sm_90a. If there are several, the runtime takes the latest that "
              "the device can run (default: sm_80,sm_90,sm_90a; with --emit=ptx "
-             "sm_80)"),
+             "and sass sm_80)"),
     cl::cat(category));
 static cl::list<std::string>
     cubin("cubin", cl::CommaSeparated, cl::value_desc("chips"),
@@ -69,9 +70,11 @@ static cl::list<std::string>
           cl::cat(category));
 static cl::opt<std::string> emit(
     "emit", cl::value_desc("phase"),
-    cl::desc("Print the program at a phase instead: import, fuse, linalg, "
-             "tile, llvm, llvmir, asm, obj; for cuda import, fuse, linalg, "
-             "tile, llvm, ptx, obj"),
+    cl::desc(
+        "Print the program at a phase instead: import, fuse, linalg, "
+        "tile, llvm, llvmir, asm, obj; for cuda import, fuse, linalg, "
+        "tile, llvm, ptx, obj, and sass, the machine code that ptxas makes "
+        "of the PTX (needs ptxas and nvdisasm)"),
     cl::cat(category));
 static cl::opt<std::string>
     dumpPhases("dump-phases", cl::value_desc("dir"),
@@ -208,7 +211,7 @@ static llvm::Error readNumber(const cl::opt<std::string> &option, int64_t least,
 
 /// Sets the chips, from the oldest one on.
 static llvm::Error readChips(CompileOptions &options) {
-  if (emit == "ptx")
+  if (emit == "ptx" || emit == "sass")
     options.defaultChips = {"sm_80"};
   if (chip.empty())
     return llvm::Error::success();
@@ -351,7 +354,21 @@ static int writeText(llvm::StringRef path, llvm::StringRef text) {
   return 0;
 }
 
+/// Prints the machine code that the CUDA toolkit makes of the PTX.
+static int printSass(const Compilation &compilation, llvm::StringRef path) {
+  const CudaImage &image = compilation.cudaImage();
+  auto binary = assemble(image, image.binaries.front().chip);
+  if (!binary)
+    return fail(binary.takeError());
+  auto text = disassemble(*binary);
+  if (!text)
+    return fail(text.takeError());
+  return writeText(path, *text);
+}
+
 static int print(Compilation &compilation, llvm::StringRef path) {
+  if (emit == "sass")
+    return printSass(compilation, path);
   std::string text;
   llvm::raw_string_ostream stream(text);
   if (llvm::Error error = compilation.print(stream, !noLocations))
@@ -495,8 +512,8 @@ static llvm::Error checkPhases(const Compilation &compilation,
                                    "it, got --cpu=" +
                                    cpu);
   if (compilation.chips().size() > 1 && last == Phase::Ptx)
-    return llvm::createStringError("--emit=ptx: expected one chip with it, got "
-                                   "--chip=" +
+    return llvm::createStringError("--emit=" + emit +
+                                   ": expected one chip with it, got --chip=" +
                                    llvm::join(compilation.chips(), ","));
   if (!last || !llvm::is_contained(ahead, *last))
     return llvm::createStringError("--emit=" + emit + ": expected " +
@@ -655,7 +672,7 @@ int main(int argc, char **argv) {
     return fail(options.takeError());
   std::optional<Phase> last = Phase::Obj;
   if (!emit.empty())
-    last = phaseByName(emit);
+    last = emit == "sass" ? Phase::Ptx : phaseByName(emit);
   if (llvm::Error error = checkReport())
     return fail(std::move(error));
   if (noLocations && emit != "import" && dumpPhases.empty())

@@ -71,9 +71,9 @@ static llvm::Expected<std::string> run(StringRef name, StringRef chip,
                                        llvm::ArrayRef<StringRef> arguments) {
   auto program = find(name);
   if (!program)
-    return llvm::createStringError("--cubin needs " + name +
-                                   " of the CUDA toolkit, which is neither on "
-                                   "PATH nor in CUDA_HOME");
+    return llvm::createStringError(
+        "machine code for " + chip + " needs " + name +
+        " of the CUDA toolkit, which is neither on PATH nor in CUDA_HOME");
   auto log = Temporary::create("log");
   if (!log)
     return log.takeError();
