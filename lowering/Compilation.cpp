@@ -85,6 +85,8 @@ llvm::Error Compilation::select(const CompileOptions &options) {
     return cpus.takeError();
   pipeline.cpu = cpus->front();
   pipeline.plain = options.plain;
+  pipeline.lines = options.lines;
+  linalgFile = options.linalgFile;
   pipeline.beforeTile = options.beforeTile;
   pipeline.chips = options.chips.empty() ? options.defaultChips : options.chips;
   others.assign(cpus->begin() + 1, cpus->end());
@@ -269,6 +271,9 @@ llvm::Error Compilation::runPasses(Phase phase, TimingScope &scope) {
     return reported();
   if (listener)
     listener(phase, *module);
+  if (phase == Phase::Linalg && !linalgFile.empty())
+    generateLocationsFromIR(llvm::nulls(), linalgFile, *module,
+                            OpPrintingFlags());
   if (phase == Phase::Tile)
     describeTile();
   return llvm::Error::success();

@@ -33,7 +33,10 @@ struct CompileOptions {
   /// NVIDIA chips for which the PTX is also assembled.
   std::vector<std::string> cubins;
   /// See PipelineOptions.
-  bool plain = false;
+  bool plain = false, lines = false;
+  /// The file in which the text of Linalg will be, for `lines`. Without it,
+  /// lines are those of `input`, a text of Linalg or Tile.
+  std::string linalgFile;
   std::function<void(mlir::OpPassManager &)> beforeTile;
   /// The NVIDIA chips, if neither `chips` nor a text names any.
   std::vector<std::string> defaultChips = {"sm_80", "sm_90", "sm_90a"};
@@ -148,6 +151,7 @@ private:
   Phase current = Phase::Import;
   Listener listener;
   mlir::TimingScope *timing = nullptr;
+  std::string linalgFile; // see CompileOptions
   bool fromText = false;
   std::vector<CodePart> parts;                     // LlvmIr and Asm
   llvm::SmallVector<char, 0> assembly;             // Asm

@@ -80,6 +80,13 @@ static cl::opt<std::string>
     dumpPhases("dump-phases", cl::value_desc("dir"),
                cl::desc("Write the program at every phase into a folder"),
                cl::cat(category));
+static cl::opt<bool>
+    lines("g",
+          cl::desc("Add line numbers to the code for CPUs: of the file "
+                   "2-linalg.mlir that --dump-phases writes, or of the text of "
+                   "linalg or tile that is compiled. gdb then shows and steps "
+                   "through this text"),
+          cl::cat(category));
 static cl::opt<bool> noLocations(
     "no-locations",
     cl::desc("For --emit=import and --dump-phases: print import without "
@@ -274,6 +281,18 @@ static llvm::Expected<CompileOptions> readOptions() {
   if (plain && target != "cpu")
     return llvm::createStringError("--plain: expected --target=cpu with it");
   options.plain = plain;
+  options.lines = lines;
+  if (lines && target == "cuda")
+    return llvm::createStringError("-g: expected --target=cpu or cpu,cuda with "
+                                   "it: PTX always has lines");
+  if (lines && taps.getNumOccurrences())
+    return llvm::createStringError("-g: expected no --taps with it");
+  if (lines && !dumpPhases.empty()) {
+    llvm::SmallString<128> path(dumpPhases);
+    llvm::sys::path::append(path, dumpName(Device::Cpu, Phase::Linalg));
+    (void)llvm::sys::fs::make_absolute(path);
+    options.linalgFile = path.str();
+  }
   if (taps.getNumOccurrences())
     options.beforeTile = [](mlir::OpPassManager &pm) {
       AddTapsOptions kept;
@@ -518,6 +537,10 @@ static llvm::Error checkPhases(const Compilation &compilation,
   if (!last || !llvm::is_contained(ahead, *last))
     return llvm::createStringError("--emit=" + emit + ": expected " +
                                    phaseNames(ahead));
+  if (lines && dumpPhases.empty() && compilation.phase() < Phase::Linalg)
+    return llvm::createStringError("-g: expected --dump-phases, which writes "
+                                   "the text that has the lines, or a text of "
+                                   "linalg or tile");
   bool isTable = reportKind == "keys" || reportKind == "gguf-keys" ||
                  reportKind == "schedules";
   if (!reportKind.empty() && !isTable && compilation.phase() != Phase::Import)

@@ -92,9 +92,14 @@ OwningOpRef<ModuleOp> Splitter::move(ArrayRef<Operation *> definitions) {
     op->moveBefore(body, body->end());
     needed.insert_range(declared[op]);
   }
-  for (Operation *op : needed)
-    if (op->getBlock() != body)
-      body->push_back(op->cloneWithoutRegions());
+  for (Operation *op : needed) {
+    if (op->getBlock() == body)
+      continue;
+    Operation *declaration = op->cloneWithoutRegions();
+    // Only the definition may have debug info.
+    declaration->setLoc(UnknownLoc::get(op->getContext()));
+    body->push_back(declaration);
+  }
   return part;
 }
 
