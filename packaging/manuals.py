@@ -97,6 +97,7 @@ class Option:
     value: str = ""  # what stands for it, as FILE
     text: str = ""
     choices: list = dataclasses.field(default_factory=list)  # (value, text)
+    group: str = "Options"
 
 
 @dataclasses.dataclass
@@ -133,28 +134,26 @@ def read_llvm(tool, lines):
 
 
 def read_cli11(tool, lines):
-    begin = lines.index("Options:")
     usage = next(i for i, line in enumerate(lines) if line.startswith("Usage: "))
     tool.about = " ".join(lines[:usage]).strip()
     tool.usage = lines[usage].split(" ", 2)[2]
-    end = next((i for i in range(begin, len(lines)) if not lines[i]), len(lines))
-    tool.notes = paragraphs(lines[end:])
-    for line in lines[begin + 1 : end]:
-        head, text = line[:30], line[30:]
-        if line.startswith(" " * 30):
-            tool.options[-1].text = text
-            continue
-        if len(line) > 30 and line[29] == " " and not re.search(r" (Needs|Excludes):", line):
-            found, rest = CLI11.fullmatch(head.rstrip()), text
-        else:
-            found, rest = CLI11.fullmatch(line), ""
-            if found and (last := re.fullmatch(r"(.*?Needs: \S+) (.+)", line)):
-                found, rest = CLI11.fullmatch(last[1]), last[2]
-        value = re.sub(r" *(Needs|Excludes|REQUIRED).*| \.\.\.", "", found["value"] or "")
-        option = Option(found["names"].split(","), value.strip(), rest)
-        if "|" in value:
-            option.choices = [(choice, "") for choice in value.strip().split("|")]
-        tool.options.append(option)
+    begin = lines.index("Options:")
+    last = max(i for i, line in enumerate(lines) if line.startswith(" "))
+    tool.notes = paragraphs(lines[last + 1 :])
+    group = ""
+    for line in lines[begin : last + 1]:
+        head, text = line[:30].rstrip(), line[30:]
+        if line.endswith(":") and not line.startswith(" "):
+            group = line.removesuffix(":")
+        elif found := CLI11.fullmatch(head if text and line[29] == " " else line):
+            value = (found["value"] or "").strip()
+            option = Option(found["names"].split(","), value, "", group=group)
+            if "|" in value:
+                option.choices = [(choice, "") for choice in value.split("|")]
+            tool.options.append(option)
+            option.text = text if head != line else ""
+        elif text:
+            tool.options[-1].text = f"{tool.options[-1].text} {text}".strip()
 
 
 def read(path):
@@ -200,7 +199,11 @@ def man_page(tool):
         roff(tool.about),
         ".SH OPTIONS",
     ]
+    group = "Options"
     for option in tool.options:
+        if option.group != group:
+            group = option.group
+            lines.append(f".SS {group}")
         lines += [".TP", bold(option), roff(option.text)]
         for value, text in option.choices:
             if text:

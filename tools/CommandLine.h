@@ -11,8 +11,10 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <numeric>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -77,10 +79,62 @@ inline std::string unknownArgument(const CLI::App &app,
                           : ": did you mean " + nearest + "?");
 }
 
+/// --help of all tools alike: placeholders in words, lines of a terminal's
+/// width. What options need or exclude is said where a command line is wrong.
+class HelpFormatter : public CLI::Formatter {
+public:
+  std::string make_option_opts(const CLI::Option *option) const override {
+    bool isFlag = option->get_type_size() == 0;
+    if (isFlag || !option->nonpositional()) // whose name says what it is
+      return "";
+    std::string type = option->get_type_name();
+    if (type == "INT" || type == "UINT")
+      type = "N";
+    return " " + (type == "FLOAT" ? "NUMBER" : type);
+  }
+
+  std::string make_option_desc(const CLI::Option *option) const override {
+    constexpr size_t width = 80;
+    std::istringstream words(option->get_description());
+    std::string text;
+    size_t begin = 0; // of the line
+    for (std::string word; words >> word;) {
+      bool isFull =
+          text.size() + 1 + word.size() - begin > width - get_column_width();
+      if (isFull)
+        begin = text.size() + 1;
+      if (!text.empty())
+        text += isFull ? '\n' : ' ';
+      text += word;
+    }
+    return text;
+  }
+};
+
+/// Has the options that are added while it lives be a group of --help.
+class HelpGroup {
+public:
+  HelpGroup(CLI::App &app, std::string name)
+      : app(app), name(std::move(name)), begin(app.get_options().size()) {}
+  ~HelpGroup() {
+    std::vector<CLI::Option *> options = app.get_options(nullptr);
+    for (size_t i = begin; i < options.size(); ++i)
+      if (!options[i]->get_group().empty()) // else it is hidden
+        options[i]->group(name);
+  }
+
+private:
+  CLI::App &app;
+  std::string name;
+  size_t begin;
+};
+
 /// Reads the command line of `tool`, with --version. Returns the exit code if
 /// there is nothing left to do.
 inline std::optional<int> parseCommandLine(CLI::App &app, const char *tool,
                                            int argc, char **argv) {
+  app.name(tool);
+  app.formatter(std::make_shared<HelpFormatter>());
   app.set_version_flag("--version", std::string(tool) + " " + cria_version(),
                        "print the version");
   try {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/weights/Source.h"
+#include "tools/CommandLine.h"
 #include "tools/Progress.h"
 
 #include <CLI/CLI.hpp>
@@ -22,6 +23,7 @@ struct WeightOptions {
 
 /// Declares the options on `app`.
 inline void addWeightOptions(CLI::App &app, WeightOptions &options) {
+  HelpGroup group(app, "Weights");
   auto *lora = app.add_option("--lora", options.adapters,
                               "folder of a LoRA adapter, and a factor of its "
                               "scale; repeatable");
@@ -39,6 +41,7 @@ inline void addWeightOptions(CLI::App &app, WeightOptions &options) {
 
 /// Declares --cache on `app`, for tools that compute.
 inline void addCacheOption(CLI::App &app, WeightOptions &options) {
+  HelpGroup group(app, "Weights");
   app.add_option("--cache", options.cache,
                  "folder that keeps quantized weights for the next start")
       ->type_name("DIR");

@@ -29,7 +29,8 @@ static void addOptions(CLI::App &app, BenchOptions &options,
   app.add_option("OUT.cria", options.artifact, "an artifact of cria-compile")
       ->required();
   auto *weights = app.add_option("--weights", options.weights,
-                                 "a folder with *.safetensors, or a file.gguf");
+                                 "a folder with *.safetensors, or a file.gguf")
+                      ->type_name("DIR");
   auto *seed = app.add_option("--random-weights", options.seed,
                               "draw the weights from SEED (default: 1)");
   seed->check(wholeNumber<uint64_t>(0, UINT64_MAX))->excludes(weights);

@@ -60,18 +60,23 @@ static void addOptions(CLI::App &app, Options &options) {
   app.add_option("--source-ids", options.sourceIds,
                  "token ids for the model's encoder");
   app.add_option("--device", options.device,
-                 "auto (the GPU if possible), cpu, cuda or emulated");
+                 "device to run on; auto: the GPU if possible")
+      ->type_name("auto|cpu|cuda|emulated");
   auto *against = app.add_option("--against", options.against,
-                                 "another artifact with taps to compare with");
+                                 "another artifact with taps to compare with")
+                      ->type_name("FILE");
   app.add_option("--against-device", options.againstDevice,
                  "the device of --against")
+      ->type_name("auto|cpu|cuda|emulated")
       ->needs(against);
   app.add_option("--reference", options.reference,
                  "file.safetensors of results to compare with, made by --dump "
                  "or scripts/dump_activations.py")
+      ->type_name("FILE")
       ->excludes(against);
   app.add_option("--dump", options.dump,
-                 "file.safetensors for the artifact's own results");
+                 "file.safetensors for the artifact's own results")
+      ->type_name("FILE");
   app.add_option("--tolerance", options.tolerance,
                  "largest NMSE of a row; the bias is not checked (default: by "
                  "type)");

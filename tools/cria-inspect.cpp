@@ -194,7 +194,8 @@ int main(int argc, char **argv) try {
   app.add_option("OUT.cria", path, "an artifact of cria-compile")->required();
   app.add_option("--weights", weights,
                  "a folder with *.safetensors, or a file.gguf, to check; only "
-                 "headers are read");
+                 "headers are read")
+      ->type_name("DIR");
   WeightOptions binding;
   addWeightOptions(app, binding);
   std::optional<int64_t> context;

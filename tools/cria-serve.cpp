@@ -59,9 +59,11 @@ void say(const std::string &line) {
 // ---- The command line ------------------------------------------------------
 
 void addModel(CLI::App &app, ServeOptions &options) {
+  HelpGroup group(app, "Model");
   app.add_option("-m,--model,MODEL", options.model,
                  "a folder from Hugging Face, or file.gguf, which is compiled "
                  "first, once; or an artifact of cria-compile --batch=N")
+      ->type_name("PATH")
       ->required();
   app.add_option("--weights", options.engine.weights,
                  "folder of *.safetensors, tokenizer.json, "
@@ -103,6 +105,7 @@ void addModel(CLI::App &app, ServeOptions &options) {
 }
 
 void addDrafts(CLI::App &app, ServeOptions &options) {
+  HelpGroup group(app, "Drafts");
   auto *rows =
       app.add_option("--draft-rows", options.scheduler.draftRows,
                      "try tokens that may come next beside those that do, up "
@@ -124,6 +127,7 @@ void addDrafts(CLI::App &app, ServeOptions &options) {
 }
 
 void addMachine(CLI::App &app, ServeOptions &options) {
+  HelpGroup group(app, "Machine");
   app.add_option("--device", options.device,
                  "device to run on; auto: the GPU if possible; cuda:1: the "
                  "second of several GPUs")
@@ -149,6 +153,7 @@ void addMachine(CLI::App &app, ServeOptions &options) {
 }
 
 void addNetwork(CLI::App &app, ServeOptions &options) {
+  HelpGroup group(app, "Clients");
   app.add_option("--host", options.http.host,
                  "address to listen on (default 127.0.0.1, this machine alone)")
       ->type_name("ADDRESS");

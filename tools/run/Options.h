@@ -56,6 +56,7 @@ struct RunOptions {
 
 /// Options for the input of a model's encoder.
 inline void addSource(CLI::App &app, RunOptions &options) {
+  HelpGroup group(app, "Prompt");
   auto *source =
       app.add_option("--source", options.source, "text for the model's encoder")
           ->expected(0, 1);
@@ -68,6 +69,7 @@ inline void addSource(CLI::App &app, RunOptions &options) {
 /// --chat, which excludes `others`, and the options that belong to it.
 inline void addChat(CLI::App &app, RunOptions &options,
                     const std::vector<CLI::Option *> &others) {
+  HelpGroup group(app, "Chat");
   auto *chat =
       app.add_flag("-i,--chat", options.chat,
                    "chat by the chat template of --weights: each line on stdin "
@@ -81,10 +83,12 @@ inline void addChat(CLI::App &app, RunOptions &options,
 
 /// --profile and the options that belong to it.
 inline CLI::Option *addProfile(CLI::App &app, RunOptions &options) {
+  HelpGroup group(app, "Outputs of a prompt");
   auto *profile = app.add_option(
       "--profile", options.profile,
       "file for the times of all steps and their kernels: a Chrome trace, for "
       "Perfetto");
+  profile->type_name("FILE");
   app.add_option("--machine", options.machine,
                  "rates of the machine, written by cria-bench --save-machine: "
                  "--profile then has each kernel's floor")
@@ -95,6 +99,7 @@ inline CLI::Option *addProfile(CLI::App &app, RunOptions &options) {
 
 /// Options that say how ids are drawn.
 inline void addSampling(CLI::App &app, RunOptions &options) {
+  HelpGroup group(app, "Sampling");
   app.add_option("--temperature", options.temperature,
                  "divides logits; 0: greedy")
       ->check(anyNumber);
@@ -126,6 +131,7 @@ inline void addSampling(CLI::App &app, RunOptions &options) {
 
 /// Options for the form of the text.
 inline void addGrammar(CLI::App &app, RunOptions &options) {
+  HelpGroup group(app, "Form of the text");
   auto *schema = app.add_option("--json-schema", options.jsonSchema,
                                 "make the text JSON of this schema: a file, or "
                                 "the schema itself, which begins with {")
@@ -144,6 +150,7 @@ inline void addGrammar(CLI::App &app, RunOptions &options) {
 /// Options for the prompt; returns them.
 inline std::vector<CLI::Option *> addPrompt(CLI::App &app,
                                             RunOptions &options) {
+  HelpGroup group(app, "Prompt");
   auto *prompt =
       app.add_option("-p,--prompt", options.prompt, "text to continue")
           ->expected(0, 1); // --prompt= is the empty text
@@ -160,12 +167,14 @@ inline std::vector<CLI::Option *> addPrompt(CLI::App &app,
       "--prefix-embeddings", options.prefixEmbeddings,
       "NumPy file of embeddings (positions, hidden) that precede the prompt "
       "and its begin token");
+  prefix->type_name("FILE");
   return {prompt, ids, file, prefix};
 }
 
 /// --prompts, which excludes `others`.
 inline CLI::Option *addPrompts(CLI::App &app, RunOptions &options,
                                const std::vector<CLI::Option *> &others) {
+  HelpGroup group(app, "Many prompts");
   auto *prompts =
       app.add_option("--prompts", options.prompts,
                      "file of prompts, a line each, to go on from side by "
@@ -186,6 +195,7 @@ inline CLI::Option *addPrompts(CLI::App &app, RunOptions &options,
 /// Options for outputs of the prompt; returns them.
 inline std::vector<CLI::Option *> addOutputs(CLI::App &app,
                                              RunOptions &options) {
+  HelpGroup group(app, "Outputs of a prompt");
   auto *logits = app.add_option(
       "--logits", options.logits,
       "NumPy file for the prompt's logits, float32 (tokens, vocab)");
@@ -198,7 +208,9 @@ inline std::vector<CLI::Option *> addOutputs(CLI::App &app,
       "NumPy file for the prompt's embedding, float32 (hidden): its hidden "
       "states, pooled; without FILE it is printed, as JSON. Nothing is "
       "generated unless --max-tokens says so");
-  embedding->expected(0, 1)->type_name("FILE");
+  embedding->expected(0, 1);
+  for (CLI::Option *output : {logits, hidden, embedding})
+    output->type_name("FILE");
   app.add_option("--pooling", options.pooling,
                  "how --embedding pools (default mean)")
       ->type_name("mean|last|first")
@@ -211,6 +223,7 @@ inline std::vector<CLI::Option *> addOutputs(CLI::App &app,
 
 /// Options about generation_config.json.
 inline void addGeneration(CLI::App &app, RunOptions &options) {
+  HelpGroup group(app, "Sampling");
   app.add_option("--allow-unknown", options.allowUnknown,
                  "ignore this key of generation_config.json")
       ->type_name("KEY");
@@ -229,6 +242,7 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
   app.add_option("-m,--model,MODEL", options.artifact,
                  "an artifact; or a folder from Hugging Face, or file.gguf, "
                  "which is compiled first, once, and has the weights")
+      ->type_name("PATH")
       ->required();
   app.add_option("--compile", options.compile,
                  "options of cria-compile for a folder or file.gguf: "
@@ -268,7 +282,8 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
       ->trigger_on_parse();
   app.add_option("--cpu", options.cpu,
                  "run the code for this CPU, one of those that cria-inspect "
-                 "lists (default: the best that runs here)");
+                 "lists (default: the best that runs here)")
+      ->type_name("NAME");
   // Of earlier versions, which kept code that the CUDA driver now keeps.
   app.add_flag("--no-cache")->group("");
   app.add_option("-t,--threads", options.threads,
