@@ -39,7 +39,8 @@ std::optional<ApiError> draw(std::shared_ptr<Job> job) {
       Event event;
       event.text = text;
       event.id = id;
-      event.piece = "\xC3\xA9";
+      event.piece = id == 5 ? "<tool_call>{\"name\": \"f\", \"arguments\": {}}"
+                            : "\xC3\xA9";
       event.logProb = -0.5;
       if (job->logProbs)
         event.top.assign(static_cast<size_t>(*job->logProbs), {id, -0.5});
@@ -61,6 +62,7 @@ struct TextEngine : Engine {
     loadText(options, *this);
     chat = Chat::parse(
         "{% for m in messages %}{{ m.role }}{{ m.content }}{% endfor %}");
+    calls.format = CallFormat::Hermes;
   }
 };
 

@@ -124,6 +124,31 @@ def check_grammars(server, tools, artifact):
     check_error(server, "/v1/completions", few, 400, "together", "min_tokens")
 
 
+def check_tool_errors(chat):
+    """Of a model whose template has no tools, too."""
+    function = {"name": "f", "parameters": {}}
+    tool = {"type": "function", "function": function}
+    tools = {**CHAT, "tools": [tool]}
+    chat(tools, 400, "template", "tools", "unsupported_value")
+    for wrong in ({}, "x", [1], [{}], [{**tool, "type": "web_search"}], [{**tool, "x": 1}],
+                  [tool, tool], [{**tool, "function": {**function, "parameters": []}}],
+                  [{**tool, "function": {"name": "f()"}}], [{**tool, "function": {"name": ""}}]):
+        chat({**CHAT, "tools": wrong}, 400, "tools", "tools")
+    for wrong in ("any", 1, {}, {"type": "allowed_tools"}, {"type": "function"}, "required"):
+        chat({**CHAT, "tool_choice": wrong}, 400, "tool_choice", "tool_choice")
+    other = {"type": "function", "function": {"name": "g"}}
+    chat({**tools, "tool_choice": other}, 400, "'g', which is none of 'tools'", "tool_choice")
+    chat({**tools, "skip_special_tokens": False}, 400, "together", "skip_special_tokens")
+    chat({**tools, "grammar": 'root ::= "a"'}, 400, "together", "grammar")
+    chat({**tools, "tool_choice": "required", "min_tokens": 1}, 400, "together", "min_tokens")
+    for call in (1, {}, {"function": {"name": "f"}}, {"function": {"arguments": "{}"}},
+                 {"function": {"name": "f", "arguments": "[]"}},
+                 {"function": {"name": "f", "arguments": "{"}},
+                 {"type": "custom", "function": {"name": "f", "arguments": "{}"}}):
+        message = {"role": "assistant", "tool_calls": [call]}
+        chat({**CHAT, "messages": [message]}, 400, "messages", "messages")
+
+
 def check_more_errors(server):
     def text(body, *expected):
         check_error(server, "/v1/completions", body, *expected)
@@ -157,9 +182,7 @@ def check_more_errors(server):
         chat({**CHAT, "messages": messages}, 400, "messages", "messages")
     chat({**CHAT, "top_logprobs": 2}, 400, "needs 'logprobs'", "top_logprobs")
     chat({**CHAT, "top_logprobs": 2, "logprobs": None}, 400, "needs 'logprobs'", "top_logprobs")
-    tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
-    chat({**CHAT, "tools": [tool]}, 400, "tools", "tools", "unsupported_value")
-    chat({**CHAT, "tool_choice": "required"}, 400, "tool_choice", "tool_choice")
+    check_tool_errors(chat)
     chat({**CHAT, "chat_template_kwargs": 1}, 400, "chat_template_kwargs", "chat_template_kwargs")
     for options, status in ({"headers": {"Content-Type": "text/plain"}}, 415), ({"headers": {}}, 415):
         answer = server.post("/v1/completions", SHORT, **options)

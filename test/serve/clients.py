@@ -1,5 +1,7 @@
 """OpenAI's own client: its objects have what it expects, and its errors are raised."""
 
+import contextlib
+import json
 import shutil
 import sys
 
@@ -8,6 +10,31 @@ import openai
 from serving import TINY, Server, Tools, check
 
 MESSAGES = [{"role": "user", "content": [{"type": "text", "text": "Once"}]}]
+
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": "Says the weather.",
+            "parameters": {
+                "type": "object",
+                "properties": {"city": {"$ref": "#/$defs/city"}},
+                "required": ["city"],
+                "additionalProperties": False,
+                "$defs": {"city": {"enum": ["Kyiv", "Oslo"]}},
+            },
+        },
+    }
+    for name in ("get_weather", "get_forecast")
+]
+# Templates that write calls as families of models do.
+CALLS = {
+    "hermes": "\n<tool_call>\n{{ c.function | tojson }}\n</tool_call>",
+    "mistral": "{% if loop.first %}[TOOL_CALLS] [{% endif %}{{ c.function | tojson }}"
+    "{{ ']' if loop.last else ', ' }}",
+    "llama": '{"name": "{{ c.function.name }}", "parameters": {{ c.function.arguments | tojson }}}',
+}
 
 
 def check_completions(client):
@@ -56,6 +83,119 @@ def check_errors(client):
         check(error.code == "invalid_api_key", error)
 
 
+def call_tools(client, text="Once upon a time", **fields):
+    """The choice of a reply to tools, which is the same by a stream."""
+    asked = {"model": "tiny", "messages": [{"role": "user", "content": text}], "tools": TOOLS,
+             "temperature": 0, "max_completion_tokens": 100, **fields}
+    [choice] = client.chat.completions.create(**asked).choices
+    parts = [part.choices[0] for part in client.chat.completions.create(**asked, stream=True)]
+    content = "".join(part.delta.content or "" for part in parts)
+    check((content or None) == choice.message.content, f"{content!r}, expected {choice}")
+    calls = [call for part in parts for call in part.delta.tool_calls or []]
+    check([call.index for call in calls] == list(range(len(calls))), calls)
+    whole, streamed = ([(call.function.name, call.function.arguments) for call in found]
+                       for found in (choice.message.tool_calls or [], calls))
+    check(whole == streamed, f"{streamed}, expected {whole}")
+    check(parts[-1].finish_reason == choice.finish_reason, parts)
+    if choice.finish_reason != "length":  # which openai-python's helper raises
+        with client.chat.completions.stream(**asked) as stream:
+            made = stream.get_final_completion().choices[0].message
+        check(len(made.tool_calls or []) == len(calls), made)
+    return choice
+
+
+def check_forced_calls(client, format):
+    """A call that must be is one of the tools', in each format; it goes back to the model."""
+    for tool_choice, names in (
+        ("required", {"get_weather", "get_forecast"}),
+        ({"type": "function", "function": {"name": "get_forecast"}}, {"get_forecast"}),
+    ):
+        choice = call_tools(client, tool_choice=tool_choice, parallel_tool_calls=False)
+        check(choice.finish_reason == "tool_calls" and choice.message.content is None, choice)
+        [call] = choice.message.tool_calls
+        check(call.type == "function" and len(call.id) == 9, call)
+        check(call.function.name in names, call)
+        check(json.loads(call.function.arguments)["city"] in ("Kyiv", "Oslo"), call)
+    messages = [
+        *MESSAGES,
+        choice.message.model_dump(),
+        {"role": "tool", "tool_call_id": call.id, "content": "Snow."},
+    ]
+    prompt = client.post("../apply-template", body={"messages": messages, "tools": TOOLS},
+                         cast_to=object)["prompt"]
+    written = json.dumps(json.loads(call.function.arguments))
+    check(written in prompt and "Snow." in prompt, f"{format}: {prompt}")
+
+
+def check_calls(tools, artifact, format):
+    """Calls of tools in a format, by a model that likes to write them: its likeliest tokens
+    are renamed."""
+    folder = tools.scratch / format
+    shutil.copytree(TINY, folder)
+    template = """{% if tools %}Hi. {% endif %}{% for m in messages %}{{ m.content or '' }}
+{%- for c in m.tool_calls or [] %}CALL{% endfor %}{% endfor %}"""
+    (folder / "chat_template.jinja").write_text(template.replace("CALL", CALLS[format]))
+    asked = {"max_completion_tokens": 6, "extra_body": {"return_token_ids": True}}
+    with open_client(tools, artifact, folder) as client:
+        check_forced_calls(client, format)
+        plain = call_tools(client, **asked)
+        check(plain.message.tool_calls is None and plain.finish_reason == "length", plain)
+        without = call_tools(client, **asked, tool_choice="none")
+        check(len(without.prompt_token_ids) < len(plain.prompt_token_ids), "tools are not shown")
+    one, two = ('{"name": "%s", "%s": {"city": %d}}' % (
+        name, "parameters" if format == "llama" else "arguments", i)
+        for i, name in enumerate(("get_weather", "get_forecast")))
+    texts = {
+        "hermes": ["Well.", "<tool", "_call>" + one, "</tool_call>\n<tool_call>", two + "</tool_call>"],
+        "mistral": ["Well.", "[TOOL_CALLS]", "[" + one, ", " + two, " ]\n "],
+        "llama": ["\n \n", "<|python_tag|>", one, ";\n ", two],
+    }[format]
+    ids = plain.token_ids
+    check(len(set(ids)) == 6 and not set(ids) & set(plain.prompt_token_ids), plain)
+    texts.append(" \n \n")
+    rename(folder / "tokenizer.json", dict(zip(ids, texts)), ids[1] if format != "hermes" else None)
+    with open_client(tools, artifact, folder) as client:
+        both = call_tools(client, extra_body={"stop_token_ids": ids[5:]})
+        check(both.finish_reason == "tool_calls", both)
+        check(both.message.content == (None if format == "llama" else "Well."), both)
+        found = [(call.function.name, call.function.arguments) for call in both.message.tool_calls]
+        check(found == [("get_weather", '{"city": 0}'), ("get_forecast", '{"city": 1}')], both)
+        first = call_tools(client, extra_body={"stop_token_ids": ids[5:]}, parallel_tool_calls=False)
+        check(len(first.message.tool_calls) == 1, first)
+        cut = call_tools(client, max_completion_tokens=4 if format == "mistral" else 2)
+        check(cut.finish_reason == "length" and not cut.message.tool_calls, cut)
+        check(cut.message.content.startswith(texts[0]), cut)
+        text = call_tools(client, "Hi. Once upon a time", max_completion_tokens=6,
+                          tool_choice="none")
+        check(not text.message.tool_calls and "get_weather" in text.message.content, text)
+
+
+def rename(path, texts, special):
+    """Has ids of a tokenizer with byte-level tokens stand for other texts; `special` becomes
+    a special token."""
+    document = json.loads(path.read_text())
+    model = document["model"]
+    old = {id: token for token, id in model["vocab"].items() if id in texts}
+    model["merges"] = [merge for merge in model["merges"] if not set(
+        [*(parts := merge if isinstance(merge, list) else merge.split(" ")), "".join(parts)]
+    ) & set(old.values())]
+    for id, text in texts.items():
+        del model["vocab"][old[id]]
+        model["vocab"][text.replace(" ", "\u0120").replace("\n", "\u010a")] = id
+    if special is not None:
+        document["added_tokens"].append({**document["added_tokens"][-1], "id": special,
+                                         "content": texts[special], "special": True})
+        document["added_tokens"].sort(key=lambda token: token["id"])
+    path.write_text(json.dumps(document))
+
+
+@contextlib.contextmanager
+def open_client(tools, artifact, folder):
+    with Server(tools, artifact, "--name=tiny", env={"CRIA_API_KEY": "key"}, weights=folder) as server:
+        url = f"http://{server.host}:{server.port}/v1"
+        yield openai.OpenAI(base_url=url, api_key="key", max_retries=0, timeout=60)
+
+
 def main():
     tools = Tools(*sys.argv[1:3])
     folder = tools.scratch / "tiny"
@@ -73,6 +213,8 @@ def main():
         check_errors(client)
         found = client.embeddings.create(model="tiny", input=["Once", "Twice"]).data
         check([one.index for one in found] == [0, 1] and len(found[0].embedding) == 96, found)
+    for format in CALLS:
+        check_calls(tools, artifact, format)
 
 
 main()

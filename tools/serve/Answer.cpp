@@ -24,7 +24,7 @@ TextAnswer::TextAnswer(const Engine &engine, const Request &asked,
       model(asked.model.empty() ? engine.name : asked.model), object(object),
       chunk(chunk), texts(job.texts()), left(texts.size()) {
   request.prompts.clear();
-  request.messages = json();
+  request.messages = request.tools = json();
   for (const Ids &prompt : job.prompts) {
     promptTokens += static_cast<int64_t>(prompt.ids.size());
     echoes.push_back(prompt.echo);
@@ -63,9 +63,10 @@ json TextAnswer::choice(json members, TextState &state, size_t index) const {
   json made = {{"index", index}};
   made.update(members);
   made["logprobs"] = std::move(state.logProbs);
-  made["finish_reason"] = state.end == End::Stop     ? json("stop")
-                          : state.end == End::Length ? json("length")
-                                                     : json();
+  made["finish_reason"] =
+      state.end == End::Stop ? json(state.callCount > 0 ? "tool_calls" : "stop")
+      : state.end == End::Length ? json("length")
+                                 : json();
   return made;
 }
 
@@ -77,14 +78,15 @@ void TextAnswer::sendEvent(const json &value) {
 }
 
 /// Sends what an event adds, if that is anything.
-void TextAnswer::sendChunk(const Event &event, TextState &state) {
+void TextAnswer::sendChunk(const Event &event, const std::string &piece,
+                           TextState &state) {
   bool isFirst = !state.hasBegun;
-  if (!isFirst && event.piece.empty() && event.end == End::None &&
-      state.logProbs.is_null() && !request.returnIds)
+  if (!isFirst && piece.empty() && state.calls.empty() &&
+      event.end == End::None && state.logProbs.is_null() && !request.returnIds)
     return;
   state.hasBegun = true;
   json made = head(chunk);
-  json one = choice(part(event.piece, isFirst, event.text), state, event.text);
+  json one = choice(part(piece, state, isFirst, event.text), state, event.text);
   if (request.returnIds) {
     if (isFirst)
       one["prompt_token_ids"] =
@@ -95,6 +97,10 @@ void TextAnswer::sendChunk(const Event &event, TextState &state) {
   if (request.includeUsage)
     made["usage"] = json();
   sendEvent(made);
+}
+
+std::string TextAnswer::read(const Event &event, TextState &) {
+  return event.piece;
 }
 
 void TextAnswer::takeOne(const Event &event) {
@@ -109,10 +115,11 @@ void TextAnswer::takeOne(const Event &event) {
     if (request.logProbs)
       addLogProbs(event, state);
   }
+  std::string piece = read(event, state);
   if (request.stream) {
-    sendChunk(event, state);
+    sendChunk(event, piece, state);
   } else {
-    state.text += event.piece;
+    state.text += piece;
     if (request.returnIds && event.id >= 0)
       state.ids.push_back(event.id);
   }

@@ -24,13 +24,15 @@ int64_t unixTime();
 
 /// The JSON of one text, which grows with each of its ids.
 struct TextState {
-  std::string text;         // so far; empty in a stream
-  std::vector<int32_t> ids; // drawn; empty in a stream
-  json logProbs;            // of all ids, or in a stream of the last one
-  int64_t drawn = 0;        // ids
-  int64_t characters = 0;   // of the tokens so far
-  int64_t reused = 0;       // ids of the prompt that were not computed
-  bool hasBegun = false;    // a chunk was sent
+  std::string text;           // so far; empty in a stream
+  std::vector<int32_t> ids;   // drawn; empty in a stream
+  json logProbs;              // of all ids, or in a stream of the last one
+  int64_t drawn = 0;          // ids
+  int64_t characters = 0;     // of the tokens so far
+  int64_t reused = 0;         // ids of the prompt that were not computed
+  bool hasBegun = false;      // a chunk was sent
+  json calls = json::array(); // of tools; in a stream those of the last event
+  int64_t callCount = 0;
   End end = End::None;
 };
 
@@ -46,11 +48,13 @@ public:
 protected:
   /// Adds the log-probabilities of an id to `state.logProbs`.
   virtual void addLogProbs(const Event &event, TextState &state) const = 0;
+  /// The text that an event adds; calls of tools go to `state`.
+  virtual std::string read(const Event &event, TextState &state);
   /// The members of a choice that hold a text's whole answer.
   virtual json whole(const TextState &state, size_t index) const = 0;
   /// Those of a chunk that has `piece`; `isFirst` of the text.
-  virtual json part(const std::string &piece, bool isFirst,
-                    size_t index) const = 0;
+  virtual json part(const std::string &piece, const TextState &state,
+                    bool isFirst, size_t index) const = 0;
 
   /// The bytes of an id's token.
   std::string bytesOf(int32_t id) const;
@@ -64,7 +68,8 @@ protected:
 
 private:
   void takeOne(const Event &event);
-  void sendChunk(const Event &event, TextState &state);
+  void sendChunk(const Event &event, const std::string &piece,
+                 TextState &state);
   void sendEvent(const json &value);
   json head(const char *object) const;
   json choice(json members, TextState &state, size_t index) const;

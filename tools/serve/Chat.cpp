@@ -1,14 +1,31 @@
 #include "tools/serve/Answer.h"
 
+#include <random>
+
 namespace cria::serve {
 
 namespace {
+
+/// Nine letters and digits, as Mistral's templates want.
+std::string makeCallId() {
+  static constexpr char characters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                       "abcdefghijklmnopqrstuvwxyz";
+  std::string id;
+  std::random_device random;
+  while (id.size() < 9)
+    id += characters[random() % (sizeof(characters) - 1)];
+  return id;
+}
 
 class ChatAnswer : public TextAnswer {
 public:
   ChatAnswer(const Engine &engine, const Request &request, const Job &job)
       : TextAnswer(engine, request, job, "chatcmpl-", "chat.completion",
-                   "chat.completion.chunk") {}
+                   "chat.completion.chunk") {
+    if (request.mayCall())
+      readers.assign(job.texts(), {engine.calls.format, request.toolNames,
+                                   request.mustCall()});
+  }
 
 private:
   json describe(int32_t id, double logProb) const {
@@ -32,21 +49,59 @@ private:
     to["content"].push_back(std::move(one));
   }
 
-  json whole(const TextState &state, size_t) const override {
-    return {{"message",
-             {{"role", "assistant"},
-              {"content", state.text},
-              {"refusal", json()}}}};
+  std::string read(const Event &event, TextState &state) override {
+    if (readers.empty())
+      return event.piece;
+    CallReader &reader = readers[event.text];
+    reader.push(event.piece); // the text before a marker
+    if (event.id >= 0 && event.id == engine.calls.marker)
+      reader.pushMarker();
+    if (event.end != End::None)
+      reader.finish();
+    if (request.stream)
+      state.calls.clear();
+    for (Call &call : reader.takeCalls())
+      addCall(std::move(call), state);
+    return reader.takeText();
   }
 
-  json part(const std::string &piece, bool isFirst, size_t) const override {
+  void addCall(Call call, TextState &state) const {
+    if (state.callCount == 1 && !request.parallelCalls)
+      return;
+    json made = {{"id", makeCallId()},
+                 {"type", "function"},
+                 {"function",
+                  {{"name", std::move(call.name)},
+                   {"arguments", std::move(call.arguments)}}}};
+    if (request.stream)
+      made["index"] = state.callCount;
+    state.calls.push_back(std::move(made));
+    ++state.callCount;
+  }
+
+  json whole(const TextState &state, size_t) const override {
+    bool isCalls = state.text.empty() && state.callCount > 0;
+    json message = {{"role", "assistant"},
+                    {"content", isCalls ? json() : json(state.text)},
+                    {"refusal", json()}};
+    if (state.callCount > 0)
+      message["tool_calls"] = state.calls;
+    return {{"message", std::move(message)}};
+  }
+
+  json part(const std::string &piece, const TextState &state, bool isFirst,
+            size_t) const override {
     json delta = json::object();
     if (isFirst)
       delta["role"] = "assistant";
     if (isFirst || !piece.empty())
       delta["content"] = piece;
+    if (!state.calls.empty())
+      delta["tool_calls"] = state.calls;
     return {{"delta", std::move(delta)}};
   }
+
+  std::vector<CallReader> readers; // of texts that may call tools
 };
 
 } // namespace

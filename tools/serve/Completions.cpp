@@ -65,7 +65,7 @@ private:
   json whole(const TextState &state, size_t index) const override {
     return {{"text", echoOf(index) + state.text}};
   }
-  json part(const std::string &piece, bool isFirst,
+  json part(const std::string &piece, const TextState &, bool isFirst,
             size_t index) const override {
     return {{"text", isFirst ? echoOf(index) + piece : piece}};
   }

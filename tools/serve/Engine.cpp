@@ -25,6 +25,8 @@ void loadText(const EngineOptions &options, Engine &engine) {
   engine.tokenizer.emplace(gguf::isGguf(weights) ? weights
                                                  : weights + "/tokenizer.json");
   engine.chat = ifThere([&] { return Chat(weights); });
+  if (engine.chat)
+    engine.calls = callSyntaxOf(*engine.chat, *engine.tokenizer);
   int64_t size = engine.tokenizer->vocabSize();
   for (int64_t id = 0; id < size; ++id)
     engine.longestToken =

@@ -6,6 +6,7 @@
 #include "runtime/cria.hpp"
 #include "runtime/cria_text.hpp"
 #include "tools/serve/Grammars.h"
+#include "tools/serve/ToolCalls.h"
 
 #include <cstdint>
 #include <map>
@@ -29,6 +30,7 @@ struct Engine {
 
   std::optional<Tokenizer> tokenizer;
   std::optional<Chat> chat; // if the checkpoint has a template
+  CallSyntax calls;         // that the template writes
   size_t longestToken = 0;  // bytes
   mutable Grammars grammars;
 

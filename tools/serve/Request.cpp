@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 
 namespace cria::serve {
 
@@ -155,6 +156,17 @@ void checkContent(In content) {
   }
 }
 
+/// Checks a call of an earlier reply.
+void checkCall(In call) {
+  if (auto type = call.find("type"); type && type->raw() != "function")
+    notSupported(*type, "expected \"function\"");
+  JsonCursor function = call["function"];
+  function["name"].string();
+  JsonCursor arguments = function["arguments"];
+  if (!arguments.raw().is_object())
+    arguments.string();
+}
+
 void checkMessages(In value, Out) {
   constexpr size_t most = 4096;
   size_t count = value.count(most);
@@ -166,7 +178,8 @@ void checkMessages(In value, Out) {
     if (auto content = message.find("content"))
       checkContent(*content);
     if (auto calls = message.find("tool_calls"))
-      calls->elements();
+      for (In call : calls->elements())
+        checkCall(call);
   }
 }
 
@@ -182,14 +195,59 @@ void readLogProbs(In value, Out request) {
     request.logProbs = 0;
 }
 
-void readTools(In value, Out) {
-  if (!value.raw().is_array() || !value.raw().empty())
-    notSupported(value, "calls of tools are not read from the text");
+/// The name of a function.
+std::string readFunctionName(In value) {
+  constexpr size_t most = 64;
+  std::string name = value.string();
+  bool isName = !name.empty() && name.size() <= most &&
+                std::all_of(name.begin(), name.end(), [](unsigned char byte) {
+                  return isalnum(byte) || strchr("_-.", byte);
+                });
+  if (value.ok() && !isName)
+    value.fail("is " + quote(name) + ", expected up to " +
+               std::to_string(most) + " letters, digits, '_', '-' and '.'");
+  return name;
 }
 
-void readToolChoice(In value, Out) {
-  if (value.raw() != "none" && value.raw() != "auto")
-    notSupported(value, "expected \"none\" or \"auto\"");
+void readTools(In value, Out request) {
+  constexpr size_t most = 128;
+  for (In tool : value.elements(most)) {
+    onlyKeys(tool, {"type", "function"});
+    std::string type = tool["type"].string();
+    if (tool.ok() && type != "function")
+      notSupported(tool["type"], "expected \"function\"");
+    JsonCursor function = tool["function"];
+    onlyKeys(function, {"name", "description", "parameters", "strict"});
+    std::string name = readFunctionName(function["name"]);
+    if (auto text = function.find("description"))
+      text->string();
+    if (auto schema = function.find("parameters");
+        schema && !schema->raw().is_object())
+      schema->expected("an object");
+    auto &names = request.toolNames;
+    if (std::find(names.begin(), names.end(), name) != names.end())
+      function["name"].fail("is the name of an earlier tool, too");
+    names.push_back(std::move(name));
+  }
+}
+
+void readToolChoice(In value, Out request) {
+  using Choice = Request::ToolChoice;
+  const auto &raw = value.raw();
+  if (raw.is_object()) {
+    onlyKeys(value, {"type", "function"});
+    std::string type = value["type"].string();
+    if (value.ok() && type != "function")
+      notSupported(value["type"], "expected \"function\"");
+    request.toolName = value["function"]["name"].string();
+    request.toolChoice = Choice::Required;
+  } else if (raw == "none" || raw == "auto" || raw == "required") {
+    request.toolChoice = raw == "none"   ? Choice::None
+                         : raw == "auto" ? Choice::Auto
+                                         : Choice::Required;
+  } else {
+    value.expected("\"none\", \"auto\", \"required\" or a function");
+  }
 }
 
 /// Every field that a client may send. docs/serve.md has the same table.
@@ -261,6 +319,8 @@ const Field fields[] = {
     {"modalities", ChatCompletions, readModalities},
     {"tools", kWithMessages, readTools},
     {"tool_choice", ChatCompletions, readToolChoice},
+    {"parallel_tool_calls", ChatCompletions,
+     [](In v, Out r) { r.parallelCalls = v.boolean(); }},
     {"best_of", Completions,
      [](In v, Out) {
        if (v.integer(1, 128) != 1)
@@ -276,7 +336,6 @@ const Field fields[] = {
     {"metadata", kText},
     {"store", kText},
     {"service_tier", kText},
-    {"parallel_tool_calls", ChatCompletions},
     {"safety_identifier", kText},
     {"prompt_cache_key", kText},
     {"prompt_cache_retention", kText},
@@ -343,6 +402,33 @@ void flatten(json &message) {
   *content = text;
 }
 
+/// What fields mean beside tools.
+std::optional<ApiError> checkTools(const Request &request) {
+  const auto &names = request.toolNames;
+  if (request.mustCall() && names.empty())
+    return about("tool_choice", "'tool_choice' needs 'tools'", "invalid_value");
+  if (!request.toolName.empty() &&
+      std::find(names.begin(), names.end(), request.toolName) == names.end())
+    return about("tool_choice",
+                 "'tool_choice' names " + quote(request.toolName) +
+                     ", which is none of 'tools'",
+                 "invalid_value");
+  if (!request.mayCall())
+    return std::nullopt;
+  auto refuse = [](const char *field, const char *other) {
+    return about(
+        field, quote(field) + " is not supported together with " + quote(other),
+        "unsupported_value");
+  };
+  if (request.constraint)
+    return refuse(request.constrainedBy, "tools");
+  if (!request.skipSpecialTokens)
+    return refuse("skip_special_tokens", "tools");
+  if (request.mustCall() && request.minTokens > 0)
+    return refuse("min_tokens", "tool_choice");
+  return std::nullopt;
+}
+
 /// What the fields mean together.
 std::optional<ApiError> checkTogether(const nlohmann::json &root,
                                       int64_t vocabSize,
@@ -389,6 +475,8 @@ std::optional<ApiError> checkTogether(const nlohmann::json &root,
                  "the request asks for " + std::to_string(texts) +
                      " texts, expected at most " + std::to_string(kMostTexts),
                  "invalid_value");
+  if (auto error = checkTools(request))
+    return error;
   if (request.constraint && request.minTokens > 0)
     return about("min_tokens",
                  std::string("'min_tokens' is not supported together with '") +
@@ -404,6 +492,29 @@ std::optional<ApiError> checkTogether(const nlohmann::json &root,
   if (has("stream_options") && !request.stream)
     return about("stream_options", "'stream_options' needs 'stream': true",
                  "invalid_value");
+  return std::nullopt;
+}
+
+/// Reads the arguments of a message's calls, for templates that write them by
+/// themselves.
+std::optional<ApiError> readArguments(json &message) {
+  auto calls = message.find("tool_calls");
+  if (calls == message.end() || !calls->is_array())
+    return std::nullopt;
+  for (json &call : *calls) {
+    json &arguments = call["function"]["arguments"];
+    if (!arguments.is_string())
+      continue;
+    const auto &text = arguments.get_ref<const std::string &>();
+    Result<JsonDocument> document = parseJson(text, "arguments of a call");
+    if (!document.ok() || !document->root().is_object())
+      return about("messages",
+                   document.ok() ? "arguments of a call in 'messages' are no "
+                                   "JSON object"
+                                 : "'messages': " + document.status().message(),
+                   "invalid_value");
+    arguments = json::parse(text);
+  }
   return std::nullopt;
 }
 
@@ -436,8 +547,13 @@ std::optional<ApiError> parseRequest(Endpoint endpoint, std::string_view body,
   if (!root.contains("messages"))
     return std::nullopt;
   request.messages = std::move(ordered["messages"]);
-  for (json &message : request.messages)
+  for (json &message : request.messages) {
     flatten(message);
+    if (auto error = readArguments(message))
+      return error;
+  }
+  if (request.mayCall())
+    request.tools = std::move(ordered["tools"]);
   auto options = ordered.find("chat_template_kwargs");
   if (options != ordered.end() && !options->is_null())
     request.templateOptions = std::move(*options);

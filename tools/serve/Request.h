@@ -37,6 +37,11 @@ struct Request {
   std::string model;
   std::vector<Prompt> prompts;
   json messages, templateOptions; // of a chat; null if not given
+  json tools; // of a chat, which the model may call; null: none
+  std::vector<std::string> toolNames;
+  enum class ToolChoice { None, Auto, Required } toolChoice = ToolChoice::Auto;
+  std::string toolName;      // that must be called; "": any
+  bool parallelCalls = true; // else one call at most
   bool addGenerationPrompt = true, addSpecialTokens = true;
 
   std::optional<double> temperature, topP, minP, repetitionPenalty;
@@ -49,6 +54,12 @@ struct Request {
   std::vector<std::pair<int32_t, float>> bias;
   std::optional<Constraint> constraint; // of each text
   const char *constrainedBy = "";       // the field that has it
+
+  /// Whether the model is shown tools.
+  bool mayCall() const {
+    return !toolNames.empty() && toolChoice != ToolChoice::None;
+  }
+  bool mustCall() const { return toolChoice == ToolChoice::Required; }
 
   bool stream = false, includeUsage = false, echo = false, returnIds = false;
   std::optional<int64_t> logProbs; // how many of the likeliest; 0: of the drawn

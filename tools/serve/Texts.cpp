@@ -38,6 +38,8 @@ variablesOf(const Engine &engine, const Request &request, std::string &text) {
                     "messages", "no_chat_template"};
   json variables = {{"messages", request.messages},
                     {"add_generation_prompt", request.addGenerationPrompt}};
+  if (!request.tools.is_null())
+    variables["tools"] = request.tools;
   if (request.templateOptions.is_object())
     for (const auto &[key, value] : request.templateOptions.items())
       if (!variables.contains(key))
@@ -184,7 +186,9 @@ static void countKept(const Request &request, Job &job) {
     return;
   int64_t logProb = request.endpoint == Completions ? 192 : 512;
   int64_t id = request.returnIds ? 24 : 0;
-  job.keptOfId = 8 + id + (job.logProbs ? (1 + *job.logProbs) * logProb : 0);
+  int64_t call = request.mayCall() ? 64 : 0; // of the ids of a call
+  job.keptOfId =
+      8 + id + call + (job.logProbs ? (1 + *job.logProbs) * logProb : 0);
   for (const Ids &prompt : job.prompts)
     job.kept += job.n * (static_cast<int64_t>(prompt.echo.size()) +
                          static_cast<int64_t>(prompt.ids.size()) * id);
@@ -216,23 +220,30 @@ static void setTextOptions(const Engine &engine, const Request &request,
 
 /// A grammar that is wrong or too large is the client's: it costs nobody else.
 static std::optional<ApiError> setGrammar(const Engine &engine,
-                                          const Request &request, Job &job) {
-  if (!request.constraint)
-    return std::nullopt;
+                                          const Constraint &constraint,
+                                          const char *field, Job &job) {
   try {
-    job.grammar =
-        engine.grammars.get(*engine.tokenizer, engine.vocabSize,
-                            *request.constraint, job.endIds, job.salt);
+    job.grammar = engine.grammars.get(*engine.tokenizer, engine.vocabSize,
+                                      constraint, job.endIds, job.salt);
   } catch (const Error &error) {
     if (error.status() == CRIA_INTERNAL)
       throw;
-    return ApiError{
-        400, std::string("'") + request.constrainedBy + "': " + error.what(),
-        request.constrainedBy,
-        error.status() == CRIA_UNIMPLEMENTED ? "unsupported_value"
-                                             : "invalid_value"};
+    return ApiError{400, std::string("'") + field + "': " + error.what(), field,
+                    error.status() == CRIA_UNIMPLEMENTED ? "unsupported_value"
+                                                         : "invalid_value"};
   }
   return std::nullopt;
+}
+
+/// Has the text be a call: the prompt ends with what begins a call, and the
+/// constraint says how the call goes on.
+static Constraint beginCall(const Engine &engine, const Request &request,
+                            std::vector<int32_t> &prompt) {
+  ForcedCall call = forceCall(engine.calls.format, request.tools,
+                              request.toolName, request.parallelCalls);
+  std::vector<int32_t> begin = engine.tokenizer->encode(call.prefix, false);
+  prompt.insert(prompt.end(), begin.begin(), begin.end());
+  return {CRIA_GRAMMAR_JSON_SCHEMA, std::move(call.schema)};
 }
 
 std::optional<ApiError> makeJob(const Engine &engine, const Request &request,
@@ -249,8 +260,19 @@ std::optional<ApiError> makeJob(const Engine &engine, const Request &request,
   if (job.embeds && job.adapters)
     return ApiError{400, "embeddings are those of '" + engine.name + "' alone",
                     "model", "no_embeddings"};
+  if (!request.tools.is_null() && engine.calls.format == CallFormat::None)
+    return ApiError{400,
+                    "'tools' is not supported: the model's chat template "
+                    "writes no calls that the server can read",
+                    "tools", "unsupported_value"};
   if (auto error = encodePrompts(engine, request, job.prompts))
     return error;
+  std::optional<Constraint> constraint = request.constraint;
+  const char *constrainedBy = request.constrainedBy;
+  if (request.mustCall()) {
+    constraint = beginCall(engine, request, job.prompts[0].ids);
+    constrainedBy = "tool_choice";
+  }
   if (auto error = checkPrompts(engine, request, job))
     return error;
   if (!job.embeds) {
@@ -262,8 +284,9 @@ std::optional<ApiError> makeJob(const Engine &engine, const Request &request,
     } catch (const Error &error) {
       return ApiError{400, error.what(), "", "invalid_value"};
     }
-    if (auto error = setGrammar(engine, request, job))
-      return error;
+    if (constraint)
+      if (auto error = setGrammar(engine, *constraint, constrainedBy, job))
+        return error;
   }
   job.delivery = job.embeds ? answerEmbeddings(engine, request, job)
                  : request.endpoint == Completions
