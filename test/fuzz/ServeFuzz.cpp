@@ -20,6 +20,8 @@ public:
   }
   void begin(const std::string &) override { ++answers; }
   void send(std::string_view bytes) override {
+    if (bytes.substr(0, 7) == "event: ")
+      bytes.remove_prefix(bytes.find('\n') + 1);
     fuzz::require(bytes.substr(0, 6) == "data: ", "an event has data");
     bytes.remove_prefix(6);
     fuzz::require(bytes == "[DONE]\n\n" || json::accept(bytes), "and is JSON");
@@ -84,7 +86,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   Head head{"POST", "", "localhost:80", "Bearer key", "application/json", ""};
   for (const char *path :
        {"/v1/completions", "/v1/chat/completions", "/v1/embeddings",
-        "/tokenize", "/detokenize", "/apply-template"}) {
+        "/v1/responses", "/tokenize", "/detokenize", "/apply-template"}) {
     head.path = path;
     fuzz::require(!service.answer(head), "the body is wanted");
     auto exchange = std::make_shared<Collector>();

@@ -295,6 +295,39 @@ def check_chat(server):
     check(usage["completion_tokens"] == 3, usage)
 
 
+def check_responses(server):
+    def refuses(words, param, code=None, **fields):
+        body = {"input": "Hello", "max_output_tokens": 4, **fields}
+        check_error(server, "/v1/responses", body, 400, words, param, code)
+
+    refuses("'input' is missing", "input", "missing_required_parameter", input=None)
+    image = {"type": "input_image", "image_url": "http://x/y.png"}
+    for wrong in (1, {}, [], [1], [{}], [{"role": "user"}], [{"role": "user", "content": [image]}],
+                  [{"type": "function_call_output", "call_id": "1", "output": "x"}],
+                  [{"role": "user", "content": "x", "unheard_of": 1}]):
+        refuses("input", "input", input=wrong)
+    for name, value in {
+        "previous_response_id": "resp_1", "conversation": "c", "prompt": {"id": "p"},
+        "store": True, "background": True, "truncation": "auto", "tools": [{"type": "web_search"}],
+        "tool_choice": "required", "include": ["x"], "stream_options": {"include_usage": True},
+    }.items():
+        refuses(name, name, "unsupported_value", **{name: value})
+    for name, value in {
+        "instructions": 1, "metadata": {"a": 1}, "max_output_tokens": 0, "stream": 1,
+        "top_p": 2,
+    }.items():
+        refuses(name, name, "invalid_value", **{name: value})
+    for wrong in (1, {"verbosity": "low"}, {"format": {}}, {"format": {"type": "json_schema"}},
+                  {"format": {"type": "json_schema", "schema": {"multipleOf": 3, "type": "integer"}}}):
+        refuses("text", "text", text=wrong)
+    for name in ("n", "messages", "logprobs", "reasoning"):
+        refuses("is no field of /v1/responses", name, "unknown_parameter", **{name: 1})
+    both = {"input": "Hello", "max_output_tokens": 4, "temperature": 0, "store": False}
+    answer = server.post("/v1/responses", {**both, "text": {"format": {"type": "json_object"}}}).json
+    check(answer["output"][0]["content"][0]["text"].startswith("{"), answer)
+    check(answer["text"] == {"format": {"type": "json_object"}}, answer)
+
+
 def check_embeddings(server, tools):
     answer = server.post("/v1/embeddings", {"input": [PROMPT, [1, 2, 3]]}).json
     first, second = (one["embedding"] for one in answer["data"])
@@ -389,6 +422,7 @@ def main():
         check_more_errors(server)
         check_completions(server, tools)
         check_chat(server)
+        check_responses(server)
         check_embeddings(server, tools)
         check_tokens(server)
     check_keys(tools, artifact)

@@ -4,8 +4,10 @@ import contextlib
 import json
 import shutil
 import sys
+import typing
 
 import openai
+import pydantic
 
 from serving import TINY, Server, Tools, check
 
@@ -62,6 +64,52 @@ def check_chat(client):
     check(text == choice.message.content, parts)
     with client.chat.completions.create(**{**asked, "max_completion_tokens": 200}, stream=True) as s:
         next(iter(s))  # and leaves
+
+
+def check_responses(client):
+    """A response is the text of the chat with the same messages, whole and by events."""
+    chat = {"model": "tiny", "temperature": 0, "max_completion_tokens": 6, "messages": [
+        {"role": "system", "content": "Hi."}, *MESSAGES]}
+    text = client.chat.completions.create(**chat).choices[0].message.content
+    part = {"type": "input_text", "text": "Once"}
+    asked = {"model": "tiny", "temperature": 0, "max_output_tokens": 6, "instructions": "Hi.",
+             "metadata": {"a": "b"}, "store": False}
+    for given in ("Once", [{"role": "user", "content": [part]}]):
+        made = client.responses.create(**asked, input=given)
+        check(made.output_text == text and made.status == "incomplete", made)
+        check(made.incomplete_details.reason == "max_output_tokens", made)
+        check((made.metadata, made.instructions) == ({"a": "b"}, "Hi."), made)
+        check((made.temperature, made.max_output_tokens, made.store) == (0, 6, False), made)
+        check(made.usage.output_tokens == 6, made)
+        check(made.usage.total_tokens == made.usage.input_tokens + 6, made)
+    events = list(client.responses.create(**asked, input="Once", stream=True))
+    kinds = [event.type.removeprefix("response.") for event in events]
+    deltas = kinds.count("output_text.delta")
+    check(kinds == ["created", "in_progress", "output_item.added", "content_part.added",
+                    *["output_text.delta"] * deltas, "output_text.done", "content_part.done",
+                    "output_item.done", "incomplete"], kinds)
+    check([event.sequence_number for event in events] == list(range(len(events))), events)
+    check("".join(event.delta for event in events[4:-4]) == text == events[-4].text, events)
+    check(events[-1].response.output_text == text and deltas > 1, events[-1])
+    # The output is the input of the next response.
+    turns = [{"role": "user", "content": "Once"}, *made.output, {"role": "user", "content": "x"}]
+    messages = [{"role": "user", "content": "Once"}, {"role": "assistant", "content": text},
+                {"role": "user", "content": "x"}]
+    del asked["instructions"]
+    check(client.responses.create(**asked, input=turns).output_text ==
+          client.chat.completions.create(**{**chat, "messages": messages}).choices[0].message.content,
+          "turns")
+
+    class City(pydantic.BaseModel):
+        name: typing.Literal["Kyiv", "Oslo"]
+        people: int
+
+    asked = {"model": "tiny", "input": "Once", "text_format": City, "temperature": 0}
+    parsed = client.responses.parse(**asked)
+    check(parsed.status == "completed" and parsed.output_parsed.name in ("Kyiv", "Oslo"), parsed)
+    with client.responses.stream(**asked) as stream:
+        streamed = stream.get_final_response()
+    check(streamed.output_parsed == parsed.output_parsed, streamed)
 
 
 def check_errors(client):
@@ -210,6 +258,7 @@ def main():
         check([model.id for model in client.models.list()] == ["tiny"], "models")
         check_completions(client)
         check_chat(client)
+        check_responses(client)
         check_errors(client)
         found = client.embeddings.create(model="tiny", input=["Once", "Twice"]).data
         check([one.index for one in found] == [0, 1] and len(found[0].embedding) == 96, found)

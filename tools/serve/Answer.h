@@ -17,6 +17,8 @@ answerCompletions(const Engine &engine, const Request &request, const Job &job);
 std::unique_ptr<Delivery> answerChat(const Engine &engine,
                                      const Request &request, const Job &job);
 std::unique_ptr<Delivery>
+answerResponses(const Engine &engine, const Request &request, const Job &job);
+std::unique_ptr<Delivery>
 answerEmbeddings(const Engine &engine, const Request &request, const Job &job);
 
 /// Seconds since 1970.

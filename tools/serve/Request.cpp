@@ -14,8 +14,9 @@ using In = const JsonCursor &;
 using Out = Request &;
 
 constexpr unsigned kText = Completions | ChatCompletions;
+constexpr unsigned kSampled = kText | Responses;
 constexpr unsigned kWithModel =
-    kText | Embeddings | Tokenize | Detokenize | ApplyTemplate;
+    kSampled | Embeddings | Tokenize | Detokenize | ApplyTemplate;
 constexpr unsigned kWithMessages = ChatCompletions | Tokenize | ApplyTemplate;
 
 /// A field of a request.
@@ -137,11 +138,37 @@ void readResponseFormat(In value, Out request) {
   constrain(value, request, field, CRIA_GRAMMAR_JSON_SCHEMA, "");
 }
 
+/// The format of a response: as readResponseFormat's, with less nesting.
+void readTextOptions(In value, Out request) {
+  onlyKeys(value, {"format"});
+  auto format = value.find("format");
+  if (!format)
+    return;
+  std::string type = (*format)["type"].string();
+  if (!value.ok() || type == "text")
+    return;
+  if (type == "json_object") {
+    onlyKeys(*format, {"type"});
+    return constrain(value, request, "text", CRIA_GRAMMAR_JSON_SCHEMA,
+                     R"({"type": "object"})");
+  }
+  if (type != "json_schema")
+    return notSupported(
+        (*format)["type"],
+        "expected \"text\", \"json_object\" or \"json_schema\"");
+  onlyKeys(*format, {"type", "name", "description", "schema", "strict"});
+  if (!(*format)["schema"].raw().is_object())
+    return (*format)["schema"].expected("a JSON schema");
+  constrain(value, request, "text", CRIA_GRAMMAR_JSON_SCHEMA, "");
+}
+
 void readModalities(In value, Out) {
   for (In one : value.elements())
     if (one.string() != "text" && value.ok())
       notSupported(one, "expected \"text\"");
 }
+
+constexpr size_t kMostMessages = 4096;
 
 /// Checks that the content of a message is text.
 void checkContent(In content) {
@@ -167,9 +194,34 @@ void checkCall(In call) {
     arguments.string();
 }
 
+/// Checks the input of a response: a text, or messages.
+void checkInput(In value, Out) {
+  if (value.raw().is_string())
+    return;
+  size_t count = value.count(kMostMessages);
+  if (value.ok() && count == 0)
+    value.fail("is empty");
+  for (size_t i = 0; i < count && value.ok(); ++i) {
+    JsonCursor item = value.element(i);
+    if (auto type = item.find("type"); type && type->raw() != "message")
+      return notSupported(*type, "expected \"message\"");
+    onlyKeys(item, {"type", "role", "content", "id", "status", "phase"});
+    item["role"].string();
+    JsonCursor content = item["content"];
+    if (!content.raw().is_string())
+      for (In part : content.elements()) {
+        std::string type = part["type"].string();
+        if (part.ok() && type != "input_text" && type != "output_text")
+          notSupported(part["type"],
+                       "expected \"input_text\" or \"output_text\"");
+        if (part.ok())
+          part["text"].string();
+      }
+  }
+}
+
 void checkMessages(In value, Out) {
-  constexpr size_t most = 4096;
-  size_t count = value.count(most);
+  size_t count = value.count(kMostMessages);
   if (value.ok() && count == 0)
     value.fail("is empty");
   for (size_t i = 0; i < count && value.ok(); ++i) {
@@ -250,6 +302,27 @@ void readToolChoice(In value, Out request) {
   }
 }
 
+void readMetadata(In value, Out request) {
+  constexpr size_t most = 16, key = 64, text = 512;
+  const auto &raw = value.raw();
+  if (!raw.is_object() || raw.size() > most)
+    return value.expected("an object of up to 16 strings");
+  for (const auto &[name, one] : raw.items())
+    if (name.size() > key || value[name].string().size() > text)
+      return value.fail("has a key or string that is too long, expected up to "
+                        "64 and 512 bytes");
+  request.metadata = json(raw);
+}
+
+void checkEmpty(In value, Out) {
+  if (!value.raw().is_array() || !value.raw().empty())
+    notSupported(value, "expected []");
+}
+
+void refuseState(In value, Out) {
+  notSupported(value, "the server keeps no responses; send the whole input");
+}
+
 /// Every field that a client may send. docs/serve.md has the same table.
 const Field fields[] = {
     {"model", kWithModel, [](In v, Out r) { r.model = v.string(); }},
@@ -266,18 +339,18 @@ const Field fields[] = {
     {"add_special_tokens", Completions | Embeddings | Tokenize,
      [](In v, Out r) { r.addSpecialTokens = v.boolean(); }},
     // How ids are drawn.
-    {"temperature", kText,
+    {"temperature", kSampled,
      [](In v, Out r) { r.temperature = v.number(0, 100); }},
-    {"top_p", kText, [](In v, Out r) { r.topP = v.number(0, 1); }},
-    {"top_k", kText, [](In v, Out r) { r.topK = v.integer(-1, INT32_MAX); }},
-    {"min_p", kText, [](In v, Out r) { r.minP = v.number(0, 1); }},
+    {"top_p", kSampled, [](In v, Out r) { r.topP = v.number(0, 1); }},
+    {"top_k", kSampled, [](In v, Out r) { r.topK = v.integer(-1, INT32_MAX); }},
+    {"min_p", kSampled, [](In v, Out r) { r.minP = v.number(0, 1); }},
     {"repetition_penalty", kText,
      [](In v, Out r) { r.repetitionPenalty = v.number(0.01, 100); }},
     {"presence_penalty", kText,
      [](In v, Out r) { r.presencePenalty = v.number(-2, 2); }},
     {"frequency_penalty", kText,
      [](In v, Out r) { r.frequencyPenalty = v.number(-2, 2); }},
-    {"seed", kText,
+    {"seed", kSampled,
      [](In v, Out r) { r.seed = v.integer(INT64_MIN, INT64_MAX); }},
     {"logit_bias", kText, readBias},
     // Where a text ends.
@@ -295,7 +368,7 @@ const Field fields[] = {
     {"ignore_eos", kText, [](In v, Out r) { r.ignoreEos = v.boolean(); }},
     // What the answer has.
     {"n", kText, [](In v, Out r) { r.n = v.integer(1, 128); }},
-    {"stream", kText, [](In v, Out r) { r.stream = v.boolean(); }},
+    {"stream", kSampled, [](In v, Out r) { r.stream = v.boolean(); }},
     {"stream_options", kText, readStreamOptions},
     {"echo", Completions, [](In v, Out r) { r.echo = v.boolean(); }},
     {"logprobs", kText, readLogProbs},
@@ -335,10 +408,46 @@ const Field fields[] = {
     {"user", kWithModel},
     {"metadata", kText},
     {"store", kText},
-    {"service_tier", kText},
-    {"safety_identifier", kText},
-    {"prompt_cache_key", kText},
-    {"prompt_cache_retention", kText},
+    {"service_tier", kSampled},
+    {"safety_identifier", kSampled},
+    {"prompt_cache_key", kSampled},
+    {"prompt_cache_retention", kSampled},
+    // Of responses, which the server forgets.
+    {"input", Responses, checkInput},
+    {"instructions", Responses,
+     [](In v, Out r) { r.instructions = v.string(); }},
+    {"max_output_tokens", Responses,
+     [](In v, Out r) { r.maxTokens = v.integer(1, INT32_MAX); }},
+    {"text", Responses, readTextOptions},
+    {"metadata", Responses, readMetadata},
+    {"store", Responses,
+     [](In v, Out) {
+       if (v.boolean())
+         notSupported(v, "the server keeps no responses; expected false");
+     }},
+    {"background", Responses,
+     [](In v, Out) {
+       if (v.boolean())
+         notSupported(v, "the server keeps no responses; expected false");
+     }},
+    {"truncation", Responses,
+     [](In v, Out) {
+       if (v.string() != "disabled" && v.ok())
+         notSupported(v, "expected \"disabled\"");
+     }},
+    {"include", Responses, checkEmpty},
+    {"tools", Responses, checkEmpty},
+    {"tool_choice", Responses,
+     [](In v, Out) {
+       if (v.raw() != "auto" && v.raw() != "none")
+         notSupported(v, "expected \"auto\" or \"none\"");
+     }},
+    {"stream_options", Responses,
+     [](In v, Out) { onlyKeys(v, {"include_obfuscation"}); }},
+    {"parallel_tool_calls", Responses},
+    {"previous_response_id", Responses, refuseState},
+    {"conversation", Responses, refuseState},
+    {"prompt", Responses, refuseState},
 };
 
 const char *pathOf(Endpoint endpoint) {
@@ -355,6 +464,8 @@ const char *pathOf(Endpoint endpoint) {
     return "/detokenize";
   case ApplyTemplate:
     return "/apply-template";
+  case Responses:
+    return "/v1/responses";
   }
   return "";
 }
@@ -438,8 +549,9 @@ std::optional<ApiError> checkTogether(const nlohmann::json &root,
     return found != root.end() && !found->is_null();
   };
   bool isChat = request.endpoint & (ChatCompletions | ApplyTemplate);
+  bool hasInput = request.endpoint & (Embeddings | Responses);
   const char *needed = isChat                           ? "messages"
-                       : request.endpoint == Embeddings ? "input"
+                       : hasInput                       ? "input"
                        : request.endpoint == Detokenize ? "tokens"
                                                         : "prompt";
   bool isThere = has(needed);
@@ -495,6 +607,22 @@ std::optional<ApiError> checkTogether(const nlohmann::json &root,
   return std::nullopt;
 }
 
+/// The messages of a response's input, with its instructions before them.
+json messagesOf(json &input, const json &instructions) {
+  json messages = json::array();
+  if (!instructions.is_null())
+    messages.push_back({{"role", "system"}, {"content", instructions}});
+  if (input.is_string())
+    input = json::array({{{"role", "user"}, {"content", input}}});
+  for (json &item : input) {
+    bool isDeveloper = item["role"] == "developer"; // no template knows it
+    messages.push_back({{"role", isDeveloper ? json("system") : item["role"]},
+                        {"content", std::move(item["content"])}});
+    flatten(messages.back());
+  }
+  return messages;
+}
+
 /// Reads the arguments of a message's calls, for templates that write them by
 /// themselves.
 std::optional<ApiError> readArguments(json &message) {
@@ -537,13 +665,21 @@ std::optional<ApiError> parseRequest(Endpoint endpoint, std::string_view body,
     return error;
   bool hasSchema = request.constraint && request.constraint->source.empty() &&
                    request.constraint->kind == CRIA_GRAMMAR_JSON_SCHEMA;
-  if (!root.contains("messages") && !hasSchema)
+  bool isResponse = endpoint == Responses;
+  if (!root.contains("messages") && !hasSchema && !isResponse)
     return std::nullopt;
   // Once more, with the members of objects in their order.
   json ordered = json::parse(body);
   if (hasSchema)
-    request.constraint->source =
-        toText(ordered["response_format"]["json_schema"]["schema"]);
+    request.constraint->source = toText(
+        isResponse ? ordered["text"]["format"]["schema"]
+                   : ordered["response_format"]["json_schema"]["schema"]);
+  if (isResponse) {
+    request.messages = messagesOf(ordered["input"], request.instructions);
+    if (request.constraint)
+      request.textFormat = std::move(ordered["text"]["format"]);
+    return std::nullopt;
+  }
   if (!root.contains("messages"))
     return std::nullopt;
   request.messages = std::move(ordered["messages"]);

@@ -24,6 +24,7 @@ enum Endpoint : unsigned {
   Tokenize = 8,
   Detokenize = 16,
   ApplyTemplate = 32,
+  Responses = 64,
 };
 
 /// A text, or its ids.
@@ -40,8 +41,9 @@ struct Request {
   json tools; // of a chat, which the model may call; null: none
   std::vector<std::string> toolNames;
   enum class ToolChoice { None, Auto, Required } toolChoice = ToolChoice::Auto;
-  std::string toolName;      // that must be called; "": any
-  bool parallelCalls = true; // else one call at most
+  std::string toolName;                    // that must be called; "": any
+  bool parallelCalls = true;               // else one call at most
+  json instructions, metadata, textFormat; // of a response, to tell it again
   bool addGenerationPrompt = true, addSpecialTokens = true;
 
   std::optional<double> temperature, topP, minP, repetitionPenalty;

@@ -17,9 +17,13 @@ struct Post {
 };
 
 const Post posts[] = {
-    {"/v1/completions", Completions}, {"/v1/chat/completions", ChatCompletions},
-    {"/v1/embeddings", Embeddings},   {"/tokenize", Tokenize},
-    {"/detokenize", Detokenize},      {"/apply-template", ApplyTemplate},
+    {"/v1/completions", Completions},
+    {"/v1/chat/completions", ChatCompletions},
+    {"/v1/embeddings", Embeddings},
+    {"/tokenize", Tokenize},
+    {"/v1/responses", Responses},
+    {"/detokenize", Detokenize},
+    {"/apply-template", ApplyTemplate},
 };
 
 const char *const gets[] = {"/", "/health", "/metrics", "/version",

@@ -16,7 +16,8 @@ static ApiError tooLong(const Engine &engine, const std::string &length) {
 }
 
 static const char *promptField(const Request &request) {
-  return !request.messages.is_null()      ? "messages"
+  return request.endpoint == Responses    ? "input"
+         : !request.messages.is_null()    ? "messages"
          : request.endpoint == Embeddings ? "input"
                                           : "prompt";
 }
@@ -182,7 +183,7 @@ static std::string shown(const Engine &engine, const Ids &prompt,
 /// Sets what the answer takes in memory until it is whole. The numbers are
 /// those of its JSON, as measured.
 static void countKept(const Request &request, Job &job) {
-  if (request.stream)
+  if (request.stream && request.endpoint != Responses)
     return;
   int64_t logProb = request.endpoint == Completions ? 192 : 512;
   int64_t id = request.returnIds ? 24 : 0;
@@ -291,6 +292,8 @@ std::optional<ApiError> makeJob(const Engine &engine, const Request &request,
   job.delivery = job.embeds ? answerEmbeddings(engine, request, job)
                  : request.endpoint == Completions
                      ? answerCompletions(engine, request, job)
+                 : request.endpoint == Responses
+                     ? answerResponses(engine, request, job)
                      : answerChat(engine, request, job);
   return std::nullopt;
 }
