@@ -164,7 +164,6 @@ def check_more_errors(server):
     text({"prompt": [1] * 256}, 400, "256 tokens", None, "context_length_exceeded")
     text({"prompt": "x" * 100_000}, 400, "100000 bytes", None, "context_length_exceeded")
     text({**SHORT, "model": "other"}, 404, "no model 'other'", "model", "model_not_found")
-    text({**SHORT, "echo": True, "logprobs": 1}, 400, "'echo'", "logprobs")
     text({**SHORT, "best_of": 2}, 400, "best_of", "best_of", "unsupported_value")
     text({**SHORT, "prompt": ["x"] * 20, "n": 100}, 400, "2000 texts", "n")
     text(b"[1]", 400, "no JSON object", None, "invalid_json")
@@ -193,6 +192,40 @@ def check_more_errors(server):
     check(server.get("/v1/models/other").status == 404, "no model")
 
 
+def check_prompt_log_probabilities(server):
+    """Those of `echo` are near those of a text that draws the same ids, and are what programs
+    that score texts ask for."""
+    drawn = server.complete(**{**SHORT, "max_tokens": 150}, logprobs=2, return_token_ids=True).json
+    [drawn] = drawn["choices"]
+    ids = drawn["prompt_token_ids"] + drawn["token_ids"]
+    first = len(drawn["prompt_token_ids"])
+    keys = ("tokens", "token_logprobs", "top_logprobs")
+    # As lm-evaluation-harness does, for several prompts at once.
+    asked = {"prompt": [ids, ids[:1], ids[:9]], "temperature": 0, "max_tokens": 1, "logprobs": 2,
+             "seed": 1234, "echo": True}
+    answer = server.post("/v1/completions", asked).json
+    check([choice["index"] for choice in answer["choices"]] == [0, 1, 2], answer)
+    for choice, prompt in zip(answer["choices"], asked["prompt"]):
+        found = choice["logprobs"]
+        check({len(found[key]) for key in found} == {len(prompt) + 1}, found)
+        check(found["token_logprobs"][0] is None and found["top_logprobs"][0] is None, found)
+        ours = list(zip(*(found[key][first : len(prompt)] for key in keys)))
+        for mine, its in zip(ours, zip(*(drawn["logprobs"][key] for key in keys))):
+            check(mine[0] == its[0] and mine[2][mine[0]] == mine[1] == max(mine[2].values()), mine)
+            check(math.isclose(mine[1], its[1], rel_tol=0.01, abs_tol=1e-4), f"{mine}, drawn {its}")
+        for offset, token in list(zip(found["text_offset"], found["tokens"]))[first:]:
+            check(choice["text"][offset:].startswith(token), (offset, token, choice))
+    events = server.post("/v1/completions", {**asked, "stream": True}).events
+    for index, choice in enumerate(answer["choices"]):
+        parts = [one for event in events for one in event["choices"] if one["index"] == index]
+        check(parts[0]["logprobs"] == choice["logprobs"], parts)
+    twice = {**asked, "prompt": PROMPT, "n": 2, "max_tokens": 0, "logprobs": 0}
+    for choice in server.post("/v1/completions", twice).json["choices"]:
+        found = choice["logprobs"]
+        check(choice["text"] == PROMPT and found["top_logprobs"] is None, choice)
+        check("".join(found["tokens"][-4:]) == PROMPT, found)
+
+
 def check_completions(server, tools):
     answer = server.complete(**SHORT, logprobs=3, return_token_ids=True).json
     check(answer["object"] == "text_completion" and answer["model"] == "tiny", answer)
@@ -212,6 +245,8 @@ def check_completions(server, tools):
     again = server.post("/detokenize", {"tokens": ids}).json["prompt"]
     check(again.endswith(PROMPT + ", there was a"), again)
     check(server.complete(ids[:5], max_tokens=4, temperature=0).text == choice["text"], "by ids")
+
+    check_prompt_log_probabilities(server)
 
     events = server.complete(**SHORT, stream=True, stream_options={"include_usage": True}).events
     check(events[-1]["choices"] == [] and usage.items() <= events[-1]["usage"].items(), events)

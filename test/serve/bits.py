@@ -3,6 +3,8 @@
 import json
 import sys
 
+import numpy as np
+
 from serving import TINY, Server, Tools, at_once, check, raw, wait_for
 from weights import llama_shapes, write_adapter
 
@@ -95,6 +97,24 @@ def check_adapters(tools):
             names = list(expected) * 3
             found = at_once([lambda name=name: text(name) for name in names])
             check(found == [expected[name] for name in names], "texts of adapters")
+
+        # Prompts are scored with the same adapters, by the numbers of cria-run.
+        ids = server.post("/tokenize", {"prompt": PROMPTS[0] + expected["first"]}).json["tokens"]
+        functions = [lambda name=name: server.complete(
+            ids, model=name, logprobs=0, echo=True, max_tokens=0) for name in expected]
+        for name, answer in zip(expected, at_once(functions)):
+            lora = [f"--lora={folders[name]}", "--lora-unmerged"] if name in folders else []
+            file = tools.scratch / f"{name}.npy"
+            given = "--ids=" + ",".join(map(str, ids))
+            tools.run(artifact, *drawn, given, *lora, f"--logits={file}").ok()
+            logits = np.load(file).astype(np.float64)[:-1]
+            logits -= logits.max(axis=1, keepdims=True)
+            logits -= np.log(np.exp(logits).sum(axis=1, keepdims=True))
+            right = logits[range(len(ids) - 1), ids[1:]]
+            [choice] = answer.json["choices"]
+            found = choice["logprobs"]["token_logprobs"]
+            check(found[0] is None and len(found) == len(ids), found)
+            check(np.abs(np.array(found[1:]) - right).max() < 1e-9, (name, found, right))
 
 
 def main():

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <utility>
 
 namespace cria::serve {
 
@@ -11,6 +12,7 @@ int64_t unixTime() {
 }
 
 void Delivery::take(size_t, const std::vector<float> &) {}
+void Delivery::takePrompt(size_t, const std::vector<Event> &) {}
 
 void Delivery::fail(const ApiError &error) {
   exchange->respond(toResponse(error));
@@ -99,6 +101,8 @@ void TextAnswer::sendChunk(const Event &event, const std::string &piece,
   sendEvent(made);
 }
 
+void TextAnswer::begin(TextState &, size_t) {}
+
 std::string TextAnswer::read(const Event &event, TextState &) {
   return event.piece;
 }
@@ -110,6 +114,8 @@ void TextAnswer::takeOne(const Event &event) {
     state.reused = event.reused;
   if (request.stream)
     state.logProbs = json();
+  if (!std::exchange(state.hasEvents, true))
+    begin(state, event.text);
   if (event.id >= 0) {
     ++state.drawn;
     if (request.logProbs)

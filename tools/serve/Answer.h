@@ -32,6 +32,7 @@ struct TextState {
   int64_t drawn = 0;          // ids
   int64_t characters = 0;     // of the tokens so far
   int64_t reused = 0;         // ids of the prompt that were not computed
+  bool hasEvents = false;     // it has had one
   bool hasBegun = false;      // a chunk was sent
   json calls = json::array(); // of tools; in a stream those of the last event
   int64_t callCount = 0;
@@ -52,6 +53,8 @@ protected:
   virtual void addLogProbs(const Event &event, TextState &state) const = 0;
   /// The text that an event adds; calls of tools go to `state`.
   virtual std::string read(const Event &event, TextState &state);
+  /// Called before the first event of text `index`.
+  virtual void begin(TextState &state, size_t index);
   /// The members of a choice that hold a text's whole answer.
   virtual json whole(const TextState &state, size_t index) const = 0;
   /// Those of a chunk that has `piece`; `isFirst` of the text.

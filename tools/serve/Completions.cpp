@@ -58,6 +58,30 @@ private:
     to["top_logprobs"].push_back(std::move(top));
   }
 
+  void takePrompt(size_t prompt, const std::vector<Event> &ids) override {
+    Stream stream(*engine.tokenizer, !request.skipSpecialTokens);
+    TextState state;
+    int64_t shown = 0; // characters of the echo
+    for (const Event &event : ids) {
+      state.characters = shown;
+      addLogProbs(event, state);
+      shown += characters(stream.push(event.id));
+    }
+    json &made = state.logProbs;
+    made["token_logprobs"][0] = json();
+    if (made["top_logprobs"].is_array())
+      made["top_logprobs"][0] = json();
+    promptLogProbs.resize(prompt + 1);
+    promptLogProbs[prompt] = std::move(made);
+  }
+
+  void begin(TextState &state, size_t index) override {
+    if (promptLogProbs.empty())
+      return;
+    state.logProbs = promptLogProbs[index / static_cast<size_t>(request.n)];
+    state.characters = characters(echoOf(index));
+  }
+
   /// What stands before a text's own.
   const std::string &echoOf(size_t index) const {
     return echoes[index / static_cast<size_t>(request.n)];
@@ -69,6 +93,8 @@ private:
             size_t index) const override {
     return {{"text", isFirst ? echoOf(index) + piece : piece}};
   }
+
+  std::vector<json> promptLogProbs; // if they are wanted
 };
 
 } // namespace

@@ -114,6 +114,7 @@ void load(const EngineOptions &options, Engine &engine,
   cria_artifact_info info = artifact.info();
   engine.maxSeq = info.max_seq;
   engine.vocabSize = info.vocab_size;
+  engine.chunk = info.chunk;
   engine.name = options.name.empty() ? nameOf(options.weights) : options.name;
   loadText(options, engine);
   engine.model = loadModel(options, artifact, options.weights, say);

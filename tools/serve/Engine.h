@@ -21,6 +21,7 @@ struct Engine {
   std::string name; // that clients call the model by
   std::string device;
   int64_t maxSeq = 0, vocabSize = 0;
+  int64_t chunk = 0; // ids of a prompt that one call computes
   std::optional<Model> model;
   std::optional<Model> embedder; // artifacts for batches have no hidden states
   cria_artifact_info embedderInfo = make<cria_artifact_info>();

@@ -51,6 +51,8 @@ public:
   virtual void take(const std::vector<Event> &events) = 0;
   /// An embedding of text `index`.
   virtual void take(size_t index, const std::vector<float> &embedding);
+  /// The ids of a prompt with their log-probabilities; the first id has none.
+  virtual void takePrompt(size_t prompt, const std::vector<Event> &ids);
   /// Instead of what is left of the answer.
   virtual void fail(const ApiError &error);
 
@@ -71,6 +73,7 @@ struct Job {
   const LoraSet *adapters = nullptr; // null: none
   int32_t salt = 0;                  // see cria_sequence_options
   bool embeds = false;               // else texts are generated
+  bool scores = false; // the prompts' log-probabilities are wanted, too
 
   // Of generated texts: prompt i has the texts i * n to i * n + n - 1.
   int64_t n = 1, most = 0, minimum = 0; // ids to draw of each

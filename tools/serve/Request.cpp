@@ -594,9 +594,6 @@ std::optional<ApiError> checkTogether(const nlohmann::json &root,
                  std::string("'min_tokens' is not supported together with '") +
                      request.constrainedBy + "'",
                  "unsupported_value");
-  if (request.echo && request.logProbs)
-    return about("logprobs", "'logprobs' is not supported together with 'echo'",
-                 "unsupported_value");
   if (request.endpoint == ChatCompletions && has("top_logprobs") &&
       !(has("logprobs") && root["logprobs"] == true))
     return about("top_logprobs", "'top_logprobs' needs 'logprobs': true",

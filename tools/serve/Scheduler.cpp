@@ -95,7 +95,7 @@ bool Scheduler::takeCommands() {
     }
     wake.wait(lock, [&] {
       return stopping || !submitted.empty() || !running.empty() ||
-             !waiting.empty() || !embeddings.empty();
+             !waiting.empty() || !passes.empty();
     });
     if (stopping)
       return false;
@@ -103,8 +103,8 @@ bool Scheduler::takeCommands() {
     refuses = draining;
   }
   for (std::shared_ptr<Job> &job : jobs)
-    if (job->embeds)
-      embeddings.push_back(std::move(job));
+    if (job->embeds || job->scores)
+      passes.push_back(std::move(job));
     else
       waiting.push_back({std::move(job)});
   if (!refuses)
@@ -112,10 +112,10 @@ bool Scheduler::takeCommands() {
   // A job that has begun goes on.
   std::vector<std::shared_ptr<Job>> late;
   for (const Waiting &each : waiting)
-    if (each.next == 0)
+    if (!each.hasBegun())
       late.push_back(each.job);
-  for (const auto &job : embeddings)
-    if (job != embeddings.front() || embedIndex + embedDone == 0)
+  for (const auto &job : passes)
+    if (job != passes.front() || passIndex + passDone == 0)
       late.push_back(job);
   for (const auto &job : late)
     failJob(job, shuttingDown());
@@ -135,7 +135,7 @@ std::optional<ApiError> Scheduler::run() {
         propose();
       if (!running.empty() && !step())
         error = internalError("the device failed");
-      embed();
+      pass();
       see();
     } catch (const std::exception &problem) { // no memory, for example
       failAll(internalError(problem.what()));
@@ -187,11 +187,11 @@ void Scheduler::remove(const std::shared_ptr<Job> &job) {
     waiting.erase(found);
     unqueue(*job);
   }
-  auto embedded = std::find(embeddings.begin(), embeddings.end(), job);
-  if (embedded != embeddings.end()) {
-    if (embedded == embeddings.begin())
-      embedIndex = embedDone = 0;
-    embeddings.erase(embedded);
+  auto passed = std::find(passes.begin(), passes.end(), job);
+  if (passed != passes.end()) {
+    if (passed == passes.begin())
+      passIndex = passDone = 0;
+    passes.erase(passed);
     unqueue(*job);
   }
 }
@@ -224,7 +224,7 @@ Scheduler::Jobs Scheduler::jobs(Wanted wanted) const {
     look(text.job);
   for (const Waiting &each : waiting)
     look(each.job);
-  for (const auto &job : embeddings)
+  for (const auto &job : passes)
     look(job);
   return found;
 }
@@ -241,8 +241,8 @@ void Scheduler::failAll(const ApiError &error) {
     while (!running.empty())
       leave(running.begin()->first);
     waiting.clear();
-    embeddings.clear();
-    embedIndex = embedDone = 0;
+    passes.clear();
+    passIndex = passDone = 0;
   }
   std::lock_guard lock(mutex);
   queuedJobs = queuedIds = 0;
@@ -266,11 +266,11 @@ void Scheduler::failLate() {
   std::vector<std::shared_ptr<Job>> late;
   auto limit = static_cast<double>(options.queueSeconds);
   for (const Waiting &each : waiting)
-    if (each.next == 0 && secondsSince(each.job->arrived) > limit)
+    if (!each.hasBegun() && secondsSince(each.job->arrived) > limit)
       late.push_back(each.job);
-  for (size_t i = 1; i < embeddings.size(); ++i)
-    if (secondsSince(embeddings[i]->arrived) > limit)
-      late.push_back(embeddings[i]);
+  for (size_t i = 1; i < passes.size(); ++i)
+    if (secondsSince(passes[i]->arrived) > limit)
+      late.push_back(passes[i]);
   for (const auto &job : late)
     failJob(job, {503,
                   "the request waited for more than " +
@@ -450,7 +450,7 @@ void Scheduler::note(const cria_batch_result &result, Text &text,
     ++metrics.generatedTokens;
     event.piece = text.stream->push(result.id);
     if (job.logProbs)
-      describe(result, text, event);
+      describe(result.logits, job, event);
     if (text.drawn == job.minimum)
       text.sampler->allow({});
   }
@@ -477,13 +477,13 @@ void Scheduler::note(const cria_batch_result &result, Text &text,
 }
 
 /// Adds the log-probabilities of an id.
-void Scheduler::describe(const cria_batch_result &result, const Text &text,
+void Scheduler::describe(const float *from, const Job &job,
                          Event &event) const {
-  auto count = static_cast<size_t>(
-      std::min<int64_t>(*text.job->logProbs, engine.vocabSize));
-  event.top = topLogProbabilities(result.logits, engine.vocabSize, count);
-  call(cria_log_probabilities, result.logits, engine.vocabSize, &event.id,
-       size_t{1}, &event.logProb);
+  auto count =
+      static_cast<size_t>(std::min<int64_t>(*job.logProbs, engine.vocabSize));
+  event.top = topLogProbabilities(from, engine.vocabSize, count);
+  call(cria_log_probabilities, from, engine.vocabSize, &event.id, size_t{1},
+       &event.logProb);
 }
 
 /// Events on their way to the thread of I/O, which are counted.
@@ -517,64 +517,110 @@ bool Scheduler::isAhead() const {
   return *posted > most;
 }
 
-// ---- Embeddings ------------------------------------------------------------
+// ---- Passes over prompts ---------------------------------------------------
 
-/// Computes a chunk of the first text of the first job that wants embeddings.
-void Scheduler::embed() {
-  if (embeddings.empty())
+/// Computes a chunk of a prompt of the first job whose prompts a session reads.
+void Scheduler::pass() {
+  if (passes.empty())
     return;
-  std::shared_ptr<Job> job = embeddings.front();
+  std::shared_ptr<Job> job = passes.front();
   try {
-    embedChunk(*job);
+    job->embeds ? embedChunk(*job) : scoreChunk(*job);
   } catch (const Error &error) {
     return failJob(job, toApiError(error));
   }
-  if (embedDone < job->prompts[embedIndex].ids.size())
+  size_t last = job->embeds ? 0 : 1; // nothing is computed of it
+  if (passDone < job->prompts[passIndex].ids.size() - last)
     return;
-  std::vector<float> embedding(sums.begin(), sums.end());
-  job->exchange->post([job, index = embedIndex, made = std::move(embedding)] {
-    job->delivery->take(index, made);
-  });
-  ++metrics.embedded;
-  embedDone = 0;
-  if (++embedIndex == job->prompts.size())
-    remove(job);
+  if (job->embeds) {
+    std::vector<float> embedding(sums.begin(), sums.end());
+    job->exchange->post([job, index = passIndex, made = std::move(embedding)] {
+      job->delivery->take(index, made);
+    });
+    ++metrics.embedded;
+  } else {
+    job->exchange->post([job, index = passIndex, made = std::move(scores)] {
+      job->delivery->takePrompt(index, made);
+    });
+    scores.clear();
+  }
+  passDone = 0;
+  if (++passIndex < job->prompts.size())
+    return;
+  if (job->embeds)
+    return remove(job);
+  waiting.push_back({job});
+  passes.pop_front();
+  passIndex = 0;
+  logits = {}; // tens of megabytes
+}
+
+/// Feeds a chunk to the session, and adds the log-probabilities of the ids
+/// after the chunk's. The first id has none.
+void Scheduler::scoreChunk(const Job &job) {
+  const std::vector<int32_t> &ids = job.prompts[passIndex].ids;
+  auto vocabSize = static_cast<size_t>(engine.vocabSize);
+  if (!scorer)
+    scorer.emplace(*engine.model, options.threads);
+  if (passDone == 0) {
+    scorer->rewind(0);
+    if (!engine.adapters.empty())
+      scorer->setLora(job.adapters);
+    scorer->expectPrompt(ids.size());
+    scores.assign(1, {});
+    scores[0].id = ids[0];
+  }
+  int64_t chunk = options.chunk > 0 ? options.chunk : engine.chunk;
+  size_t count =
+      std::min(ids.size() - 1 - passDone, static_cast<size_t>(chunk));
+  if (count == 0) // the prompt is one id
+    return;
+  logits.resize(count * vocabSize);
+  auto from = ids.begin() + static_cast<int64_t>(passDone);
+  scorer->feed({from, from + static_cast<int64_t>(count)}, CRIA_LOGITS_ALL,
+               logits);
+  for (size_t row = 0; row < count; ++row) {
+    Event &event = scores.emplace_back();
+    event.id = ids[passDone + row + 1];
+    describe(&logits[row * vocabSize], job, event);
+  }
+  passDone += count;
 }
 
 /// Feeds a chunk to the session, and adds up its hidden states; after the last
 /// chunk, `sums` is the embedding.
 void Scheduler::embedChunk(const Job &job) {
-  const std::vector<int32_t> &ids = job.prompts[embedIndex].ids;
+  const std::vector<int32_t> &ids = job.prompts[passIndex].ids;
   auto hiddenSize = static_cast<size_t>(engine.embedderInfo.hidden_size);
   auto chunk = static_cast<size_t>(engine.embedderInfo.chunk);
   if (!session)
     session.emplace(*engine.embedder, options.threads);
-  if (embedDone == 0) {
+  if (passDone == 0) {
     session->rewind(0);
     session->expectPrompt(ids.size());
     sums.assign(hiddenSize, 0);
     metrics.promptTokens += static_cast<int64_t>(ids.size());
   }
-  size_t count = std::min(ids.size() - embedDone, chunk);
+  size_t count = std::min(ids.size() - passDone, chunk);
   hidden.resize(count * hiddenSize);
   auto outputs = make<cria_outputs>();
   outputs.hidden_of = CRIA_LOGITS_ALL;
   outputs.hidden = hidden.data();
   outputs.hidden_capacity = hidden.size();
-  auto from = ids.begin() + static_cast<int64_t>(embedDone);
+  auto from = ids.begin() + static_cast<int64_t>(passDone);
   session->feed({from, from + static_cast<int64_t>(count)}, outputs);
   bool isMean = options.pooling == CRIA_POOLING_MEAN;
   for (size_t row = 0; row < count; ++row) {
     const float *numbers = &hidden[row * hiddenSize];
-    bool isFirst = embedDone + row == 0;
+    bool isFirst = passDone + row == 0;
     if (isMean)
       std::transform(sums.begin(), sums.end(), numbers, sums.begin(),
                      std::plus<double>());
     else if (isFirst || options.pooling == CRIA_POOLING_LAST)
       sums.assign(numbers, numbers + hiddenSize);
   }
-  embedDone += count;
-  if (embedDone < ids.size())
+  passDone += count;
+  if (passDone < ids.size())
     return;
   // The mean has the direction of the sum, and the length is 1.
   double squares = 0;

@@ -71,6 +71,8 @@ private:
   struct Waiting {
     std::shared_ptr<Job> job;
     size_t next = 0; // index of its first such text
+
+    bool hasBegun() const { return next > 0 || job->scores; }
   };
   struct Posted;
   using Jobs = std::set<std::shared_ptr<Job>>;
@@ -86,16 +88,16 @@ private:
   void propose();
   bool step();
   void note(const cria_batch_result &result, Text &text, Events &events);
-  void describe(const cria_batch_result &result, const Text &text,
-                Event &event) const;
+  void describe(const float *logits, const Job &job, Event &event) const;
   void leave(int64_t sequence);
   void remove(const std::shared_ptr<Job> &job);
   void unqueue(const Job &job);
   template <typename Wanted> Jobs jobs(Wanted wanted) const;
   void failAll(const ApiError &error);
   void failJob(const std::shared_ptr<Job> &job, const ApiError &error);
-  void embed();
+  void pass();
   void embedChunk(const Job &job);
+  void scoreChunk(const Job &job);
   void post(Events events);
   bool isAhead() const;
   void see();
@@ -108,17 +110,22 @@ private:
   std::optional<Drafter> drafter;
   std::map<int64_t, Text> running; // by the numbers of sequences
   std::deque<Waiting> waiting;
-  std::deque<std::shared_ptr<Job>> embeddings;
+  // Jobs whose prompts a session reads: for embeddings, or for their
+  // log-probabilities before texts are drawn.
+  std::deque<std::shared_ptr<Job>> passes;
   int failedSteps = 0; // one after the other
   // Events that the thread of I/O has not taken yet; it may outlive this.
   std::shared_ptr<std::atomic<int64_t>> posted =
       std::make_shared<std::atomic<int64_t>>(0);
 
-  // The embedding that is computed now.
-  std::optional<Session> session;
-  size_t embedIndex = 0, embedDone = 0; // of the job: text, and ids of it
+  // The first of them.
+  size_t passIndex = 0, passDone = 0; // of the job: prompt, and ids of it
+  std::optional<Session> session;     // of embeddings
   std::vector<double> sums;
   std::vector<float> hidden;
+  std::optional<Session> scorer; // of log-probabilities
+  std::vector<Event> scores;     // of the ids of a prompt so far
+  std::vector<float> logits;
 
   mutable std::mutex mutex; // for what follows
   std::condition_variable wake;

@@ -183,9 +183,12 @@ static std::string shown(const Engine &engine, const Ids &prompt,
 /// Sets what the answer takes in memory until it is whole. The numbers are
 /// those of its JSON, as measured.
 static void countKept(const Request &request, Job &job) {
+  constexpr int64_t kLogProb = 192; // of completions
+  if (job.scores)                   // by prompt, and by text
+    job.kept += 2 * job.ids() * (1 + *job.logProbs) * kLogProb;
   if (request.stream && request.endpoint != Responses)
     return;
-  int64_t logProb = request.endpoint == Completions ? 192 : 512;
+  int64_t logProb = request.endpoint == Completions ? kLogProb : 512;
   int64_t id = request.returnIds ? 24 : 0;
   int64_t call = request.mayCall() ? 64 : 0; // of the ids of a call
   job.keptOfId =
@@ -211,6 +214,7 @@ static void setTextOptions(const Engine &engine, const Request &request,
                     request.stopIds.end());
   job.stops = request.stops.value_or(engine.stops);
   job.logProbs = request.logProbs;
+  job.scores = request.echo && request.logProbs;
   job.special = !request.skipSpecialTokens;
   job.continues = request.endpoint == Completions;
   if (request.echo)
