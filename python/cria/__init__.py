@@ -15,6 +15,7 @@ with the package. Every error is an :class:`Error` with a
 
 from cria import _native
 from cria._artifact import Artifact, ArtifactInfo, Check, inspect
+from cria._async import AsyncBatch
 from cria._batch import Batch, BatchInfo, BatchResult, Finish, SequenceInfo
 from cria._compiler import compile, compiler, emit
 from cria._errors import (
@@ -66,6 +67,7 @@ __all__ = [
     "Aborted",
     "Artifact",
     "ArtifactInfo",
+    "AsyncBatch",
     "Batch",
     "BatchInfo",
     "BatchResult",

@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from cria import _native
 from cria._errors import Error, InvalidArgument, OutOfRange, checking, error_of
-from cria._grammar import Matcher
-from cria._sampling import Sampler
+from cria._grammar import Grammar
+from cria._sampling import Sampler, Sampling
 from cria._session import Completion, Logits, Prompt
-from cria._text import Ids, Stop, TextStream, count_of, ids_array, ids_pointer
+from cria._text import Ids, Stop, count_of, ids_array, ids_pointer
 
 if TYPE_CHECKING:
     from cria._model import LoraSet, Model
@@ -89,40 +89,64 @@ class SequenceInfo(NamedTuple):
     reused: int
 
 
-class _Drawn:
-    """The ids that a sequence has drawn after a prompt. ``text`` decodes them."""
+class Drawn:
+    """A prompt, and the ids that a sequence draws after it."""
 
     def __init__(
         self,
-        prompt: list[int],
-        text: TextStream | None,
-        sampler: Sampler,
-        matcher: Matcher | None,
+        model: Model,
+        prompt: Prompt,
+        max_tokens: int | None,
+        sampling: Sampling,
+        stops: Sequence[str],
+        grammar: Grammar | None,
     ) -> None:
-        self._prompt, self._text = prompt, text
-        self._sampler, self._matcher = sampler, matcher
+        self.prompt = ids_array(model.encode(prompt))
+        held, most = len(self.prompt), model.artifact.info.max_seq
+        if max_tokens is not None:
+            max_tokens = count_of(max_tokens, "max_tokens")
+        if not held:
+            raise InvalidArgument("the prompt is empty")
+        if held + (max_tokens or 0) > most:
+            asked = f" and {max_tokens} new ones" if max_tokens else ""
+            raise OutOfRange(f"{held} ids{asked} exceed the artifact's max_seq {most}")
+        self.limit = model.limit(held) if max_tokens is None else max_tokens
+        self.sampler = Sampler(model.artifact.info.vocab_size, sampling)
+        self._text = model.text_after(self.prompt, stops if self.limit else ())
+        self._matcher = grammar.matcher() if grammar and self.limit else None
+        if self._matcher:
+            self._matcher.allow(self.sampler)
         self._ids: list[int] = []
         self._pieces: list[str] = []
+        #: Whether an id, a stop string or a grammar has ended the text.
         self.ended = False
 
     def take(self, id: int, last: bool) -> bool:
         """Adds an id, maybe the last one. Returns whether it completes a stop string or
         the grammar's text, which ends the text."""
         self._ids.append(id)
+        self._pieces.append(self._text.push(id) if self._text else "")
         if self._text:
-            self._pieces.append(self._text.push(id))
             self.ended = self._text.stopped
         if self._matcher:
             self._matcher.accept(id)
             self.ended |= self._matcher.finished
             if not (self.ended or last):
-                self._matcher.allow(self._sampler)
+                self._matcher.allow(self.sampler)
         return self.ended
 
+    @property
+    def piece(self) -> str:
+        """The text that the last id has completed."""
+        return self._pieces[-1]
+
+    def rest(self) -> str:
+        """The text that is held back, after the last id."""
+        return self._text.finish() if self._text else ""
+
     def completion(self) -> Completion:
-        rest = self._text.finish() if self._text else ""
-        text = "".join([*self._pieces, rest])
-        return Completion(text, self._ids, self._prompt, self.ended)
+        text = "".join([*self._pieces, self.rest()])
+        return Completion(text, self._ids, self.prompt.tolist(), self.ended)
 
 
 class Batch(_native.OneThread):
@@ -301,6 +325,17 @@ class Batch(_native.OneThread):
         size = memoryview(state).nbytes
         self._call("cria_batch_restore", sequence, buffer, size)
 
+    def _begin(self, text: Drawn, lora: LoraSet | None = None) -> int:
+        """Adds a sequence that goes on with a text."""
+        ends = self.model.generation.end_ids if self.model.generation else []
+        sequence = self.join(text.sampler, end_ids=ends, lora=lora)
+        try:
+            self.feed(sequence, text.prompt, text.limit)
+        except BaseException:
+            self.leave(sequence)
+            raise
+        return sequence
+
     def generate(
         self,
         prompts: Iterable[Prompt],
@@ -315,33 +350,15 @@ class Batch(_native.OneThread):
         prompt fails, its error is raised, and the other prompts end.
         """
         model, grammar = self.model, self.model.grammar_of(sampling)
-        drawing = model.sampling(**sampling)
-        stops = model.stop_strings(stop)
-        if max_tokens is not None:
-            max_tokens = count_of(max_tokens, "max_tokens")
-        arrays = [ids_array(model.encode(prompt)) for prompt in prompts]
-        drawn: dict[int, _Drawn] = {}
+        drawing, stops = model.sampling(**sampling), model.stop_strings(stop)
+        texts = [
+            Drawn(model, prompt, max_tokens, drawing, stops, grammar) for prompt in prompts
+        ]
+        drawn: dict[int, Drawn] = {}
         left: set[int] = set()
         try:
-            for array in arrays:
-                if not len(array):
-                    raise InvalidArgument("the prompt is empty")
-                most = model.artifact.info.max_seq
-                if len(array) + (max_tokens or 0) > most:
-                    asked = f" and {max_tokens} new ones" if max_tokens else ""
-                    raise OutOfRange(
-                        f"{len(array)} ids{asked} exceed the artifact's max_seq {most}"
-                    )
-                limit = model.limit(len(array)) if max_tokens is None else max_tokens
-                sampler = Sampler(model.artifact.info.vocab_size, drawing)
-                ends = model.generation.end_ids if model.generation else []
-                text = model.text_after(array, stops if limit else ())
-                sequence = self.join(sampler, end_ids=ends)
-                matcher = grammar.matcher() if grammar and limit else None
-                if matcher:
-                    matcher.allow(sampler)
-                drawn[sequence] = _Drawn(array.tolist(), text, sampler, matcher)
-                self.feed(sequence, array, limit)
+            for text in texts:
+                drawn[self._begin(text)] = text
             while self.unfinished:
                 for result in self.step():
                     if result.sequence not in drawn or result.sequence in left:

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import functools
 import os
 import pathlib
 import warnings
-from typing import Any, Callable, Literal, NamedTuple, Sequence, Union, overload
+from concurrent.futures import ThreadPoolExecutor
+from typing import (
+    Any,
+    AsyncGenerator,
+    Callable,
+    Literal,
+    NamedTuple,
+    Sequence,
+    Union,
+    overload,
+)
 
 import numpy as np
 
 from cria import _native
 from cria._artifact import Artifact, Source
+from cria._async import AsyncBatch
 from cria._batch import Batch
 from cria._errors import CriaWarning, InvalidArgument, NotFound, checking
 from cria._grammar import Grammar, Matcher
@@ -24,6 +36,7 @@ from cria._session import (
     Pooling,
     Prompt,
     Session,
+    Token,
     Tokens,
     completion_of,
 )
@@ -350,6 +363,25 @@ class Model(_native.Object):
         """
         return Batch(self, **options)
 
+    def async_batch(self, **options: Any) -> AsyncBatch:
+        """A batch whose texts coroutines await. ``options`` are those of :meth:`batch`."""
+        return AsyncBatch(self, **options)
+
+    async def astream(self, prompt: Prompt, **options: Any) -> AsyncGenerator[Token, None]:
+        """The tokens of :meth:`generate`, as they are drawn, for an ``async for``: a
+        thread computes them in a session of its own. For many texts at once, see
+        :meth:`async_batch`."""
+        pool, run = ThreadPoolExecutor(1), asyncio.get_running_loop().run_in_executor
+        try:
+            tokens = await run(pool, lambda: self.generate(prompt, stream=True, **options))
+            try:
+                while (token := await run(pool, lambda: next(tokens, None))) is not None:
+                    yield token
+            finally:
+                pool.submit(tokens.close)  # after the token that is computed now
+        finally:
+            pool.shutdown(wait=False)
+
     @overload
     def generate(
         self,
@@ -460,13 +492,19 @@ class Model(_native.Object):
         of messages with "role" and "content". ``variables`` are further variables of the
         template, for example ``{"tools": [...]}``. :meth:`conversation` keeps the
         messages from one reply to the next."""
-        if isinstance(messages, str):
-            messages = [{"role": "user", "content": messages}]
-        ids = self.template.encode(self._needed(), messages, **(variables or {}))
+        ids = self.chat_ids(messages, variables)
         sampling |= {"max_tokens": max_tokens, "stop": stop}
         if stream:
             return self.generate(ids, stream=True, **sampling)
         return self.generate(ids, stream=False, **sampling)
+
+    def chat_ids(
+        self, messages: str | Sequence[Message], variables: dict[str, Any] | None = None
+    ) -> list[int]:
+        """The ids of a conversation by the chat template, as :meth:`chat` feeds them."""
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
+        return self.template.encode(self._needed(), messages, **(variables or {}))
 
     def _needed(self) -> Tokenizer:
         if self.tokenizer is None:

@@ -5,6 +5,7 @@ Its errors are exceptions with a status, Ctrl-C leaves objects that work, and ob
 may be dropped in any order.
 """
 
+import asyncio
 import functools
 import gc
 import inspect
@@ -361,6 +362,88 @@ class Batches(unittest.TestCase):
             self.assertIn("needs 3 pages and has 2", str(result.error))
             with self.assertRaises(cria.ResourceExhausted):
                 batch.feed(batch.join(), list(range(40)), 1)
+
+
+class Coroutines(unittest.IsolatedAsyncioTestCase):
+    PROMPTS = ["Once upon a time", "Lily and Tom", [766, 376], "One day", "The dog"]
+
+    @classmethod
+    def setUpClass(cls):
+        artifact = cria.compile(TINY / "config.json", batch=3)
+        cls.model = cria.load(artifact, weights=with_template(), device="cpu")
+
+    async def test_await_texts_of_one_batch(self):
+        options = {"max_tokens": 20, "temperature": 0.8, "seed": 3, "stop": ["fox"]}
+        alone = [self.model.generate(prompt, **options) for prompt in self.PROMPTS]
+        async with self.model.async_batch() as batch:
+            asked = [batch.generate(prompt, **options) for prompt in self.PROMPTS]
+            self.assertEqual(await asyncio.gather(*asked), alone)
+            # Again, after a time without texts; in a stream, and in a chat.
+            tokens = [token async for token in batch.stream(self.PROMPTS[0], **options)]
+            self.assertEqual("".join(token.text for token in tokens), alone[0].text)
+            self.assertEqual([token.id for token in tokens], alone[0].ids)
+            reply = await batch.chat("Hello", **options)
+            self.assertEqual(reply, self.model.chat("Hello", **options))
+            schema = {"enum": ["yes", "no"]}
+            answer = await batch.generate("Once", json_schema=schema)
+            self.assertIn(json.loads(answer.text), ["yes", "no"])
+            none = await batch.generate("Once", max_tokens=0)
+            self.assertEqual((none.text, none.ids), ("", []))
+
+    async def test_cancelled_coroutines_end_their_texts(self):
+        options = {"max_tokens": 200, "temperature": 0.8, "seed": 3, "stop": []}
+        alone = self.model.generate("Lily", **options)
+        async with self.model.async_batch() as batch:
+            other = asyncio.create_task(batch.generate("Lily", **options))
+            # Three run, the others wait; all of them are cancelled.
+            tasks = [asyncio.create_task(batch.generate("Once", **options)) for _ in range(6)]
+            async for _ in batch.stream("Tom", **options):
+                break
+            for task in tasks:
+                task.cancel()
+            ends = await asyncio.gather(*tasks, return_exceptions=True)
+            self.assertTrue(all(isinstance(end, asyncio.CancelledError) for end in ends))
+            with self.assertRaises(asyncio.TimeoutError):
+                await asyncio.wait_for(batch.generate("Once", **options), 0.001)
+            self.assertEqual(await other, alone)
+            while batch._thread:
+                await asyncio.sleep(0.01)
+            info = batch._batch.info
+            self.assertEqual(info.running + info.waiting, 0)
+            self.assertLess(info.decoded, 9 * 200)
+
+    async def test_errors_are_of_one_text(self):
+        async with self.model.async_batch() as batch:
+            good = asyncio.create_task(batch.generate("Once", max_tokens=30))
+            for error, prompt, options in (
+                (cria.OutOfRange, "Once", {"max_tokens": 256}),
+                (cria.InvalidArgument, [], {}),
+                (cria.InvalidArgument, [800], {}),
+                (cria.InvalidArgument, "Once", {"temperature": -1}),
+                (cria.InvalidArgument, "Once", {"regex": "("}),
+            ):
+                with self.assertRaises(error):
+                    await batch.generate(prompt, **options)
+            self.assertEqual(len((await good).ids), 30)
+            late = asyncio.create_task(batch.generate("Once", max_tokens=250, stop=[]))
+            await asyncio.sleep(0)
+            async for _ in batch.stream("Once"):
+                break
+        with self.assertRaises(cria.FailedPrecondition):
+            await late
+        with self.assertRaisesRegex(cria.FailedPrecondition, "closed"):
+            await batch.generate("Once")
+
+    async def test_stream_of_a_session(self):
+        options = {"max_tokens": 12, "temperature": 0}
+        whole = self.model.generate("Once", **options)
+        tokens = [token async for token in self.model.astream("Once", **options)]
+        self.assertEqual([token.id for token in tokens], whole.ids)
+        self.assertEqual("".join(token.text for token in tokens), whole.text)
+        async for token in self.model.astream("Once", max_tokens=200):
+            break
+        with self.assertRaises(cria.OutOfRange):
+            await anext(self.model.astream("Once", max_tokens=256))
 
 
 class Numbers(unittest.TestCase):
