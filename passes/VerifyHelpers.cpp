@@ -25,11 +25,18 @@ public:
   LogicalResult verify(func::FuncOp function);
 
 private:
+  /// Checks a call, and the function that it calls.
   LogicalResult verifyCall(func::CallOp call, func::FuncOp helper);
 
+  /// The ops of a function, calls inlined, and how deep its calls are in each
+  /// other.
+  struct Size {
+    uint64_t ops = 0;
+    size_t depth = 0;
+  };
+
   SymbolTable symbols;
-  /// The number of ops of each function that was checked, calls inlined.
-  llvm::DenseMap<Operation *, uint64_t> sizes;
+  llvm::DenseMap<Operation *, Size> sizes; // of functions that were checked
   /// The functions that are being checked: each calls the next.
   llvm::SmallSetVector<func::FuncOp, 4> path;
 };
@@ -49,32 +56,37 @@ LogicalResult Helpers::verifyCall(func::CallOp call, func::FuncOp helper) {
     return call.emitError("expected functions that do not call themselves, got "
                           "a call of @")
            << helper.getName() << " in it";
-  if (path.size() > kMostDepth)
-    return call.emitError("expected at most ")
-           << kMostDepth << " calls in each other";
-  return success();
+  bool isTooDeep = path.size() > kMostDepth; // bounds the recursion, too
+  if (!isTooDeep && failed(verify(helper)))
+    return failure();
+  if (!isTooDeep && sizes.at(helper).depth < kMostDepth)
+    return success();
+  return call.emitError("expected at most ")
+         << kMostDepth << " calls in each other";
 }
 
 LogicalResult Helpers::verify(func::FuncOp function) {
   if (sizes.contains(function))
     return success();
   path.insert(function);
-  uint64_t size = 0;
+  Size size;
   WalkResult result = function.walk([&](Operation *op) {
-    ++size;
+    ++size.ops;
     if (auto call = dyn_cast<func::CallOp>(op)) {
       auto helper = symbols.lookup<func::FuncOp>(call.getCallee());
-      if (failed(verifyCall(call, helper)) || failed(verify(helper)))
+      if (failed(verifyCall(call, helper)))
         return WalkResult::interrupt();
-      size += sizes.at(helper);
+      size.ops += sizes.at(helper).ops;
+      size.depth = std::max(size.depth, sizes.at(helper).depth + 1);
     }
-    if (size <= kMostOps)
+    if (size.ops <= kMostOps)
       return WalkResult::advance();
     op->emitError("expected at most ") << kMostOps << " ops, calls inlined";
     return WalkResult::interrupt();
   });
   path.pop_back();
-  sizes[function] = size;
+  if (!result.wasInterrupted())
+    sizes[function] = size;
   return failure(result.wasInterrupted());
 }
 
