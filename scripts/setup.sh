@@ -15,7 +15,8 @@ packages=(
 further=(
   binutils ccache git libboost-dev
   # The tests alone:
-  clang-format-14 gdb libgmock-dev libgtest-dev llvm-22-tools pkgconf python3-venv
+  clang-format-14 gdb haproxy libgmock-dev libgtest-dev llvm-22-tools pkgconf
+  python3-venv
   # Tests of ranks, under two implementations of MPI:
   libmpich-dev libopenmpi-dev mpich openmpi-bin
   # Debian packages alone:

@@ -5,7 +5,7 @@ Substitutions in addition to lit's own (%s, %t, ...):
   %{bin}     build/bin, on the PATH  %{shared}  a folder with models/stories260K
   %{python}  Python with NumPy
 
-Features: shared-models, gdb, clang-format-14, ptxas (on the PATH, in
+Features: shared-models, gdb, haproxy, clang-format-14, ptxas (on the PATH, in
 /usr/local/cuda/bin or cuda-tools/ of the build), cuda-tools (the pinned ptxas and
 nvdisasm are there), mpich and openmpi (their mpirun, and the library for their
 ranks), unshare (and this user may make namespaces), werror (CRIA_WERROR is on),
@@ -36,8 +36,9 @@ shared_dir = os.environ.get(
 )
 
 cuda_tools = os.path.join(config.build_dir, "cuda-tools")
-places = [bin_dir, config.llvm_tools_dir, os.environ["PATH"], "/usr/local/cuda/bin"]
-config.environment["PATH"] = os.pathsep.join([*places, cuda_tools])
+places = [bin_dir, config.llvm_tools_dir, os.environ["PATH"], "/usr/sbin"]
+places += ["/usr/local/cuda/bin", cuda_tools]
+config.environment["PATH"] = os.pathsep.join(places)
 config.environment["PYTHONDONTWRITEBYTECODE"] = "1"
 config.environment["OPENBLAS_NUM_THREADS"] = "1" # NumPy; lit runs a test on each core
 emulator = os.path.join(config.build_dir, "lib", "libcria-emulator.so")
@@ -81,7 +82,7 @@ with open("/proc/cpuinfo") as cpuinfo:
 config.available_features.update(flags.split(":", 1)[1].split())
 config.available_features.update(
     tool
-    for tool in ("clang-format-14", "gdb", "ptxas")
+    for tool in ("clang-format-14", "gdb", "haproxy", "ptxas")
     if shutil.which(tool, path=config.environment["PATH"])
 )
 for mpi in ("mpich", "openmpi"):

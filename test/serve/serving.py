@@ -56,48 +56,11 @@ class Answer:
         return f"{self.status} {self.headers} {self.body!r}"
 
 
-class Server:
-    """cria-serve of `artifact`, on a port of its own."""
+class Address:
+    """Where something listens: requests to it."""
 
-    was_terminated = False
-
-    def __init__(self, tools, artifact, *options, env=None, weights=TINY):
-        command = [tools.bin / "cria-serve", artifact, f"--weights={weights}", "--port=0"]
-        self.process = subprocess.Popen(
-            [*map(str, command), "--threads=2", *options],
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **(env or {})},
-        )
-        self.errors = []
-        for line in self.process.stderr:
-            self.errors.append(line)
-            if found := re.search(r" at http://(\[?[\w.:]+?\]?):(\d+)/v1$", line):
-                self.host, self.port = found[1].strip("[]"), int(found[2])
-                break
-        else:
-            sys.exit(f"cria-serve does not start: {self.errors}")
-        # Whoever reads nothing makes the server wait.
-        self.reader = threading.Thread(target=lambda: self.errors.extend(self.process.stderr))
-        self.reader.start()
-
-    def __enter__(self):
-        return self
-
-    def terminate(self):
-        self.was_terminated = True
-        self.process.send_signal(signal.SIGTERM)
-
-    def __exit__(self, kind, *_):
-        if kind is not None:
-            self.process.kill()
-        elif not self.was_terminated:
-            self.terminate()
-        code = self.process.wait(60)
-        self.reader.join()
-        self.process.stderr.close()
-        if kind is None:
-            check(code == 0, f"cria-serve ends with {code}: {self.errors}")
+    def __init__(self, host, port):
+        self.host, self.port = host, port
 
     def request(self, method, path, body=None, headers=JSON):
         """The answer to a request on a connection of its own."""
@@ -129,6 +92,50 @@ class Server:
     def exchange(self, text):
         """All that comes back for `text`, until the server closes."""
         return ended(self.open(text))
+
+
+class Server(Address):
+    """cria-serve of `artifact`, on a port of its own unless `port` says which."""
+
+    was_terminated = False
+
+    def __init__(self, tools, artifact, *options, env=None, weights=TINY, port=0):
+        command = [tools.bin / "cria-serve", artifact, f"--weights={weights}", f"--port={port}"]
+        self.process = subprocess.Popen(
+            [*map(str, command), "--threads=2", *options],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **(env or {})},
+        )
+        self.errors = []
+        for line in self.process.stderr:
+            self.errors.append(line)
+            if found := re.search(r" at http://(\[?[\w.:]+?\]?):(\d+)/v1$", line):
+                super().__init__(found[1].strip("[]"), int(found[2]))
+                break
+        else:
+            sys.exit(f"cria-serve does not start: {self.errors}")
+        # Whoever reads nothing makes the server wait.
+        self.reader = threading.Thread(target=lambda: self.errors.extend(self.process.stderr))
+        self.reader.start()
+
+    def __enter__(self):
+        return self
+
+    def terminate(self):
+        self.was_terminated = True
+        self.process.send_signal(signal.SIGTERM)
+
+    def __exit__(self, kind, *_):
+        if kind is not None:
+            self.process.kill()
+        elif not self.was_terminated:
+            self.terminate()
+        code = self.process.wait(60)
+        self.reader.join()
+        self.process.stderr.close()
+        if kind is None:
+            check(code == 0, f"cria-serve ends with {code}: {self.errors}")
 
     def metrics(self):
         """The numbers of /metrics by name, with labels."""
