@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# For some minutes, sequences join and leave a batch at random, compared with sessions.
+# For some minutes, sequences join and leave a batch at random, compared with sessions, and
+# clients ask a server.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -9,9 +10,12 @@ case ${1:-} in
 usage: scripts/soak.sh [SECONDS]
 Runs batches for SECONDS (default: 600): sequences join, are fed, fork, are refused,
 fail, leave and give their pages back at random, and each must draw what a session
-draws alone, to the last bit of its logits. Half of the time a small fake model runs, on
-a device that fails at random; half of the time examples/tiny. Needs what
-scripts/setup.sh and scripts/test.sh build.
+draws alone, to the last bit of its logits. A third of the time a small fake model runs, on
+a device that fails at random; a third of the time examples/tiny. For the rest,
+clients ask cria-serve at random, for streams and whole texts, with adapters,
+grammars and stops; they read slowly and leave. Each text must be as alone, and
+the server must end with the memory, descriptors and pages that it had. Needs
+what scripts/setup.sh and scripts/test.sh build.
 TEXT
     exit
     ;;
@@ -24,7 +28,10 @@ if [[ ! $seconds =~ ^[1-9][0-9]*$ || $# -gt 1 ]]; then
 fi
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-CRIA_SOAK_SECONDS=$((seconds / 2)) "$root/build/test/unit/RuntimeTests" \
+third=$(((seconds + 2) / 3))
+CRIA_SOAK_SECONDS=$third "$root/build/test/unit/RuntimeTests" \
   --gtest_filter='BatchRandomTest.*'
-"$root/build/venv/bin/python" "$root/test/e2e/batch.py" "$root/build/bin" \
-  "$scratch/soak" "$(((seconds + 1) / 2))"
+for test in e2e/batch serve/soak; do
+  "$root/build/venv/bin/python" "$root/test/$test.py" "$root/build/bin" \
+    "$scratch/soak" "$third"
+done

@@ -5,8 +5,7 @@ import sys
 
 import numpy as np
 
-from serving import TINY, Server, Tools, at_once, check, raw, wait_for
-from weights import llama_shapes, write_adapter
+from serving import TINY, Server, Tools, at_once, check, make_adapters, raw, wait_for
 
 PROMPTS = [
     "Once upon a time",
@@ -66,13 +65,7 @@ def check_beside_leavers(server, expected):
 
 def check_adapters(tools):
     """Adapters side by side: each name has the texts of cria-run with that adapter."""
-    config = json.loads((TINY / "config.json").read_text())
-    shapes = {name: shape for name, shape in llama_shapes(config).items() if "_proj" in name}
-    folders = {name: tools.scratch / name for name in ("first", "second")}
-    for seed, folder in enumerate(folders.values()):
-        write_adapter(folder, shapes, seed)
-        file = folder / "adapter_config.json"  # strong enough to change a text
-        file.write_text(file.read_text().replace('"lora_alpha": 8', '"lora_alpha": 100'))
+    folders = make_adapters(tools, "first", "second")
     flags = ["--batch=3", "--lora-rank=4"]
     artifact = tools.compile(TINY / "config.json", *flags, out="lora.cria")
     drawn = [f"--weights={TINY}", "--temperature=0", f"--max-tokens={LENGTH}"]

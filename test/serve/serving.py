@@ -17,6 +17,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 TINY = HERE.parent.parent / "examples/tiny"
 sys.path.append(str(HERE.parent / "e2e"))
 from harness import Tools, check  # noqa: E402, F401
+from weights import llama_shapes, write_adapter  # noqa: E402
 
 JSON = {"Content-Type": "application/json"}
 
@@ -27,6 +28,18 @@ def wait_for(condition, what, seconds=60):
     while not condition():
         check(time.monotonic() < end, f"{what}: not within {seconds} seconds")
         time.sleep(0.02)
+
+
+def make_adapters(tools, *names):
+    """Folders of LoRA adapters, each of which changes the texts of examples/tiny."""
+    config = json.loads((TINY / "config.json").read_text())
+    shapes = {name: shape for name, shape in llama_shapes(config).items() if "_proj" in name}
+    folders = {name: tools.scratch / name for name in names}
+    for seed, folder in enumerate(folders.values()):
+        write_adapter(folder, shapes, seed)
+        file = folder / "adapter_config.json"
+        file.write_text(file.read_text().replace('"lora_alpha": 8', '"lora_alpha": 100'))
+    return folders
 
 
 class Answer:
