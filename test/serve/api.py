@@ -132,7 +132,8 @@ def check_tool_errors(chat):
     chat(tools, 400, "template", "tools", "unsupported_value")
     for wrong in ({}, "x", [1], [{}], [{**tool, "type": "web_search"}], [{**tool, "x": 1}],
                   [tool, tool], [{**tool, "function": {**function, "parameters": []}}],
-                  [{**tool, "function": {"name": "f()"}}], [{**tool, "function": {"name": ""}}]):
+                  [{**tool, "function": {"name": "f()"}}], [{**tool, "function": {"name": ""}}],
+                  [{**tool, "function": {"name": "f\0"}}]):
         chat({**CHAT, "tools": wrong}, 400, "tools", "tools")
     for wrong in ("any", 1, {}, {"type": "allowed_tools"}, {"type": "function"}, "required"):
         chat({**CHAT, "tool_choice": wrong}, 400, "tool_choice", "tool_choice")
@@ -361,6 +362,8 @@ def check_responses(server):
     answer = server.post("/v1/responses", {**both, "text": {"format": {"type": "json_object"}}}).json
     check(answer["output"][0]["content"][0]["text"].startswith("{"), answer)
     check(answer["text"] == {"format": {"type": "json_object"}}, answer)
+    form = {"format": {"type": "json_schema", "name": "it", "schema": True}}
+    check(server.post("/v1/responses", {**both, "text": form}).json["text"] == form, form)
 
 
 def check_embeddings(server, tools):

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 
 namespace cria::serve {
 
@@ -114,52 +113,44 @@ void constrain(In value, Out request, const char *field, cria_grammar_kind kind,
   request.constrainedBy = field;
 }
 
-void readResponseFormat(In value, Out request) {
-  std::string type = value["type"].string();
-  if (!value.ok() || type == "text")
+/// Reads the form that a text must have. A schema with its name is in
+/// `json_schema` if it is nested, else beside the type.
+void readFormat(In format, Out request, const char *field, bool isNested) {
+  std::string type = format["type"].string();
+  if (!format.ok() || type == "text")
     return;
-  const char *field = "response_format";
   if (type == "json_object") {
-    onlyKeys(value, {"type"});
-    return constrain(value, request, field, CRIA_GRAMMAR_JSON_SCHEMA,
+    onlyKeys(format, {"type"});
+    return constrain(format, request, field, CRIA_GRAMMAR_JSON_SCHEMA,
                      R"({"type": "object"})");
   }
   if (type != "json_schema")
     return notSupported(
-        value["type"], "expected \"text\", \"json_object\" or \"json_schema\"");
-  onlyKeys(value, {"type", "json_schema"});
-  JsonCursor format = value["json_schema"];
-  onlyKeys(format, {"name", "description", "schema", "strict"});
-  if (!value.ok())
+        format["type"],
+        "expected \"text\", \"json_object\" or \"json_schema\"");
+  if (isNested) {
+    onlyKeys(format, {"type", "json_schema"});
+    onlyKeys(format["json_schema"],
+             {"name", "description", "schema", "strict"});
+  } else {
+    onlyKeys(format, {"type", "name", "description", "schema", "strict"});
+  }
+  JsonCursor schema = (isNested ? format["json_schema"] : format)["schema"];
+  if (!format.ok())
     return;
-  const auto &schema = format["schema"].raw();
-  if (!schema.is_object() && !schema.is_boolean())
-    return format["schema"].expected("a JSON schema");
-  constrain(value, request, field, CRIA_GRAMMAR_JSON_SCHEMA, "");
+  if (!schema.raw().is_object() && !schema.raw().is_boolean())
+    return schema.expected("a JSON schema");
+  constrain(format, request, field, CRIA_GRAMMAR_JSON_SCHEMA, "");
 }
 
-/// The format of a response: as readResponseFormat's, with less nesting.
+void readResponseFormat(In value, Out request) {
+  readFormat(value, request, "response_format", true);
+}
+
 void readTextOptions(In value, Out request) {
   onlyKeys(value, {"format"});
-  auto format = value.find("format");
-  if (!format)
-    return;
-  std::string type = (*format)["type"].string();
-  if (!value.ok() || type == "text")
-    return;
-  if (type == "json_object") {
-    onlyKeys(*format, {"type"});
-    return constrain(value, request, "text", CRIA_GRAMMAR_JSON_SCHEMA,
-                     R"({"type": "object"})");
-  }
-  if (type != "json_schema")
-    return notSupported(
-        (*format)["type"],
-        "expected \"text\", \"json_object\" or \"json_schema\"");
-  onlyKeys(*format, {"type", "name", "description", "schema", "strict"});
-  if (!(*format)["schema"].raw().is_object())
-    return (*format)["schema"].expected("a JSON schema");
-  constrain(value, request, "text", CRIA_GRAMMAR_JSON_SCHEMA, "");
+  if (auto format = value.find("format"))
+    readFormat(*format, request, "text", false);
 }
 
 void readModalities(In value, Out) {
@@ -251,10 +242,11 @@ void readLogProbs(In value, Out request) {
 std::string readFunctionName(In value) {
   constexpr size_t most = 64;
   std::string name = value.string();
-  bool isName = !name.empty() && name.size() <= most &&
-                std::all_of(name.begin(), name.end(), [](unsigned char byte) {
-                  return isalnum(byte) || strchr("_-.", byte);
-                });
+  bool isName =
+      !name.empty() && name.size() <= most &&
+      std::all_of(name.begin(), name.end(), [](unsigned char byte) {
+        return isalnum(byte) || byte == '_' || byte == '-' || byte == '.';
+      });
   if (value.ok() && !isName)
     value.fail("is " + quote(name) + ", expected up to " +
                std::to_string(most) + " letters, digits, '_', '-' and '.'");
