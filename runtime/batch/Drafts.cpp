@@ -34,13 +34,9 @@ static std::vector<int32_t> lookUp(const std::vector<int32_t> &text,
 void Drafts::learn() {
   if (tries == 0)
     return;
-  if (drawn == tries)
-    width = std::min(std::max(width, 2 * tries), kMostWidth);
-  else
-    width = drawn + 1;
+  width = drawn == tries ? std::min(2 * width, kMostWidth) : drawn + 1;
   pause = drawn ? 1 : std::min(2 * pause, kMostPause);
   rest = drawn ? 0 : pause;
-  width = std::max<int64_t>(width, 2);
   tries = drawn = 0;
 }
 

@@ -35,7 +35,7 @@ private:
   std::vector<int32_t> proposed;
   size_t after = 0;             // the length of the text that they follow
   int64_t tries = 0, drawn = 0; // ids of the last step
-  int64_t width = 3;            // ids to look up
+  int64_t width = 1;            // ids to look up
   int64_t rest = 0;             // steps to go without any
   int64_t pause = 1;            // the number of such steps after a failure
 };
