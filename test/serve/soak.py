@@ -1,5 +1,5 @@
-"""soak.py BIN SCRATCH SECONDS: clients ask at random, for SECONDS or longer, and at least one
-round: for texts and chats, several at once, with stops, grammars, penalties and adapters,
+"""soak.py BIN SCRATCH SECONDS: clients ask at random, for SECONDS or longer, and at least three
+rounds: for texts and chats, several at once, with stops, grammars, penalties and adapters,
 as streams or whole. Some read slowly, leave, or send nonsense. The server has too few pages
 for them, and tries tokens that may come next. Each text has the ids and log-probabilities
 that another server draws for it alone; after each round the server holds no page,
@@ -198,7 +198,7 @@ def main():
         with Server(tools, artifact, *options, *few, weights=folder) as server:
             server.is_idle()
             descriptors = server.descriptors()
-            while not memory or time.monotonic() < end:
+            while len(memory) < SETTLED or time.monotonic() < end:
                 done += run_round(server, alone, len(memory), ["tiny", *adapters])
                 wait_for(lambda: server.descriptors() <= descriptors, "descriptors")
                 memory.append(server.memory())
