@@ -103,7 +103,7 @@ cria_status cria_sampler_allow(cria_sampler *sampler, const uint32_t *bits,
   });
 }
 
-/// Whether `logits` are those of a vocabulary.
+/// INVALID_ARGUMENT unless a vocabulary may have this number of ids.
 static Status checkVocabulary(int64_t vocabSize) {
   if (vocabSize >= 1)
     return Status();

@@ -68,7 +68,7 @@ std::optional<ApiError> renderMessages(const Engine &engine,
   return std::nullopt;
 }
 
-/// Sets `ids` to those of one prompt.
+/// Sets `ids` to the ids of a prompt, which is a text or has ids.
 static std::optional<ApiError> encode(const Engine &engine,
                                       const Request &request,
                                       const Prompt &prompt,
