@@ -175,8 +175,8 @@ class Object:
 
     def __init__(self, kind: str, function: str, *arguments: Any) -> None:
         self._kind = kind
-        self._owner: Any = ffi.new(f"cria_{kind} **")
-        call(function, *arguments, self._owner)
+        self._place: Any = ffi.new(f"cria_{kind} **")
+        call(function, *arguments, self._place)
         free: Callable[[Any], None] = getattr(lib, f"cria_{kind}_free")
         process, current = os.getpid(), os.getpid
 
@@ -184,11 +184,12 @@ class Object:
             if current() == process:
                 free(owner)
 
-        self._owner = ffi.gc(self._owner, destroy)
+        # Once released, it may not be read; the place of the handle may.
+        self._owner: Any = ffi.gc(self._place, destroy)
 
     @property
     def _handle(self) -> Any:
-        handle = self._owner[0]
+        handle = self._place[0]
         if handle == ffi.NULL:
             raise FailedPrecondition(f"the {self._kind} is closed")
         return handle
@@ -229,5 +230,5 @@ class OneThread(Object):
 
     def _free(self) -> None:
         with self._closing:
-            if self._owner[0] != ffi.NULL:
+            if self._place[0] != ffi.NULL:
                 ffi.release(self._owner)
