@@ -772,8 +772,8 @@ typedef struct cria_batch_options {
                          own. What it draws stays the same to the last bit. The
                          ids are those that cria_batch_propose gave or, without
                          any, those that followed when the sequence's last ids
-                         stood there before. 0: none. docs/batches.md says which
-                         number pays on which device */
+                         stood there before. 0: none. docs/batches.md has what
+                         further rows cost */
 } cria_batch_options;
 
 /* A batch without sequences. CRIA_UNIMPLEMENTED: an artifact without --batch,
