@@ -176,8 +176,11 @@ class AsyncBatch:
                 pass
         except Exception as error:
             problem = error
+            with self._lock:
+                self._closed = True
         with self._lock:
-            self._closed |= bool(texts)
+            if not self._closed:  # another thread may compute already
+                return
             left, self._joining = [*texts.values(), *self._joining], []
         for number in texts:
             self._batch.leave(number)
@@ -187,7 +190,9 @@ class AsyncBatch:
     def _go_on(self, texts: dict[int, _Text]) -> bool:
         """Takes texts that are new, drops those that nobody awaits, and makes a step."""
         with self._lock:
-            if self._closed or not (self._joining or texts):
+            if self._closed:
+                return False
+            if not (self._joining or texts):
                 self._thread = None
                 return False
             joining, self._joining = self._joining, []
@@ -199,7 +204,7 @@ class AsyncBatch:
             try:
                 if not text.gone:
                     texts[self._batch._begin(text.drawn, text.lora)] = text
-            except Error as error:
+            except Exception as error:  # also of Python, if `lora` is no LoraSet
                 sent[text.loop].append((text, error))
         if texts:
             self._step(texts, sent)

@@ -424,6 +424,8 @@ class Coroutines(unittest.IsolatedAsyncioTestCase):
             ):
                 with self.assertRaises(error):
                     await batch.generate(prompt, **options)
+            with self.assertRaises(AttributeError):
+                await batch.generate("Once", lora=5)
             self.assertEqual(len((await good).ids), 30)
             late = asyncio.create_task(batch.generate("Once", max_tokens=250, stop=[]))
             await asyncio.sleep(0)
@@ -433,6 +435,14 @@ class Coroutines(unittest.IsolatedAsyncioTestCase):
             await late
         with self.assertRaisesRegex(cria.FailedPrecondition, "closed"):
             await batch.generate("Once")
+
+    async def test_thread_without_texts_leaves_new_ones_to_the_next(self):
+        async with self.model.async_batch() as batch:
+            batch._joining.append(text := object())
+            with unittest.mock.patch.object(batch, "_go_on", return_value=False):
+                batch._run()
+            self.assertEqual(batch._joining, [text])
+            batch._joining.clear()
 
     async def test_stream_of_a_session(self):
         options = {"max_tokens": 12, "temperature": 0}
