@@ -281,8 +281,8 @@ Result<Network> Network::build(const std::vector<Rule> &rules) {
 /// The nodes from which a text leads to the end of their rule. Without
 /// `throughBytes`, the nodes from which the empty text does.
 std::vector<bool> Network::reach(bool throughBytes) const {
-  // The nodes whose answer depends on a node: those of node i are `askers` from
-  // begins[i] to begins[i + 1]. They are counted first.
+  // The answer for node i changes the answers for the nodes askers[begins[i]]
+  // up to, but not including, askers[begins[i + 1]].
   std::vector<uint32_t> begins(nodes.size() + 1), askers;
   auto forEdges = [&](auto visit) {
     for (NodeId id = 0; id < nodes.size(); ++id) {
