@@ -132,7 +132,6 @@ void Schedule::addDrafts(Chosen &chosen) {
       chosen.rows.push_back({&sequence, ids[static_cast<size_t>(at)],
                              first + at, /*draws=*/true, /*isDraft=*/true});
     room -= count;
-    total.drafted += count;
   }
 }
 
@@ -248,8 +247,10 @@ void Schedule::advance(const Chosen &chosen) {
     advance(*chosen.prompt, chosen.promptTokens);
   }
   for (const Row &row : chosen.rows) {
-    if (row.isDraft)
+    if (row.isDraft) {
+      ++total.drafted;
       continue;
+    }
     ++total.decoded;
     advance(*row.sequence, 1);
   }

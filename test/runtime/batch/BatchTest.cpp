@@ -413,6 +413,27 @@ TEST_F(BatchTest, ADraftThatIsBrokenLeavesNothing) {
   EXPECT_GT(drafting->counts().putBack, 0);
 }
 
+// Only drafts that were computed count.
+TEST_F(BatchTest, AFailedStepHasNoDrafts) {
+  auto two = batchOf(20, false, 3);
+  int64_t number = *two->join({nullptr, {}, true});
+  std::shared_ptr<Sampler> shared = sampler(1);
+  int64_t other = *two->join({shared, {}, true});
+  ASSERT_TRUE(feed(*two, number, {1, 2, 3}, 6).ok());
+  ASSERT_TRUE(feed(*two, other, {1}, 6).ok());
+  step(*two);
+  Ids ids = {1, 2};
+  ASSERT_TRUE(two->propose(number, ids.data(), 2).ok());
+  {
+    SamplerUse elsewhere(shared.get());
+    EXPECT_THAT(two->step(), fails(CRIA_FAILED_PRECONDITION, ""));
+  }
+  EXPECT_EQ(two->counts().drafted, 0);
+  ASSERT_TRUE(two->propose(number, ids.data(), 2).ok());
+  step(*two);
+  EXPECT_GT(two->counts().drafted, 0);
+}
+
 TEST_F(BatchTest, RefusesBadProposals) {
   auto none = batch(), some = batchOf(10, false, 3);
   Ids ids = {1, 5};
