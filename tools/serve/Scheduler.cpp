@@ -190,7 +190,7 @@ void Scheduler::remove(const std::shared_ptr<Job> &job) {
   auto passed = std::find(passes.begin(), passes.end(), job);
   if (passed != passes.end()) {
     if (passed == passes.begin())
-      passIndex = passDone = 0;
+      resetPass();
     passes.erase(passed);
     unqueue(*job);
   }
@@ -242,7 +242,7 @@ void Scheduler::failAll(const ApiError &error) {
       leave(running.begin()->first);
     waiting.clear();
     passes.clear();
-    passIndex = passDone = 0;
+    resetPass();
   }
   std::lock_guard lock(mutex);
   queuedJobs = queuedIds = 0;
@@ -453,9 +453,9 @@ void Scheduler::note(const cria_batch_result &result, Text &text,
       describe(result.logits, job, event);
     if (text.drawn == job.minimum)
       text.sampler->allow({});
+    if (text.matcher)
+      text.matcher->accept(result.id);
   }
-  if (text.matcher && result.id >= 0)
-    text.matcher->accept(result.id);
   if (text.stream->stopped() || result.finish == CRIA_FINISH_END ||
       (text.matcher && text.matcher->finished()))
     event.end = End::Stop;
@@ -471,8 +471,9 @@ void Scheduler::note(const cria_batch_result &result, Text &text,
   }
   if (job.keptOfId > 0)
     job.kept += job.keptOfId + static_cast<int64_t>(event.piece.size());
+  bool hasEnded = event.end != End::None;
   events[text.job].push_back(std::move(event));
-  if (events[text.job].back().end != End::None)
+  if (hasEnded)
     leave(result.sequence);
 }
 
@@ -528,6 +529,8 @@ void Scheduler::pass() {
     job->embeds ? embedChunk(*job) : scoreChunk(*job);
   } catch (const Error &error) {
     return failJob(job, toApiError(error));
+  } catch (const std::exception &problem) { // no memory for logits, for example
+    return failJob(job, internalError(problem.what()));
   }
   size_t last = job->embeds ? 0 : 1; // nothing is computed of it
   if (passDone < job->prompts[passIndex].ids.size() - last)
@@ -551,7 +554,13 @@ void Scheduler::pass() {
     return remove(job);
   waiting.push_back({job});
   passes.pop_front();
-  passIndex = 0;
+  resetPass();
+}
+
+/// Forgets what was computed for the first job of `passes`.
+void Scheduler::resetPass() {
+  passIndex = passDone = 0;
+  scores = {};
   logits = {}; // tens of megabytes
 }
 

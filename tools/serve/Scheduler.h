@@ -96,6 +96,7 @@ private:
   void failAll(const ApiError &error);
   void failJob(const std::shared_ptr<Job> &job, const ApiError &error);
   void pass();
+  void resetPass();
   void embedChunk(const Job &job);
   void scoreChunk(const Job &job);
   void post(Events events);
