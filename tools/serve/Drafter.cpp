@@ -30,13 +30,13 @@ std::vector<int32_t>
 Drafter::draw(Draft &draft, const std::vector<int32_t> &text, int64_t count) {
   // The last id is computed in any case, for its logits.
   size_t known = std::min(common(text, 0, draft.fed), text.size() - 1);
-  draft.session.rewind(static_cast<int64_t>(known));
+  draft.session->rewind(static_cast<int64_t>(known));
   draft.fed = text;
   std::vector<int32_t> next(text.begin() + static_cast<int64_t>(known),
                             text.end());
   std::vector<int32_t> drawn;
   while (static_cast<int64_t>(drawn.size()) < count) {
-    int32_t id = draft.session.draw(next, greedy);
+    int32_t id = draft.session->draw(next, greedy);
     if (!drawn.empty())
       draft.fed.push_back(drawn.back());
     drawn.push_back(id);
@@ -53,10 +53,12 @@ std::vector<int32_t> Drafter::propose(int64_t sequence,
     return {};
   auto found = drafts.find(sequence);
   try {
-    if (found == drafts.end())
-      found = drafts.emplace(sequence, Draft{Session(model, threads)}).first;
+    if (found == drafts.end()) {
+      found = drafts.try_emplace(sequence).first;
+      found->second.session.emplace(model, threads);
+    }
     Draft &draft = found->second;
-    if (draft.isOff)
+    if (!draft.session)
       return {};
     // One more than were drawn of the last ones.
     if (!draft.proposed.empty())
@@ -68,7 +70,7 @@ std::vector<int32_t> Drafter::propose(int64_t sequence,
     return draft.proposed;
   } catch (const std::exception &) { // a text needs no drafts
     if (found != drafts.end())
-      found->second.isOff = true;
+      found->second.session.reset();
     return {};
   }
 }

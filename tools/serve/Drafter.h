@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 namespace cria::serve {
@@ -20,8 +21,8 @@ public:
           int32_t threads);
 
   /// At most `most` ids that the smaller model is likely to draw after `text`,
-  /// which is the whole text of `sequence`; none if that has been of no use, or
-  /// there is no memory for it.
+  /// which is the whole text of `sequence`. None once the smaller model has
+  /// failed at this sequence, for want of memory for example.
   std::vector<int32_t> propose(int64_t sequence,
                                const std::vector<int32_t> &text, int64_t most);
   /// The sequence has left.
@@ -30,12 +31,11 @@ public:
 private:
   /// What the smaller model knows of a text.
   struct Draft {
-    Session session;
+    std::optional<Session> session;     // none once it has failed
     std::vector<int32_t> fed = {};      // ids in the session
     std::vector<int32_t> proposed = {}; // the last time,
     size_t after = 0;                   // to follow this number of ids
     int64_t width = 3;                  // ids to propose
-    bool isOff = false;
   };
 
   std::vector<int32_t> draw(Draft &draft, const std::vector<int32_t> &text,
