@@ -79,14 +79,12 @@ void TextAnswer::sendEvent(const json &value) {
   exchange->send("data: " + toText(value) + "\n\n");
 }
 
-/// Sends what an event adds, if that is anything.
+/// Sends what an event adds, if that is anything; the first one in any case.
 void TextAnswer::sendChunk(const Event &event, const std::string &piece,
-                           TextState &state) {
-  bool isFirst = !state.hasBegun;
+                           TextState &state, bool isFirst) {
   if (!isFirst && piece.empty() && state.calls.empty() &&
       event.end == End::None && state.logProbs.is_null() && !request.returnIds)
     return;
-  state.hasBegun = true;
   json made = head(chunk);
   json one = choice(part(piece, state, isFirst, event.text), state, event.text);
   if (request.returnIds) {
@@ -114,7 +112,8 @@ void TextAnswer::takeOne(const Event &event) {
     state.reused = event.reused;
   if (request.stream)
     state.logProbs = json();
-  if (!std::exchange(state.hasEvents, true))
+  bool isFirst = !std::exchange(state.hasEvents, true);
+  if (isFirst)
     begin(state, event.text);
   if (event.id >= 0) {
     ++state.drawn;
@@ -123,7 +122,7 @@ void TextAnswer::takeOne(const Event &event) {
   }
   std::string piece = read(event, state);
   if (request.stream) {
-    sendChunk(event, piece, state);
+    sendChunk(event, piece, state, isFirst);
   } else {
     state.text += piece;
     if (request.returnIds && event.id >= 0)

@@ -33,9 +33,8 @@ struct TextState {
   int64_t characters = 0;     // of the tokens so far
   int64_t reused = 0;         // ids of the prompt that were not computed
   bool hasEvents = false;     // it has had one
-  bool hasBegun = false;      // a chunk was sent
-  json calls = json::array(); // of tools; in a stream those of the last event
-  int64_t callCount = 0;
+  json calls = json::array(); // all so far; in a stream the last event's
+  int64_t callCount = 0;      // all so far
   End end = End::None;
 };
 
@@ -73,8 +72,8 @@ protected:
 
 private:
   void takeOne(const Event &event);
-  void sendChunk(const Event &event, const std::string &piece,
-                 TextState &state);
+  void sendChunk(const Event &event, const std::string &piece, TextState &state,
+                 bool isFirst);
   void sendEvent(const json &value);
   json head(const char *object) const;
   json choice(json members, TextState &state, size_t index) const;
