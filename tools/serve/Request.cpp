@@ -238,6 +238,13 @@ void readLogProbs(In value, Out request) {
     request.logProbs = 0;
 }
 
+/// Checks that a tool, or a choice of one, is a function.
+void checkFunction(In value) {
+  std::string type = value["type"].string();
+  if (value.ok() && type != "function")
+    notSupported(value["type"], "expected \"function\"");
+}
+
 /// The name of a function.
 std::string readFunctionName(In value) {
   constexpr size_t most = 64;
@@ -257,9 +264,7 @@ void readTools(In value, Out request) {
   constexpr size_t most = 128;
   for (In tool : value.elements(most)) {
     onlyKeys(tool, {"type", "function"});
-    std::string type = tool["type"].string();
-    if (tool.ok() && type != "function")
-      notSupported(tool["type"], "expected \"function\"");
+    checkFunction(tool);
     JsonCursor function = tool["function"];
     onlyKeys(function, {"name", "description", "parameters", "strict"});
     std::string name = readFunctionName(function["name"]);
@@ -280,9 +285,7 @@ void readToolChoice(In value, Out request) {
   const auto &raw = value.raw();
   if (raw.is_object()) {
     onlyKeys(value, {"type", "function"});
-    std::string type = value["type"].string();
-    if (value.ok() && type != "function")
-      notSupported(value["type"], "expected \"function\"");
+    checkFunction(value);
     request.toolName = value["function"]["name"].string();
     request.toolChoice = Choice::Required;
   } else if (raw == "none" || raw == "auto" || raw == "required") {
@@ -309,6 +312,11 @@ void readMetadata(In value, Out request) {
 void checkEmpty(In value, Out) {
   if (!value.raw().is_array() || !value.raw().empty())
     notSupported(value, "expected []");
+}
+
+void checkForgotten(In value, Out) {
+  if (value.boolean())
+    notSupported(value, "the server keeps no responses; expected false");
 }
 
 void refuseState(In value, Out) {
@@ -412,16 +420,8 @@ const Field fields[] = {
      [](In v, Out r) { r.maxTokens = v.integer(1, INT32_MAX); }},
     {"text", Responses, readTextOptions},
     {"metadata", Responses, readMetadata},
-    {"store", Responses,
-     [](In v, Out) {
-       if (v.boolean())
-         notSupported(v, "the server keeps no responses; expected false");
-     }},
-    {"background", Responses,
-     [](In v, Out) {
-       if (v.boolean())
-         notSupported(v, "the server keeps no responses; expected false");
-     }},
+    {"store", Responses, checkForgotten},
+    {"background", Responses, checkForgotten},
     {"truncation", Responses,
      [](In v, Out) {
        if (v.string() != "disabled" && v.ok())
