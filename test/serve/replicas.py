@@ -90,7 +90,7 @@ def check_alike(gateway, servers):
         asked.add((user % 2, first))
     check(len(asked) == 4, f"with a system prompt or without, conversations went to {asked}")
     before = counts(servers)
-    for key in range(12):  # of which none has the pages of another
+    for key in range(12):  # each key has pages of its own
         headers = {**JSON, "Authorization": f"Bearer {key}"}
         check(gateway.post(GENERATE, {"prompt": PROMPTS[0], **DRAW}, headers).status == 200, key)
     now = counts(servers)

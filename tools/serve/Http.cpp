@@ -102,7 +102,8 @@ private:
   asio::io_context &context;
 };
 
-/// Counts the bytes of a body among those of all bodies, while it lives.
+/// Adds the bytes of one body to `all`, the sum over all bodies, and subtracts
+/// them when it is destroyed.
 class HeldBytes {
 public:
   explicit HeldBytes(std::atomic<int64_t> &all) : all(all) {}

@@ -144,7 +144,9 @@ static int64_t mostIds(const Engine &engine, const Request &request,
   if (engine.limits.max_new_tokens >= 0)
     return engine.limits.max_new_tokens;
   if (engine.limits.max_length >= 0)
-    return std::max<int64_t>(1, engine.limits.max_length - job.ids());
+    return std::max<int64_t>(
+        1, engine.limits.max_length -
+               static_cast<int64_t>(job.prompts[0].ids.size()));
   return engine.maxSeq;
 }
 
@@ -180,8 +182,8 @@ static std::string shown(const Engine &engine, const Ids &prompt,
   return text;
 }
 
-/// Sets what the answer takes in memory until it is whole. The numbers are
-/// those of its JSON, as measured.
+/// Sets what the answer takes in memory until it is whole. The constants are
+/// measured sizes of its JSON.
 static void countKept(const Request &request, Job &job) {
   constexpr int64_t kLogProb = 192; // of completions
   if (job.scores)                   // by prompt, and by text
