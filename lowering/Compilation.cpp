@@ -364,7 +364,8 @@ void Compilation::embed(Compilation version) {
   versionManifests.push_back(std::move(version.manifest));
 }
 
-/// A timer that is named after the phase, and after whose code is made in it.
+/// A timer with the phase's name. If targets or CPUs do not share the phase,
+/// the name also says which one the code is for: "asm, znver4".
 TimingScope Compilation::timePhase(Phase phase) const {
   if (!timing)
     return TimingScope();

@@ -34,8 +34,9 @@ struct CompileOptions {
   std::vector<std::string> cubins;
   /// See PipelineOptions.
   bool plain = false, lines = false;
-  /// The file in which the text of Linalg will be, for `lines`. Without it,
-  /// lines are those of `input`, a text of Linalg or Tile.
+  /// The file in which the text of Linalg will be. `lines` then counts lines in
+  /// this file. If it is empty, `input` must be a text of Linalg or Tile, and
+  /// `lines` counts lines in `input`.
   std::string linalgFile;
   std::function<void(mlir::OpPassManager &)> beforeTile;
   /// The NVIDIA chips, if neither `chips` nor a text names any.
@@ -67,8 +68,8 @@ public:
     listener(current, *module);
   }
 
-  /// Adds the times of later phases to `scope`, which must outlive them: those
-  /// of MLIR's passes, and those of LLVM.
+  /// Adds timers of later phases to `scope`, which must outlive these phases. A
+  /// phase's timer has timers for MLIR's passes and for LLVM's work in it.
   void time(mlir::TimingScope &scope) { timing = &scope; }
 
   /// Compiles the program up to `phase`.

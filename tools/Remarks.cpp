@@ -128,7 +128,7 @@ std::string KernelGroup::title(bool isOnly) const {
   return step > 1 ? text + ", " + std::to_string(step) + " at a time" : text;
 }
 
-/// Prints the kernels of one entry, those of each loop together.
+/// Prints the kernels of one entry, grouped by loop.
 static void printKernels(func::FuncOp entry, ArrayRef<KernelCost> costs,
                          llvm::raw_ostream &os) {
   llvm::MapVector<Operation *, KernelGroup> groups;
@@ -163,7 +163,7 @@ void Remarks::describeKernels(ModuleOp program) {
 //===----------------------------------------------------------------------===//
 
 /// "llama.linear of model.layers.*.mlp.down_proj: its result has further uses",
-/// or, of an op without a name, "llama.linear at a.mlir:7".
+/// or, if the op has no name, "llama.linear at a.mlir:7".
 static std::string lineOf(const LlvmRemark &remark) {
   auto valueOf = [&](StringRef key) -> StringRef {
     for (const llvm::remarks::Argument &arg : remark.Args)
@@ -183,7 +183,7 @@ static std::string lineOf(const LlvmRemark &remark) {
 }
 
 void Remarks::printSummary(llvm::raw_ostream &os) const {
-  // What was missed: the functions that miss it.
+  // From the line that is printed to the functions that have this remark.
   std::map<std::string, std::set<StringRef>> left, slow;
   for (const LlvmRemark *remark : sorted()) {
     if (remark->RemarkType != llvm::remarks::Type::Missed)

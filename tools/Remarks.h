@@ -21,8 +21,8 @@ public:
   /// Describes the kernels of a program at Fuse, for the summary.
   void describeKernels(mlir::ModuleOp program);
 
-  /// Prints the kernels of each entry, those of the layers together; and what
-  /// was left out of kernels or has no fast schedule, and why.
+  /// Prints the kernels of each entry, grouped by loop. Then prints which ops
+  /// were left out of kernels, which have no fast schedule, and why.
   void printSummary(llvm::raw_ostream &os) const;
 
   /// Writes the remarks in LLVM's YAML format, which tools such as
@@ -32,8 +32,9 @@ public:
 private:
   class Streamer;
 
-  /// The remarks, those of each function in order. Passes on several functions
-  /// run at once, so functions are sorted by name.
+  /// The remarks, sorted by the function's name. The remarks of one function
+  /// stay in the order of the passes. Without sorting, the order would depend
+  /// on threads, because passes run on several functions at once.
   llvm::SmallVector<const llvm::remarks::Remark *> sorted() const;
 
   llvm::sys::Mutex mutex; // guards the members below

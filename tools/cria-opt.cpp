@@ -46,7 +46,7 @@ importModel(llvm::StringRef input, const mlir::DialectRegistry &registry) {
   return llvm::MemoryBuffer::getMemBufferCopy(text, input);
 }
 
-/// The text or bytecode of a program. Text does not nest too deep.
+/// Reads the text or bytecode of a program. Refuses text that nests too deep.
 static llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>>
 readInput(std::string input, const mlir::DialectRegistry &registry) {
   if (llvm::sys::fs::is_directory(input))
