@@ -7,9 +7,9 @@ def VerifyHelpers : Pass<"llama-verify-helpers", "::mlir::ModuleOp"> {
   let summary = "check that calls of helper functions can be inlined";
   let description = [{
     A program may have private functions that `@forward`, `@encode` and each
-    other call, so that a block of a model is written once. This pass, the
-    inliner and symbol-dce come before all passes that take a program, and leave
-    a program without calls:
+    other call, so that a block of a model is written once. This pass,
+    symbol-dce, the inliner and symbol-dce again come before all passes that take
+    a program, and leave a program without calls:
 
     ```mlir
     func.func private @mlp(%x: tensor<?x64xbf16>, %layer: index) -> tensor<?x64xbf16> {
@@ -23,8 +23,10 @@ def VerifyHelpers : Pass<"llama-verify-helpers", "::mlir::ModuleOp"> {
 
     The module stays as it is. Fails if a function that is called is public, has
     no body or several blocks, may not be inlined, or calls itself; if calls are
-    in each other more than 32 deep; or if the program has more than 2^20 ops
-    when calls are inlined.
+    in each other more than 32 deep; if a function has more than 2^20 ops when
+    calls are inlined; or if another module in the program has ops. Private
+    functions that nothing uses may be anything: the first symbol-dce removes
+    them, before the inliner would inline their calls.
   }];
 }
 

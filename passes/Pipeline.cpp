@@ -7,6 +7,7 @@ using namespace mlir;
 
 void cria::buildInlinePipeline(OpPassManager &pm) {
   pm.addPass(createVerifyHelpers());
+  pm.addPass(createSymbolDCEPass()); // functions that are not checked
   // Without the inliner's own canonicalizer, the ops stay as they were written.
   pm.addPass(createInlinerPass({}, [](OpPassManager &) {}));
   pm.addPass(createSymbolDCEPass());

@@ -90,16 +90,35 @@ LogicalResult Helpers::verify(func::FuncOp function) {
   return failure(result.wasInterrupted());
 }
 
+/// Checks that no other module in the program has ops, because the inliner
+/// would inline its calls, too. The module of the manifest has no ops.
+static LogicalResult verifyOneModule(ModuleOp program) {
+  WalkResult result = program.walk([&](Operation *op) {
+    if (op == program || !op->hasTrait<OpTrait::SymbolTable>() ||
+        op->getRegion(0).front().empty())
+      return WalkResult::advance();
+    op->emitError("expected one module, got another in it");
+    return WalkResult::interrupt();
+  });
+  return failure(result.wasInterrupted());
+}
+
 namespace {
 struct VerifyHelpers : cria::impl::VerifyHelpersBase<VerifyHelpers> {
   void runOnOperation() override {
+    if (failed(verifyOneModule(getOperation())))
+      return signalPassFailure();
     Helpers helpers(getOperation());
+    SymbolTableCollection tables;
+    SymbolUserMap users(tables, getOperation());
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       StringRef name = function.getName();
       bool isEntry = name == "forward" || name == "encode";
-      if (function.isPrivate() && !isEntry)
+      // If only calls use a function, it is checked where it is called.
+      if (function.isPrivate() && !isEntry &&
+          llvm::all_of(users.getUsers(function), llvm::IsaPred<func::CallOp>))
         continue;
-      if (function.isPrivate()) {
+      if (function.isPrivate() && isEntry) {
         function.emitError("expected @") << name << " to be public";
         return signalPassFailure();
       }

@@ -72,5 +72,35 @@ func.func @forward(%i: index) -> index {
 
 // -----
 
+// A function that is used, but not by a call, is not removed by symbol-dce.
+func.func private @helper(%i: index) -> index {
+  // expected-error @below {{expected functions that do not call themselves, got a call of @helper in it}}
+  %0 = func.call @helper(%i) : (index) -> index
+  return %0 : index
+}
+func.func @forward(%i: index) -> index {
+  %0 = func.constant @helper : (index) -> index
+  return %i : index
+}
+
+// -----
+
+// The @helper of the other module is not the program's.
+func.func @forward(%i: index) -> index {
+  // expected-error @below {{expected one module, got another in it}}
+  builtin.module {
+    func.func private @helper(%j: index) -> index {
+      return %j : index
+    }
+    func.func @other(%j: index) -> index {
+      %0 = func.call @helper(%j) : (index) -> index
+      return %0 : index
+    }
+  }
+  return %i : index
+}
+
+// -----
+
 // expected-error @below {{expected @forward to be public}}
 func.func private @forward()
