@@ -177,6 +177,7 @@ def tasks(args, plan):
     yield Task("kernels", f"{short}, Nsight Compute", 60, OURS, ("profile", short))
     yield Task("kernels", dense[0], 40, OURS, ("kernels", dense[0]))
     yield Task("batches", batch, 45, OURS, ("batches", batch))
+    yield Task("batches", f"{batch}, drafts", 60, OURS, ("drafts", batch), checks=True)
     yield from checks(plan, emulated)
     yield from pytorch_tasks(dense)
     yield Task("rates", "memory and matrix units", 30, OURS, ("rates", dense[0]))

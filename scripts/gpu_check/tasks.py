@@ -10,6 +10,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
+import types
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent
 OPTIONS = json.loads(sys.argv[1])
@@ -22,6 +24,7 @@ BARS = {"bf16": 2e-3, "f32": 1e-8, "q8_0": 4e-3}
 LONG = 300  # tokens of a prompt that products of many rows compute
 # What is timed: positions before a token, tokens of a prompt, tokens decoded.
 DEPTHS, LENGTHS, DECODED = ([512, 0, 4096], [512, 16, 128, 2048], 64) if GPU else ([8, 0], [16], 1)
+DRAWN = 65 if GPU else 4  # ids of each text with drafts
 CUDA = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/cuda/bin"])
 
 
@@ -311,6 +314,65 @@ def batches(name):
         speed_row(name, call, "Cria", measured)
 
 
+class Texts:
+    """Sequences of a batch that draw their likeliest ids; `known[i]` are those of the ith."""
+
+    def __init__(self, model, prompts, known, draft_rows):
+        import capi
+
+        self.batch, self.known = capi.Batch(model, draft_rows=draft_rows), known
+        self.numbers = [self.batch.join(logits=0) for _ in prompts]
+        self.drawn = {number: [] for number in self.numbers}
+        for number, ids in zip(self.numbers, prompts):
+            if problem := self.batch.feed(number, ids, DRAWN):
+                sys.exit(problem)
+
+    def step(self, change, most):
+        """Proposes `most` of the known ids, each changed by `change`, and takes a step."""
+        vocab = self.batch.model.vocab
+        for number, known in zip(self.numbers, self.known):
+            at = len(self.drawn[number])
+            if most and at and (ids := known[at : at + most]):
+                self.batch.propose(number, [(id + change) % vocab for id in ids])
+        for number, id, _, message, _ in self.batch.step():
+            if id < 0:
+                sys.exit(message)
+            self.drawn[number].append(id)
+
+    def run(self, change=0, most=0):
+        """What all drew, and ids a second from when all have one to when one has all."""
+        while not all(self.drawn.values()):
+            self.step(change, most)
+        before, began = sum(map(len, self.drawn.values())), time.perf_counter()
+        while max(map(len, self.drawn.values())) < DRAWN:
+            self.step(change, most)
+        seconds = time.perf_counter() - began
+        count = sum(map(len, self.drawn.values())) - before
+        while min(map(len, self.drawn.values())) < DRAWN:
+            self.step(change, most)
+        self.batch.free()
+        return list(self.drawn.values()), count / seconds
+
+
+def drafts(name):
+    """Drafts that are all right, and all wrong, beside the same texts without."""
+    import capi
+
+    vocab = config_of(name)["vocab_size"]
+    tools = types.SimpleNamespace(bin=FOLDER / "bin")
+    model = capi.Model(tools, artifact_of(name), 1, vocab, DEVICE)
+    for count in (1, 8) if GPU else (1, 2):
+        prompts = [prompt(vocab, 32 + index if GPU else 2 + index) for index in range(count)]
+        known, without = Texts(model, prompts, [[]] * count, 0).run()
+        for change, what in ((0, "right"), (1, "wrong")):
+            for most in (1, 3, 7) if GPU else (1,):
+                texts = Texts(model, prompts, known, count * (1 + most))
+                drawn, rate = texts.run(change, most)
+                row("drafts", drawn == known, model=name, sequences=count, drafts=most, all=what,
+                    tokens_a_second=rate, times_the_rate_without=rate / without)
+    model.free()
+
+
 def sampling(name):
     """Ids drawn with a temperature, by the clock of the whole generation."""
     count = 128 if GPU else 2
@@ -357,7 +419,7 @@ def sanitizer(which):
 
 
 TASKS = (environment, variant, golden, beside, rates, speed, kernels, profile, batches,
-         sampling, sanitizer)
+         drafts, sampling, sanitizer)
 
 if __name__ == "__main__":
     next(task for task in TASKS if task.__name__ == sys.argv[2])(*sys.argv[3:])

@@ -389,17 +389,17 @@ class Batch:
     def free(self):
         self.model.library.cria_batch_free(ctypes.byref(self.batch))
 
-    def add(self, name, arguments, sampler):
-        options = SequenceOptions(ctypes.sizeof(SequenceOptions), logits=1)
+    def add(self, name, arguments, sampler, logits=1):
+        options = SequenceOptions(ctypes.sizeof(SequenceOptions), logits=logits)
         options.sampler = sampler.sampler if sampler else None
         number = ctypes.c_int64()
         added = ctypes.byref(options), ctypes.byref(number)
         self.model.call(name, self.batch, *arguments, *added)
         return number.value
 
-    def join(self, sampler=None):
-        """The number of a new sequence with logits in its results."""
-        return self.add("batch_join", (), sampler)
+    def join(self, sampler=None, logits=1):
+        """The number of a new sequence, by default with logits in its results."""
+        return self.add("batch_join", (), sampler, logits)
 
     def fork(self, sequence, sampler=None):
         return self.add("batch_fork", (ctypes.c_int64(sequence),), sampler)
