@@ -2,6 +2,10 @@
 # `CRIA_LLD` are linked: shared libraries, or archives if CRIA_STATIC is on.
 set(ZLIB_USE_STATIC_LIBS ${CRIA_STATIC})
 find_package(MLIR 22.1 REQUIRED CONFIG HINTS /usr/lib/llvm-22/lib/cmake/mlir)
+if(NOT LLVM_ENABLE_ZSTD)
+  message(FATAL_ERROR "expected an LLVM with zstd, which packs code for GPUs: "
+                      "LLVM_ENABLE_ZSTD is off in ${LLVM_DIR}")
+endif()
 find_package(LLD 22.1 REQUIRED CONFIG HINTS /usr/lib/llvm-22/lib/cmake/lld)
 list(APPEND CMAKE_MODULE_PATH ${MLIR_CMAKE_DIR} ${LLVM_CMAKE_DIR})
 include(TableGen)

@@ -11,7 +11,7 @@
 
 /* The format of artifact, manifest and entry functions. A change of any of
  * them changes this number. */
-#define CRIA_FORMAT_VERSION 11u
+#define CRIA_FORMAT_VERSION 12u
 
 /* The functions that the object may take from the process, and its SONAME. The
  * runtime refuses an object with any others. */
@@ -121,7 +121,7 @@ typedef void (*CriaBatchEntry)(const int32_t *ids, int64_t rows,
                                const void *const *slots, const CriaHost *host);
 
 /* Code for CUDA: the manifest's "cuda" lists its images, which are exported
- * data symbols (PTX ends with a NUL), and the kernels to launch for each entry.
+ * data symbols (packed by zstd), and the kernels to launch for each entry.
  * All parameters of a kernel are device addresses. The ids of a step have
  * memory of their own, and so have the positions and pages of a batch; logits
  * and hidden states are those of a CriaEntry or a CriaBatchEntry. */

@@ -353,10 +353,12 @@ void Manifest::fromTile(ModuleOp module) {
 void Manifest::addCuda(const CudaImage &image) {
   SmallVector<Attribute> images;
   for (const CudaBinary &binary : image.binaries) {
+    bool isPtx = binary.format == "ptx";
     Fields object(root.getContext());
     object.set("chip", binary.chip)
         .set("format", binary.format)
-        .set("symbol", binary.symbol());
+        .set("symbol", binary.symbol())
+        .set("unpacked", isPtx ? image.text.size() : binary.bytes.size());
     if (binary.dependent)
       object.set("dependent", true);
     if (binary.wgmma)

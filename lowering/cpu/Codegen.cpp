@@ -20,8 +20,8 @@ using namespace cria;
 /// Adds a constant that the linker keeps, because readelf prints it and the
 /// runtime reads it.
 static void addText(llvm::Module &module, const Text &text) {
-  auto *data = llvm::ConstantDataArray::getString(
-      module.getContext(), text.text, /*AddNull=*/text.exported);
+  auto *data = llvm::ConstantDataArray::getString(module.getContext(),
+                                                  text.text, /*AddNull=*/false);
   auto *global = new llvm::GlobalVariable(
       module, data->getType(), /*isConstant=*/true,
       text.exported ? llvm::GlobalValue::ExternalLinkage

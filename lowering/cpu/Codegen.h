@@ -17,7 +17,7 @@ namespace cria {
 /// to 64 bytes, because a cubin is an ELF file that is read in place.
 struct Text {
   std::string symbol, section, text;
-  /// The runtime looks up the symbol, and reads up to the zero after the text.
+  /// The runtime looks up the symbol.
   bool exported = false;
 };
 

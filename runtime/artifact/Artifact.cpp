@@ -1,5 +1,6 @@
 #include "runtime/artifact/Artifact.h"
 
+#include "runtime/artifact/Unpack.h"
 #include "runtime/base/Features.h"
 #include "runtime/base/Json.h"
 #include "runtime/base/files/File.h"
@@ -232,8 +233,8 @@ Status Artifact::checkCode() {
     }
   if (contents.cuda)
     for (const cuda::Image &wanted : contents.cuda->images)
-      if (Status status = image(wanted).status(); !status.ok())
-        return status;
+      if (Result<std::string_view> data = packed(wanted); !data.ok())
+        return data.status();
   return Status();
 }
 
@@ -267,7 +268,7 @@ const ExportedSymbol *Artifact::find(const std::string &symbol) const {
   return found == symbols.end() ? nullptr : &*found;
 }
 
-Result<std::string> Artifact::image(const cuda::Image &image) const {
+Result<std::string_view> Artifact::packed(const cuda::Image &image) const {
   auto fail = [&](std::string_view what) {
     return Status(CRIA_INVALID_ARGUMENT,
                   {file, ": image ", quote(image.symbol), " ", what});
@@ -275,20 +276,34 @@ Result<std::string> Artifact::image(const cuda::Image &image) const {
   const ExportedSymbol *symbol = find(image.symbol);
   if (!symbol)
     return fail("is not in the code");
-  std::string_view whole = memory.bytes().substr(symbol->offset, symbol->size);
-  if (!image.spans.empty()) {
-    if (image.spans.back() > whole.size())
-      return fail("ends before its spans");
-    std::string text;
-    for (size_t i = 0; i < image.spans.size(); i += 2)
-      text.append(whole.data() + image.spans[i],
-                  image.spans[i + 1] - image.spans[i]);
-    return text;
-  }
-  size_t size = image.isPtx ? whole.find('\0') : whole.size();
-  if (size == std::string_view::npos)
+  std::string_view data = memory.bytes().substr(symbol->offset, symbol->size);
+  uint64_t size = image.unpacked ? image.unpacked : data.size();
+  if (!image.spans.empty() && image.spans.back() > size)
+    return fail("ends before its spans");
+  if (image.unpacked || !image.spans.empty() || !image.isPtx)
+    return data;
+  size_t end = data.find('\0');
+  if (end == std::string_view::npos)
     return fail("has no NUL at its end");
-  return std::string(whole.data(), size);
+  return data.substr(0, end);
+}
+
+Result<std::string> Artifact::image(const cuda::Image &image) const {
+  Result<std::string_view> data = packed(image);
+  if (!data.ok())
+    return data.status();
+  Result<std::string> whole = image.unpacked
+                                  ? unpack(*data, image.unpacked)
+                                  : Result<std::string>(std::string(*data));
+  if (!whole.ok())
+    return Status(whole.status().code(), {file, ": image ", quote(image.symbol),
+                                          ": ", whole.status().message()});
+  if (image.spans.empty())
+    return whole;
+  std::string text;
+  for (size_t i = 0; i < image.spans.size(); i += 2)
+    text.append(*whole, image.spans[i], image.spans[i + 1] - image.spans[i]);
+  return text;
 }
 
 Artifact::~Artifact() {

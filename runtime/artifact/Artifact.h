@@ -67,7 +67,7 @@ public:
   /// the others.
   CriaBatchEntry pagedPrefill() const { return pagedPrefillEntry; }
   CriaBatchEntry batch() const { return batchEntry; }
-  /// The code of `image`; none if the artifact was only inspected.
+  /// The code of `image`, unpacked; none if the artifact was only inspected.
   Result<std::string> image(const cuda::Image &image) const;
 
 private:
@@ -82,6 +82,8 @@ private:
   Status checkCode();
   Status loadCode();
   const ExportedSymbol *find(const std::string &symbol) const;
+  /// The data of `image` as they lie in the file.
+  Result<std::string_view> packed(const cuda::Image &image) const;
 
   std::string file;
   std::string text;

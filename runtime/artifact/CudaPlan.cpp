@@ -15,6 +15,7 @@ static constexpr int64_t mostThreads = 1024; // in a block, on any device
 static constexpr size_t mostArguments = 512; // 4 KiB of parameters
 static constexpr size_t mostMaps = 24;       // of 128 bytes each, 3 KiB
 static constexpr size_t mostSteps = 1 << 12;
+static constexpr int64_t mostCode = int64_t(1) << 28;
 static constexpr size_t mostSpans = 1 << 16;
 
 uint64_t Dimension::at(int64_t tokens, int64_t logits, int64_t hidden) const {
@@ -85,6 +86,8 @@ void Reader::readImage(const JsonCursor &at) {
     image.dependent = dependent->boolean();
   if (auto wgmma = at.find("wgmma"))
     image.wgmma = wgmma->boolean();
+  if (auto unpacked = at.find("unpacked"))
+    image.unpacked = static_cast<uint64_t>(unpacked->integer(1, mostCode));
   if (auto spans = at.find("spans")) {
     int64_t last = 0;
     for (size_t i = 0, count = spans->count(mostSpans); i < count; ++i) {

@@ -83,37 +83,45 @@ bool Choice::allows(const Image &candidate) const {
          image == chip + (candidate.isPtx ? ".ptx" : ".cubin");
 }
 
+namespace {
+struct Candidate {
+  Image image;
+  std::string bytes;
+};
+} // namespace
+
 /// The images that device and driver can use and that `choice` allows, the one
 /// for the latest chip first and a cubin before PTX: at least one.
-static Result<std::vector<Image>> candidates(const Context &context,
-                                             const Artifact &artifact,
-                                             const Choice &choice) {
-  auto rank = [](const Image &image) {
+static Result<std::vector<Candidate>> candidates(const Context &context,
+                                                 const Artifact &artifact,
+                                                 const Choice &choice) {
+  auto rank = [](const Candidate &candidate) {
+    const Image &image = candidate.image;
     return std::make_tuple(numberOf(image.chip), isExact(image.chip),
                            !image.isPtx);
   };
   std::string chips;
   int device = context.chip(), needed = 0;
-  std::vector<Image> found;
-  for (const Image &candidate : artifact.manifest().cuda->images) {
-    chips += (chips.empty() ? "" : ", ") + candidate.chip;
-    Result<std::string> data = artifact.image(candidate);
-    if (!data.ok())
-      return data.status();
-    if (!runsOn(candidate, device) || !choice.allows(candidate))
+  std::vector<Candidate> found;
+  for (const Image &image : artifact.manifest().cuda->images) {
+    chips += (chips.empty() ? "" : ", ") + image.chip;
+    if (!runsOn(image, device) || !choice.allows(image))
       continue;
-    int driver = candidate.isPtx ? driverForPtx(*data) : 0;
-    if (candidate.wgmma)
+    Result<std::string> bytes = artifact.image(image);
+    if (!bytes.ok())
+      return bytes.status();
+    int driver = image.isPtx ? driverForPtx(*bytes) : 0;
+    if (image.wgmma)
       driver = std::max(driver, driverWithTensorMaps);
     if (driver > context.library().version() ||
-        (candidate.wgmma && !context.library().hasTensorMaps()))
+        (image.wgmma && !context.library().hasTensorMaps()))
       needed = driver;
     else
-      found.push_back(candidate);
+      found.push_back({image, std::move(*bytes)});
   }
   std::stable_sort(
       found.begin(), found.end(),
-      [&](const Image &a, const Image &b) { return rank(a) > rank(b); });
+      [&](const auto &a, const auto &b) { return rank(a) > rank(b); });
   if (!found.empty())
     return found;
   if (needed)
@@ -135,13 +143,13 @@ Code::load(const std::shared_ptr<Context> &context, const Artifact &artifact,
   Result<Choice> choice = Choice::read();
   if (!choice.ok())
     return choice.status();
-  Result<std::vector<Image>> images = candidates(*context, artifact, *choice);
-  if (!images.ok())
-    return images.status();
+  auto found = candidates(*context, artifact, *choice);
+  if (!found.ok())
+    return found.status();
   Status failure;
-  for (const Image &image : *images) {
+  for (const auto &[image, bytes] : *found) {
     std::unique_ptr<Code> code(new Code(context, artifact, image, *choice));
-    Status status = code->load(artifact);
+    Status status = code->load(artifact, bytes);
     std::string name = concat({"the ", image.chip, " ", formatOf(image)});
     if (status.ok()) {
       for (const std::string &line : slowdownsOf(code->compilerLog()))
@@ -165,12 +173,9 @@ Code::load(const std::shared_ptr<Context> &context, const Artifact &artifact,
 }
 
 /// Loads the image and prepares all that it launches.
-Status Code::load(const Artifact &artifact) {
-  Result<std::string> bytes = artifact.image(image);
-  if (!bytes.ok())
-    return bytes.status();
+Status Code::load(const Artifact &artifact, const std::string &bytes) {
   Result<Loaded> loaded =
-      loadModule(context, *bytes, concat({image.chip, " code of ", path}));
+      loadModule(context, bytes, concat({image.chip, " code of ", path}));
   if (!loaded.ok())
     return loaded.status();
   module = std::move(*loaded);

@@ -87,7 +87,7 @@ private:
   Code(const std::shared_ptr<Context> &context, const Artifact &artifact,
        const Image &image, const Choice &choice)
       : context(context), path(artifact.path()), image(image), choice(choice) {}
-  Status load(const Artifact &artifact);
+  Status load(const Artifact &artifact, const std::string &bytes);
   Status findKernels(const Entry &entry, int64_t chunk, DeviceMemory &standIn);
   Status findKernel(const std::string &name);
   Status attribute(const std::string &kernel, CUfunction_attribute which,

@@ -67,6 +67,10 @@ def copy_binaries(args, to):
             elif not name.startswith(EXPECTED):
                 sys.exit(f"gpu_check.sh: error: {binary} needs {name}, which is not carried")
         shutil.copy(binary, to / ("lib" if binary.suffix else "bin"))
+    # The runtime opens zstd, which the compiler is linked with.
+    for name, path in libraries(args.build / "bin" / "cria-compile").items():
+        if name.startswith("libzstd.so"):
+            shutil.copy(path, to / "lib" / name)
 
 
 class Compiler:

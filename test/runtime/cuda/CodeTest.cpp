@@ -109,6 +109,37 @@ TEST_F(CudaCodeTest, ChecksTheImages) {
       fails(CRIA_INVALID_ARGUMENT, "image 'open_end' has no NUL at its end"));
 }
 
+TEST_F(CudaCodeTest, UnpacksAnImage) {
+  nlohmann::json manifest = cudaManifest();
+  nlohmann::json &image = manifest["cuda"]["images"][0];
+  // A frame of zstd without a checksum, of one block that is not compressed.
+  std::string ptx = cudaPtx();
+  auto block = static_cast<unsigned>(ptx.size() << 3 | 1);
+  std::string frame = "\x28\xb5\x2f\xfd\xa0";
+  for (int shift = 0; shift < 32; shift += 8)
+    frame += static_cast<char>(ptx.size() >> shift);
+  for (int shift = 0; shift < 24; shift += 8)
+    frame += static_cast<char>(block >> shift);
+  std::string data = "const unsigned char fake_ptx[] = {";
+  for (unsigned char byte : frame + ptx)
+    data += std::to_string(byte) + ",";
+  data += "};";
+  auto load = [&](int64_t size) {
+    image["unpacked"] = size;
+    auto opened =
+        Artifact::open(folder.write("x.cria", artifactOf(manifest, data)));
+    EXPECT_TRUE(opened.ok()) << opened.status().message();
+    artifact = *opened;
+    return device();
+  };
+  auto size = static_cast<int64_t>(ptx.size());
+  EXPECT_THAT(load(size), HasSubstr("; sm_80 PTX"));
+  for (int64_t other : {size - 1, size + 1})
+    EXPECT_THAT(load(other), HasSubstr("image 'fake_ptx': expected a frame of "
+                                       "zstd that stands for " +
+                                       std::to_string(other) + " bytes"));
+}
+
 TEST_F(CudaCodeTest, JoinsAnImageFromSpans) {
   std::string ptx = cudaPtx();
   size_t cut = ptx.find(".visible"), end = ptx.size();
