@@ -59,8 +59,9 @@ def run(tools, command, *flags):
 
 
 def check_libraries(folder):
-    """The two libraries that a bare machine lacks come from the folder. Only cria-run
-    needs them."""
+    """The libraries that a bare machine may lack come from the folder. Only cria-run is
+    linked with two of them; the runtime opens the third."""
+    check((folder / "lib" / "libzstd.so.1").exists(), folder)
     for binary in [*(folder / "bin").iterdir(), folder / "lib" / "libcria.so"]:
         listed = subprocess.run(
             ["ldd", binary], capture_output=True, text=True, check=True,
@@ -93,6 +94,8 @@ def check_rows(rows):
     check(calls == wanted, calls)
     systems = {system for system, in cells(rows, "speed", "system")}
     check("Cria without overlap" in systems and "Cria without graphs" in systems, systems)
+    drafts = [(1, "right"), (1, "wrong"), (2, "right"), (2, "wrong")]
+    check(cells(rows, "drafts", "sequences", "all") == drafts, rows)
     draws = [draws for draws, in cells(rows, "sampling", "draws")]
     check(draws == ["greedy", "temperature", "top-k and top-p"], draws)
     why = {text for text, in cells(rows, "skipped", "skipped")}
