@@ -87,6 +87,11 @@ def prompt(vocab, length):
     return numpy.random.default_rng(1).integers(3, vocab, length).tolist()
 
 
+def different_prompts(vocab, count, length):
+    ids = prompt(vocab, count + length)
+    return [ids[index : index + length] for index in range(count)]
+
+
 def nmse(wanted, got):
     wanted, got = wanted.astype("float64"), got.astype("float64")
     return float(((got - wanted) ** 2).sum() / (wanted**2).sum())
@@ -340,9 +345,12 @@ class Texts:
             self.drawn[number].append(id)
 
     def run(self, change=0, most=0):
-        """What all drew, and ids a second from when all have one to when one has all."""
+        """What all drew, seconds until each had an id, and ids a second from then until
+        one has all."""
+        began = time.perf_counter()
         while not all(self.drawn.values()):
             self.step(change, most)
+        first = time.perf_counter() - began
         before, began = sum(map(len, self.drawn.values())), time.perf_counter()
         while max(map(len, self.drawn.values())) < DRAWN:
             self.step(change, most)
@@ -351,25 +359,32 @@ class Texts:
         while min(map(len, self.drawn.values())) < DRAWN:
             self.step(change, most)
         self.batch.free()
-        return list(self.drawn.values()), count / seconds
+        return list(self.drawn.values()), first, count / seconds
 
 
 def drafts(name):
-    """Drafts that are all right, and all wrong, beside the same texts without."""
+    """Drafts that are all right, and all wrong, beside the same texts without. Then
+    prompts that arrive together: when the last one has an id."""
     import capi
 
     vocab = config_of(name)["vocab_size"]
     tools = types.SimpleNamespace(bin=FOLDER / "bin")
     model = capi.Model(tools, artifact_of(name), 1, vocab, DEVICE)
     for count in (1, 8) if GPU else (1, 2):
-        prompts = [prompt(vocab, 32 + index if GPU else 2 + index) for index in range(count)]
-        known, without = Texts(model, prompts, [[]] * count, 0).run()
+        prompts = different_prompts(vocab, count, 32 if GPU else 2)
+        known, _, without = Texts(model, prompts, [[]] * count, 0).run()
         for change, what in ((0, "right"), (1, "wrong")):
             for most in (1, 3, 7) if GPU else (1,):
                 texts = Texts(model, prompts, known, count * (1 + most))
-                drawn, rate = texts.run(change, most)
+                drawn, _, rate = texts.run(change, most)
                 row("drafts", drawn == known, model=name, sequences=count, drafts=most, all=what,
                     tokens_a_second=rate, times_the_rate_without=rate / without)
+    count = 8 if GPU else 2
+    for length in (8, 16, 64) if GPU else (2,):
+        prompts = different_prompts(vocab, count, length)
+        _, first, rate = Texts(model, prompts, [[]] * count, 0).run()
+        row("prompts at once", model=name, prompts=count, ids=length, ms_to_the_last=first * 1e3,
+            decode_steps=first * rate / count)
     model.free()
 
 

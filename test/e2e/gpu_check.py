@@ -96,6 +96,7 @@ def check_rows(rows):
     check("Cria without overlap" in systems and "Cria without graphs" in systems, systems)
     drafts = [(1, "right"), (1, "wrong"), (2, "right"), (2, "wrong")]
     check(cells(rows, "drafts", "sequences", "all") == drafts, rows)
+    check(cells(rows, "prompts at once", "prompts", "ids") == [(2, 2)], rows)
     draws = [draws for draws, in cells(rows, "sampling", "draws")]
     check(draws == ["greedy", "temperature", "top-k and top-p"], draws)
     why = {text for text, in cells(rows, "skipped", "skipped")}
