@@ -49,8 +49,18 @@ static void finishFactors(ConfigDraft &draft) {
     draft.residualScale = draft.residualMultiplier;
   if (draft.logitsScaling)
     draft.logitScale = 1 / draft.logitsScaling;
-  if (draft.family->bias == BiasRule::QueryKeyValue)
-    draft.attentionBias = true;
+}
+
+static void finishBiases(ConfigDraft &draft) {
+  auto finish = [](Bias rule, bool &bias) {
+    if (rule != Bias::Given)
+      bias = rule == Bias::Always;
+  };
+  const Biases &rules = draft.family->biases;
+  finish(rules.queryKeyValue, draft.queryKeyValueBias);
+  finish(rules.out, draft.outBias);
+  finish(rules.mlp, draft.mlpBias);
+  finish(rules.head, draft.headBias);
 }
 
 /// Whether a layer has the window by the family's own rule.
@@ -63,10 +73,23 @@ static bool hasWindow(const ConfigDraft &draft, size_t layer) {
   case WindowRule::LastLayers:
     return draft.useWindow &&
            static_cast<int64_t>(layer) >= draft.maxWindowLayers;
-  case WindowRule::Alternate:
-    return layer % 2 == 0;
+  case WindowRule::Pattern:
+    return (static_cast<int64_t>(layer) + 1) % draft.windowPattern != 0;
   case WindowRule::WithoutRope:
     return draft.useWindow && !draft.kinds[layer].rotates;
+  }
+  llvm_unreachable("unknown rule");
+}
+
+/// Whether a layer rotates queries and keys by the family's own rule.
+static bool rotates(const ConfigDraft &draft, bool hasWindow) {
+  switch (draft.family->rope.layers) {
+  case RotatedLayers::All:
+    return true;
+  case RotatedLayers::Windowed:
+    return hasWindow;
+  case RotatedLayers::WindowedIfAny:
+    return hasWindow || !draft.window;
   }
   llvm_unreachable("unknown rule");
 }
@@ -116,6 +139,8 @@ static void finishLayers(ObjectReader &reader, ConfigDraft &draft) {
       reader.failKey("layer_types", "has sliding_attention, but there is no "
                                     "'sliding_window'");
     kind.window = sees ? draft.window : 0;
+    kind.rotates &= draft.rotates && rotates(draft, sees);
+    kind.rope = sees ? draft.ropes.size() - 1 : 0;
   }
   checkRuns(reader, draft.kinds);
 }
@@ -131,6 +156,40 @@ static void checkSize(const ModelConfig &c, ObjectReader &reader) {
     reader.fail("expected at most " + llvm::Twine(maxParameters) +
                 " parameters, got " + llvm::Twine(c.layers) + " layers of " +
                 llvm::Twine(perLayer));
+}
+
+/// The config of a model's text: text_config with the keys around it, which
+/// count where both have a key. Adds keys that have no effect on the text to
+/// the ledger. Returns the family of the text, or null after an error.
+static const Family *unnest(json &config, const Family &outer,
+                            ObjectReader &reader, ConfigDraft &draft) {
+  json text = config.value("text_config", json());
+  if (!text.is_object()) {
+    reader.failKey("text_config", "expected an object, got " + shownJson(text));
+    return nullptr;
+  }
+  ObjectReader inner(text, "text_config.");
+  std::string type = inner.text("model_type", outer.text.str());
+  const Family *family = findFamily(type);
+  if (!family || !family->text.empty())
+    inner.failKey("model_type",
+                  "expected the family of a text, got " + shownJson(type));
+  if (llvm::Error error = inner.takeError()) {
+    reader.fail(llvm::toString(std::move(error)));
+    return nullptr;
+  }
+  if (config.value("architectures", json()) ==
+      json::array({outer.architecture.str()}))
+    config["architectures"] = json::array({family->architecture.str()});
+  for (const auto &[key, value] : config.items())
+    if (outer.ignores(key))
+      draft.ledger.push_back({key, shownJson(value), "irrelevant",
+                              "has no effect on the model's text"});
+    else if (key != "text_config" && key != "model_type" && !value.is_null())
+      text[key] = value;
+  text["model_type"] = type;
+  config = std::move(text);
+  return family;
 }
 
 /// "gemma, gemma2, ... or smollm3"
@@ -166,6 +225,7 @@ static void readAll(const json &config, const std::set<std::string> &added,
   readRope(reader, draft);
   finishLayers(reader, draft);
   finishFactors(draft);
+  finishBiases(draft);
   checkSize(draft, reader);
 }
 
@@ -185,11 +245,20 @@ cria::parseConfig(llvm::StringRef text, llvm::ArrayRef<std::string> allowed) {
   if (typeReader.failed())
     return typeReader.takeError();
   ConfigDraft draft;
+  json inner = json::object();
+  if (!family->text.empty()) {
+    addDefaults(*family, *config);
+    inner = config->value("text_config", json());
+    family = unnest(*config, *family, typeReader, draft);
+    if (typeReader.failed())
+      return typeReader.takeError();
+  }
   draft.family = family;
+  draft.windowPattern = family->windowPattern;
   draft.allowed = allowed;
   draft.json = config->dump();
   std::set<std::string> added = addDefaults(*family, *config);
-  ObjectReader reader(*config);
+  ObjectReader reader(*config, "", &inner, "text_config.");
   readAll(*config, added, reader, draft);
   if (reader.failed())
     return reader.takeError();

@@ -49,9 +49,12 @@ struct LayerKind {
   bool rotates = true;
   /// The number of keys that a token sees, including its own; 0 means all.
   int64_t window = 0;
+  /// The rope of the layer: an index into ModelConfig::ropes.
+  size_t rope = 0;
 
   bool operator==(const LayerKind &other) const {
-    return rotates == other.rotates && window == other.window;
+    return rotates == other.rotates && window == other.window &&
+           rope == other.rope;
   }
 };
 
@@ -80,8 +83,13 @@ struct ModelConfig {
   int64_t kvHeads = 0;
   int64_t headDim = 0;
   int64_t maxPositions = 0; // max_position_embeddings
-  double rmsNormEps = 0;
-  RopeConfig rope;
+  /// If not 0, the positions beyond which the model computes what is not
+  /// supported.
+  int64_t mostPositions = 0;
+  double normEps = 1e-5;
+  /// One rope, or two: of layers that see all keys, and of layers with a
+  /// window.
+  std::vector<RopeConfig> ropes;
   std::vector<LayerKind> kinds; // of each layer
   GateFunction gate = GateFunction::Silu;
   /// Factors of embeddings, attention scores, updates of the residual stream
@@ -91,8 +99,10 @@ struct ModelConfig {
   /// Soft caps of attention scores and logits; 0: none.
   double attentionSoftcap = 0, logitSoftcap = 0;
   bool tied = false; // the head is the embedding
-  bool attentionBias = false;
-  bool mlpBias = false;
+  /// Which linears have biases: of queries, keys and values; of attention's
+  /// result; of MLPs; the head.
+  bool queryKeyValueBias = false, outBias = false, mlpBias = false,
+       headBias = false;
   DType dtype = DType::F32;
   /// The block formats of a GGUF file, as --quantize takes them.
   std::string quantize;

@@ -1,6 +1,8 @@
-/// The families of models as data: a family is a row here, not code. A row says
-/// which modules a layer has, in which order, and how checkpoints call them.
-/// Numbers come from the config, through the ledger.
+/// The families of models as data: a family is a row of a table, not code. A
+/// row says which modules a layer has, in which order, what they compute, how
+/// checkpoints call them, and which keys of config.json the family reads.
+/// Numbers come from the config, through the ledger. No other file names a
+/// family.
 #pragma once
 
 #include "llvm/ADT/ArrayRef.h"
@@ -8,48 +10,137 @@
 
 namespace cria {
 
-/// Which layers see only a window of the keys before them.
+/// What all norms of a family compute, and which tensors they have.
+struct NormKind {
+  /// Root mean squares, or means and variances.
+  enum Function { RMS, Layer } function = RMS;
+  /// Whether an RMS norm multiplies before it rounds. Layer norms always do.
+  bool roundsOnce = false;
+  /// Whether norms multiply with 1 + weight.
+  bool unitOffset = false;
+  bool hasWeight = true, hasBias = false;
+};
+
+/// The norms of a layer: names of modules, empty if there is no such norm. End
+/// norms normalize results, the others inputs.
+struct LayerNorms {
+  llvm::StringLiteral attention = "input_layernorm", attentionEnd = "",
+                      mlp = "post_attention_layernorm", mlpEnd = "";
+};
+
+/// The elements over which queries and keys are normalized.
+enum class HeadNorm { None, EachHead, AllHeads, EachHeadAfterRope };
+
+/// The modules of attention.
+struct AttentionModules {
+  llvm::StringLiteral query = "self_attn.q_proj", key = "self_attn.k_proj",
+                      value = "self_attn.v_proj", out = "self_attn.o_proj";
+  /// The module with the rows of query, key and value, one after the other;
+  /// empty if each has its own.
+  llvm::StringLiteral fused = "";
+  llvm::StringLiteral queryNorm = "self_attn.q_norm",
+                      keyNorm = "self_attn.k_norm";
+};
+
+/// The modules of an MLP. An MLP whose `gate` is empty has no gate.
+struct MlpModules {
+  llvm::StringLiteral gate = "mlp.gate_proj", up = "mlp.up_proj",
+                      down = "mlp.down_proj";
+  /// The module with the rows of gate and up, one after the other; empty if
+  /// each has its own.
+  llvm::StringLiteral fused = "";
+};
+
+/// Whether linears have a bias: if a key of the config says so, or whatever it
+/// says.
+enum class Bias { Given, Never, Always };
+
+struct Biases {
+  Bias queryKeyValue = Bias::Given, out = Bias::Given, mlp = Bias::Given,
+       head = Bias::Never;
+};
+
+/// Which layers see only a window of the keys before them, if sliding_window is
+/// a number.
 enum class WindowRule {
   None,
-  /// All layers, if sliding_window is a number.
+  /// All layers.
   Always,
   /// The layers from max_window_layers on, if use_sliding_window is true.
   LastLayers,
-  /// Every second layer, beginning with the first.
-  Alternate,
+  /// All layers, except each n-th: see Family::windowPattern.
+  Pattern,
   /// The layers without rope, if use_sliding_window is true.
   WithoutRope,
 };
 
-/// The elements over which queries and keys are normalized before the rope.
-enum class HeadNorm { None, EachHead, AllHeads };
+/// Which layers rotate queries and keys, unless no_rope_layers says it.
+enum class RotatedLayers {
+  All,
+  /// The layers with a window.
+  Windowed,
+  /// The layers with a window; all layers if sliding_window is null.
+  WindowedIfAny,
+};
 
-/// The linears of attention that have a bias.
-enum class BiasRule { None, FromConfig, QueryKeyValue };
+struct RopeRule {
+  double theta = 10000.0;
+  /// The base in layers with a window, if these have a rope of their own; 0 if
+  /// all layers have the same rope.
+  double windowTheta = 0;
+  /// The part of a head that is rotated, if the config does not say it.
+  double part = 1;
+  RotatedLayers layers = RotatedLayers::All;
+  /// Keys in rope_parameters that other families do not have.
+  llvm::StringLiteral keys = "";
+  /// Whether rope scalings have Phi 3's names, and a text that grows beyond the
+  /// original positions is computed again.
+  bool isPhi3 = false;
+};
 
 struct Family {
-  llvm::StringLiteral modelType, architecture;
-  /// Norms before attention and MLP, and norms of their results: names of
-  /// modules in a layer, empty if there is no such norm.
-  llvm::StringLiteral attentionNorm, attentionEndNorm, mlpNorm, mlpEndNorm;
+  llvm::StringLiteral modelType;
+  /// The model with a head, as configs call it; several names are separated by
+  /// spaces.
+  llvm::StringLiteral architecture;
+  /// The models' names, and what differs from Llama, for the documentation.
+  llvm::StringLiteral models, differs;
+  /// The keys of config.json that the family reads beside those that all
+  /// families read, separated by spaces.
+  llvm::StringLiteral keys;
+  /// Values of absent keys, as JSON: transformers' defaults.
+  llvm::StringLiteral defaults = "{}";
+  /// Keys that may only have one value, because the row says what they would
+  /// say, or because nothing else is supported: the values, as JSON.
+  llvm::StringLiteral fixed = "{}";
+  /// Keys whose values have no effect on this family, separated by spaces.
+  llvm::StringLiteral ignored = "";
+  /// For a model of several parts: the family of its text, if the object
+  /// text_config does not say it. The row then describes the keys around
+  /// text_config, and no layers.
+  llvm::StringLiteral text = "";
+  NormKind norm = {};
+  LayerNorms norms = {};
+  llvm::StringLiteral lastNorm = "model.norm";
+  AttentionModules attention = {};
   HeadNorm headNorm = HeadNorm::None;
-  /// Whether norms multiply before they round, and whether they multiply with 1
-  /// + weight.
-  bool normRoundsOnce = false, normUnitOffset = false;
-  /// Modules that hold the rows of several linears, one linear after the other:
-  /// q, k and v; gate and up. Empty if each linear has its own module.
-  llvm::StringLiteral queryKeyValue = "", gateUp = "";
-  BiasRule bias = BiasRule::None;
+  MlpModules mlp = {};
+  /// Whether the MLP reads what attention reads, instead of its result.
+  bool isParallel = false;
+  Biases biases = {};
   WindowRule window = WindowRule::None;
+  /// For WindowRule::Pattern: each n-th layer has no window, unless
+  /// sliding_window_pattern says it.
+  int64_t windowPattern = 0;
+  RopeRule rope = {};
   /// Whether embeddings are multiplied by the root of the hidden size, rounded
   /// to the storage type.
   bool scalesEmbedding = false;
-  /// Whether partial_rotary_factor is read, rope scalings have other names, and
-  /// a text that grows beyond the original positions is computed again.
-  bool phi3Rope = false;
-  double ropeTheta = 10000.0;
-  /// Values of absent keys, as JSON: transformers' defaults.
-  llvm::StringLiteral defaults;
+  /// Whether the activation that configs call gelu is its tanh approximation.
+  bool geluIsTanh = false;
+
+  bool reads(llvm::StringRef key) const;
+  bool ignores(llvm::StringRef key) const;
 };
 
 /// All families, by model_type.

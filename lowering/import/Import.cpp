@@ -28,8 +28,8 @@ namespace {
 struct Text {
   /// The number of tokens, and the position of the first.
   Value tokens, position;
-  /// The tables of the rotary position embedding.
-  Value cos, sin;
+  /// The tables of the rotary position embeddings: those of ModelConfig::ropes.
+  SmallVector<GetRopeOp> ropes;
 };
 
 /// Builds one module.
@@ -45,8 +45,10 @@ public:
 private:
   void declareSymbols();
   void declareLayer();
-  void declareRope();
-  void declareNorm(StringRef path, int64_t size);
+  void declareAttention();
+  void declareMlp();
+  void declareRope(const RopeConfig &rope, StringRef symbol);
+  void declareNorm(StringRef path, int64_t size, bool layered = true);
   void declareLinear(StringRef path, int64_t out, int64_t in, bool bias,
                      StringRef fused = "", int64_t row = 0, int64_t rows = 0);
   WeightOp declare(StringRef path, StringRef kind, ArrayRef<int64_t> shape,
@@ -62,10 +64,12 @@ private:
   Value heads(Value tokens, Value x, int64_t count, StringRef norm,
               Value layer);
   Value linear(StringRef symbol, Value x, Value layer);
-  Value norm(StringRef symbol, Value x, Value layer);
+  Value norm(StringRef path, Value x, Value layer);
   Value normFrom(Value x, Value tokens, Value first);
   Value weight(StringRef symbol, Value layer);
+  Value optionalWeight(StringRef symbol, Value layer);
   Value index(int64_t value);
+  SmallVector<GetRopeOp> getRopes();
   double embeddingScale();
 
   RankedTensorType tensor(ArrayRef<int64_t> shape) {
@@ -90,6 +94,10 @@ static constexpr llvm::StringLiteral layerPath = "model.layers.*";
 /// The symbol of a module: "q_proj" for "self_attn.q_proj".
 static StringRef lastName(StringRef path) {
   return path.substr(path.rfind('.') + 1);
+}
+
+static std::string biasSymbol(StringRef symbol) {
+  return (symbol + "_bias").str();
 }
 
 /// Declares a weight of the module `path`: one of the model, or one of each
@@ -120,69 +128,89 @@ void Importer::declareLinear(StringRef path, int64_t out, int64_t in, bool bias,
     made.setSourceRows(rows);
   }
   if (bias)
-    declare(path, "bias", {out}, true, (lastName(path) + "_bias").str());
+    declare(path, "bias", {out}, true, biasSymbol(lastName(path)));
 }
 
-/// Declares a norm of each layer, or nothing if `path` is empty.
-void Importer::declareNorm(StringRef path, int64_t size) {
-  if (!path.empty())
-    declare(path, "weight", {size}, true);
+/// Declares the tensors of a norm, or nothing if `path` is empty.
+void Importer::declareNorm(StringRef path, int64_t size, bool layered) {
+  if (path.empty())
+    return;
+  if (family.norm.hasWeight)
+    declare(path, "weight", {size}, layered);
+  if (family.norm.hasBias)
+    declare(path, "bias", {size}, layered, biasSymbol(lastName(path)));
+}
+
+void Importer::declareAttention() {
+  int64_t q = c.heads * c.headDim, kv = c.kvHeads * c.headDim,
+          hidden = c.hiddenSize, all = q + 2 * kv;
+  const AttentionModules &names = family.attention;
+  bool bias = c.queryKeyValueBias;
+  declareLinear(names.query, q, hidden, bias, names.fused, 0, all);
+  declareLinear(names.key, kv, hidden, bias, names.fused, q, all);
+  declareLinear(names.value, kv, hidden, bias, names.fused, q + kv, all);
+  if (family.headNorm != HeadNorm::None) {
+    bool all = family.headNorm == HeadNorm::AllHeads;
+    declareNorm(names.queryNorm, all ? q : c.headDim);
+    declareNorm(names.keyNorm, all ? kv : c.headDim);
+  }
+  declareLinear(names.out, hidden, q, c.outBias);
+}
+
+void Importer::declareMlp() {
+  int64_t hidden = c.hiddenSize, inner = c.intermediateSize;
+  const MlpModules &names = family.mlp;
+  if (!names.gate.empty())
+    declareLinear(names.gate, inner, hidden, c.mlpBias, names.fused, 0,
+                  2 * inner);
+  declareLinear(names.up, inner, hidden, c.mlpBias, names.fused, inner,
+                2 * inner);
+  declareLinear(names.down, hidden, inner, c.mlpBias);
 }
 
 void Importer::declareLayer() {
-  int64_t q = c.heads * c.headDim, kv = c.kvHeads * c.headDim,
-          hidden = c.hiddenSize, inner = c.intermediateSize;
-  StringRef qkv = family.queryKeyValue, gateUp = family.gateUp;
-  bool bias = c.attentionBias;
-  declareNorm(family.attentionNorm, hidden);
-  declareLinear("self_attn.q_proj", q, hidden, bias, qkv, 0, q + 2 * kv);
-  declareLinear("self_attn.k_proj", kv, hidden, bias, qkv, q, q + 2 * kv);
-  declareLinear("self_attn.v_proj", kv, hidden, bias, qkv, q + kv, q + 2 * kv);
-  if (family.headNorm != HeadNorm::None) {
-    bool each = family.headNorm == HeadNorm::EachHead;
-    declareNorm("self_attn.q_norm", each ? c.headDim : q);
-    declareNorm("self_attn.k_norm", each ? c.headDim : kv);
-  }
-  declareLinear("self_attn.o_proj", hidden, q,
-                bias && family.bias != BiasRule::QueryKeyValue);
-  declareNorm(family.attentionEndNorm, hidden);
-  declareNorm(family.mlpNorm, hidden);
-  declareLinear("mlp.gate_proj", inner, hidden, c.mlpBias, gateUp, 0,
-                2 * inner);
-  declareLinear("mlp.up_proj", inner, hidden, c.mlpBias, gateUp, inner,
-                2 * inner);
-  declareLinear("mlp.down_proj", hidden, inner, c.mlpBias);
-  declareNorm(family.mlpEndNorm, hidden);
+  declareNorm(family.norms.attention, c.hiddenSize);
+  declareAttention();
+  declareNorm(family.norms.attentionEnd, c.hiddenSize);
+  declareNorm(family.norms.mlp, c.hiddenSize);
+  declareMlp();
+  declareNorm(family.norms.mlpEnd, c.hiddenSize);
 }
 
-void Importer::declareRope() {
+/// The symbols of the ropes of ModelConfig::ropes.
+static constexpr llvm::StringLiteral ropeSymbols[] = {"rope", "window_rope"};
+
+void Importer::declareRope(const RopeConfig &rope, StringRef symbol) {
   at("model.rotary_emb");
   auto table = RopeTableOp::create(
-      b, loc, "rope", maxSeq, inverseFrequencies(c.rope),
-      llvm::APFloat(c.rope.scale), /*original=*/IntegerAttr(),
+      b, loc, symbol, maxSeq, inverseFrequencies(rope),
+      llvm::APFloat(rope.scale), /*original=*/IntegerAttr(),
       /*long_inv_freq=*/DenseF32ArrayAttr(), /*growth=*/FloatAttr(),
       /*theta=*/FloatAttr(), /*recompute=*/false, /*slot=*/IntegerAttr(),
       /*sym_visibility=*/StringAttr());
-  if (c.rope.kind == RopeConfig::Kind::LongRope) {
-    table.setOriginal(c.rope.originalPositions);
-    table.setLongInvFreq(longInverseFrequencies(c.rope));
-    table.setRecompute(family.phi3Rope);
-  } else if (c.rope.kind == RopeConfig::Kind::Dynamic) {
-    table.setOriginal(c.rope.originalPositions);
-    table.setGrowth(llvm::APFloat(c.rope.factor));
-    table.setTheta(llvm::APFloat(c.rope.theta));
+  if (rope.kind == RopeConfig::Kind::LongRope) {
+    table.setOriginal(rope.originalPositions);
+    table.setLongInvFreq(longInverseFrequencies(rope));
+    table.setRecompute(family.rope.isPhi3);
+  } else if (rope.kind == RopeConfig::Kind::Dynamic) {
+    table.setOriginal(rope.originalPositions);
+    table.setGrowth(llvm::APFloat(rope.factor));
+    table.setTheta(llvm::APFloat(rope.theta));
   }
 }
 
 void Importer::declareSymbols() {
   declare("model.embed_tokens", "weight", {c.vocabSize, c.hiddenSize}, false);
   declareLayer();
-  declare("model.norm", "weight", {c.hiddenSize}, false);
+  declareNorm(family.lastNorm, c.hiddenSize, /*layered=*/false);
   WeightOp head =
       declare("lm_head", "weight", {c.vocabSize, c.hiddenSize}, false);
   if (c.tied)
     head.setTied("embed_tokens");
-  declareRope();
+  if (c.headBias)
+    declare("lm_head", "bias", {c.vocabSize}, false, biasSymbol("lm_head"));
+  for (auto [rope, symbol] : llvm::zip(c.ropes, ropeSymbols))
+    declareRope(rope, symbol);
 }
 
 func::FuncOp Importer::declareForward() {
@@ -207,51 +235,70 @@ Value Importer::weight(StringRef symbol, Value layer) {
   return GetWeightOp::create(b, loc, declared.getTensorType(), symbol, layer);
 }
 
-Value Importer::norm(StringRef symbol, Value x, Value layer) {
-  loc = module.lookupSymbol<WeightOp>(symbol).getLoc();
-  return RMSNormOp::create(b, loc, x, weight(symbol, layer),
-                           /*squares=*/Value(), llvm::APFloat(c.rmsNormEps),
-                           family.normRoundsOnce, family.normUnitOffset,
+/// The weight, or null if none is declared.
+Value Importer::optionalWeight(StringRef symbol, Value layer) {
+  return module.lookupSymbol(symbol) ? weight(symbol, layer) : Value();
+}
+
+/// The norm of the module `path`, of the model or of a layer.
+Value Importer::norm(StringRef path, Value x, Value layer) {
+  at(layer ? layerPath + "." + path : path);
+  StringRef symbol = lastName(path);
+  Value gamma = optionalWeight(symbol, layer),
+        beta = optionalWeight(biasSymbol(symbol), layer);
+  if (family.norm.function == NormKind::Layer)
+    return LayerNormOp::create(b, loc, x, gamma, beta,
+                               llvm::APFloat(c.normEps));
+  return RMSNormOp::create(b, loc, x, gamma, /*squares=*/Value(),
+                           llvm::APFloat(c.normEps), family.norm.roundsOnce,
+                           family.norm.unitOffset,
                            /*column=*/0, /*size=*/IntegerAttr());
 }
 
 /// The linear of a layer's module, with a bias if one is declared.
-Value Importer::linear(StringRef symbol, Value x, Value layer) {
+Value Importer::linear(StringRef path, Value x, Value layer) {
+  StringRef symbol = lastName(path);
   loc = module.lookupSymbol<WeightOp>(symbol).getLoc();
-  Value matrix = weight(symbol, layer), bias;
-  std::string biasSymbol = (symbol + "_bias").str();
-  if (module.lookupSymbol(biasSymbol))
-    bias = weight(biasSymbol, layer);
+  Value matrix = weight(symbol, layer),
+        bias = optionalWeight(biasSymbol(symbol), layer);
   return LinearOp::create(b, loc, x, matrix, bias);
 }
 
 /// Reshapes (n, count * D) to (n, count, D), and normalizes if the family does.
-Value Importer::heads(Value tokens, Value x, int64_t count, StringRef symbol,
+Value Importer::heads(Value tokens, Value x, int64_t count, StringRef normPath,
                       Value layer) {
-  if (family.headNorm == HeadNorm::AllHeads && !symbol.empty())
-    x = norm(symbol, x, layer);
+  if (family.headNorm == HeadNorm::AllHeads && !normPath.empty())
+    x = norm(normPath, x, layer);
   SmallVector<OpFoldResult> shape = {tokens, b.getIndexAttr(count),
                                      b.getIndexAttr(c.headDim)};
   x = tensor::ExpandShapeOp::create(
       b, loc, tensor({ShapedType::kDynamic, count, c.headDim}), x,
       ArrayRef<ReassociationIndices>{{0}, {1, 2}}, shape);
-  if (family.headNorm == HeadNorm::EachHead && !symbol.empty())
-    x = norm(symbol, x, layer);
+  if (family.headNorm == HeadNorm::EachHead && !normPath.empty())
+    x = norm(normPath, x, layer);
   return x;
 }
 
 Value Importer::attention(const Text &text, const LayerKind &kind, Value x,
                           Value layer, Value &k, Value &v) {
-  auto [tokens, position, cos, sin] = text;
-  Value q = heads(tokens, linear("q_proj", x, layer), c.heads, "q_norm", layer);
-  Value keys =
-      heads(tokens, linear("k_proj", x, layer), c.kvHeads, "k_norm", layer);
+  Value tokens = text.tokens, position = text.position;
+  const AttentionModules &names = family.attention;
+  Value q = heads(tokens, linear(names.query, x, layer), c.heads,
+                  names.queryNorm, layer);
+  Value keys = heads(tokens, linear(names.key, x, layer), c.kvHeads,
+                     names.keyNorm, layer);
   Value values =
-      heads(tokens, linear("v_proj", x, layer), c.kvHeads, "", layer);
-  at(Twine(layerPath) + ".self_attn");
+      heads(tokens, linear(names.value, x, layer), c.kvHeads, "", layer);
+  at(layerPath + ".self_attn");
   if (kind.rotates) {
-    q = RopeOp::create(b, loc, q, cos, sin, position);
-    keys = RopeOp::create(b, loc, keys, cos, sin, position);
+    GetRopeOp rope = text.ropes[kind.rope];
+    q = RopeOp::create(b, loc, q, rope.getCos(), rope.getSin(), position);
+    keys = RopeOp::create(b, loc, keys, rope.getCos(), rope.getSin(), position);
+  }
+  if (family.headNorm == HeadNorm::EachHeadAfterRope) {
+    q = norm(names.queryNorm, q, layer);
+    keys = norm(names.keyNorm, keys, layer);
+    at(layerPath + ".self_attn");
   }
   k = KVAppendOp::create(b, loc, keys, k, layer, position, /*pages=*/Value());
   v = KVAppendOp::create(b, loc, values, v, layer, position, /*pages=*/Value());
@@ -266,33 +313,40 @@ Value Importer::attention(const Text &text, const LayerKind &kind, Value x,
   Value flat = tensor::CollapseShapeOp::create(
       b, loc, tensor({ShapedType::kDynamic, c.heads * c.headDim}), mixed,
       ArrayRef<ReassociationIndices>{{0}, {1, 2}});
-  return linear("o_proj", flat, layer);
+  return linear(names.out, flat, layer);
 }
 
 Value Importer::mlp(Value x, Value layer) {
-  Value gate = linear("gate_proj", x, layer);
-  Value up = linear("up_proj", x, layer);
-  at(Twine(layerPath) + ".mlp");
+  const MlpModules &names = family.mlp;
   auto function = static_cast<Activation>(c.gate);
-  Value product = SwiGLUOp::create(b, loc, gate, up, function);
-  return linear("down_proj", product, layer);
+  Value gate;
+  if (!names.gate.empty())
+    gate = linear(names.gate, x, layer);
+  Value up = linear(names.up, x, layer);
+  at(layerPath + "." + names.up.substr(0, names.up.rfind('.')));
+  Value product = gate ? Value(SwiGLUOp::create(b, loc, gate, up, function))
+                       : ActivateOp::create(b, loc, function, up);
+  return linear(names.down, product, layer);
 }
 
 /// Builds one layer. Returns the hidden states and caches after the layer.
 SmallVector<Value> Importer::layer(const Text &text, const LayerKind &kind,
                                    Value layer, ValueRange carried) {
   Value x = carried[0], k = carried[1], v = carried[2];
-  auto normed = [&](StringRef symbol, Value value) {
-    return symbol.empty() ? value : norm(symbol, value, layer);
+  auto normed = [&](StringRef path, Value value) {
+    return path.empty() ? value : norm(path, value, layer);
   };
   auto add = [&](Value update) {
     at(layerPath);
     x = ResidualOp::create(b, loc, x, update, llvm::APFloat(c.residualScale));
   };
-  Value mixed =
-      attention(text, kind, normed(family.attentionNorm, x), layer, k, v);
-  add(normed(family.attentionEndNorm, mixed));
-  add(normed(family.mlpEndNorm, mlp(normed(family.mlpNorm, x), layer)));
+  const LayerNorms &norms = family.norms;
+  Value read = normed(norms.attention, x);
+  Value mixed = attention(text, kind, read, layer, k, v);
+  add(normed(norms.attentionEnd, mixed));
+  if (!family.isParallel)
+    read = normed(norms.mlp, x);
+  add(normed(norms.mlpEnd, mlp(read, layer)));
   return {x, k, v};
 }
 
@@ -338,7 +392,17 @@ Value Importer::normFrom(Value x, Value tokens, Value first) {
                             size = {rows, b.getIndexAttr(c.hiddenSize)},
                             step(2, b.getIndexAttr(1));
   Value wanted = tensor::ExtractSliceOp::create(b, loc, x, from, size, step);
-  return norm("norm", wanted, {});
+  return norm(family.lastNorm, wanted, {});
+}
+
+SmallVector<GetRopeOp> Importer::getRopes() {
+  at("model.rotary_emb");
+  SmallVector<GetRopeOp> ropes;
+  for (auto [rope, symbol] : llvm::zip(c.ropes, ropeSymbols)) {
+    auto table = module.lookupSymbol<RopeTableOp>(symbol).getTensorType();
+    ropes.push_back(GetRopeOp::create(b, loc, table, table, symbol));
+  }
+  return ropes;
 }
 
 void Importer::run() {
@@ -349,10 +413,7 @@ void Importer::run() {
   b.setInsertionPointToStart(entry);
   Value ids = entry->getArgument(0);
   Value tokens = tensor::DimOp::create(b, loc, ids, index(0));
-  at("model.rotary_emb");
-  auto table = module.lookupSymbol<RopeTableOp>("rope").getTensorType();
-  auto rope = GetRopeOp::create(b, loc, table, table, "rope");
-  Text text = {tokens, entry->getArgument(1), rope.getCos(), rope.getSin()};
+  Text text = {tokens, entry->getArgument(1), getRopes()};
   at("model.embed_tokens");
   Value x = EmbedOp::create(b, loc, ids, weight("embed_tokens", {}),
                             llvm::APFloat(embeddingScale()),
@@ -367,7 +428,8 @@ void Importer::run() {
   Value last = normFrom(carried[0], tokens, entry->getArgument(2));
   at("lm_head");
   auto logits = HeadOp::create(b, loc, last, weight("lm_head", {}),
-                               /*bias=*/Value(), llvm::APFloat(c.logitScale),
+                               optionalWeight(biasSymbol("lm_head"), {}),
+                               llvm::APFloat(c.logitScale),
                                /*softcap=*/FloatAttr());
   if (c.logitSoftcap)
     logits.setSoftcap(llvm::APFloat(c.logitSoftcap));
@@ -402,8 +464,16 @@ cachePositions(const ModelConfig &c, const ImportOptions &options, Type type) {
                    << " bytes of caches each), got " << maxSeq;
     return std::nullopt;
   }
+  if (c.mostPositions && maxSeq > c.mostPositions) {
+    emitError(loc) << "expected at most " << c.mostPositions
+                   << " positions, because later queries have a factor "
+                      "(llama_4_scaling_beta), which is not supported, got "
+                   << maxSeq;
+    return std::nullopt;
+  }
   // Dynamic rope also defines the angles of longer texts.
-  if (maxSeq > c.maxPositions && c.rope.kind != RopeConfig::Kind::Dynamic)
+  if (maxSeq > c.maxPositions &&
+      c.ropes.front().kind != RopeConfig::Kind::Dynamic)
     emitWarning(loc) << "the caches have " << maxSeq
                      << " positions, the model knows " << c.maxPositions
                      << ": text beyond them may degrade";

@@ -48,8 +48,7 @@ static void flag(Reader &reader, llvm::StringRef key, Draft &draft) {
 
 static void gate(Reader &reader, llvm::StringRef key, Draft &draft) {
   std::string name = reader.text(key, std::nullopt);
-  // The first files of Gemma say gelu but mean its tanh approximation.
-  if (draft.family->modelType == "gemma" && name == "gelu")
+  if (draft.family->geluIsTanh && name == "gelu")
     name = "gelu_pytorch_tanh";
   auto found =
       llvm::StringSwitch<std::optional<GateFunction>>(name)
@@ -66,6 +65,27 @@ static void gate(Reader &reader, llvm::StringRef key, Draft &draft) {
                             shownJson(name));
 }
 
+/// Reads attention_bias. The result of attention has a bias, too, unless the
+/// family says otherwise or another key, which is read later, does.
+static void attentionBias(Reader &reader, llvm::StringRef key, Draft &draft) {
+  draft.queryKeyValueBias = draft.outBias = reader.flag(key, false);
+}
+
+static void resultBiases(Reader &reader, llvm::StringRef key, Draft &draft) {
+  if (reader.find(key))
+    draft.outBias = draft.mlpBias = reader.flag(key, false);
+}
+
+/// Biases of all linears of a layer.
+static void allBiases(Reader &reader, llvm::StringRef key, Draft &draft) {
+  attentionBias(reader, key, draft);
+  draft.mlpBias = draft.queryKeyValueBias;
+}
+
+static void logitScale(Reader &reader, llvm::StringRef key, Draft &draft) {
+  draft.logitScale = reader.positive(key);
+}
+
 static void layerTypes(Reader &reader, llvm::StringRef key, Draft &draft) {
   const json *list = reader.find(key);
   if (!list)
@@ -73,6 +93,8 @@ static void layerTypes(Reader &reader, llvm::StringRef key, Draft &draft) {
   for (const json &type : list->is_array() ? *list : json::array({*list}))
     if (type == "full_attention" || type == "sliding_attention")
       draft.layerTypes.push_back(type.get<std::string>());
+    else if (type == "attention") // as Granite says it
+      draft.layerTypes.push_back("full_attention");
     else
       reader.failKey(key, "expected a list of full_attention and "
                           "sliding_attention, got " +
@@ -113,6 +135,19 @@ static void windowLayers(Reader &reader, llvm::StringRef key, Draft &draft) {
     draft.maxWindowLayers = reader.integer(key, 0, kMaxDim, 0);
 }
 
+static void windowPattern(Reader &reader, llvm::StringRef key, Draft &draft) {
+  if (!reader.find("layer_types") && reader.find(key))
+    size<&Draft::windowPattern, kMaxDim>(reader, key, draft);
+}
+
+/// Whether positions are rotated at all.
+static void positionKind(Reader &reader, llvm::StringRef key, Draft &draft) {
+  std::string kind = reader.text(key, "nope");
+  draft.rotates = kind == "rope";
+  if (kind != "rope" && kind != "nope")
+    reader.failKey(key, "expected rope or nope, got " + shownJson(kind));
+}
+
 static void ropeInterval(Reader &reader, llvm::StringRef key, Draft &draft) {
   if (!reader.find("no_rope_layers"))
     size<&Draft::noRopeInterval, kMaxDim>(reader, key, draft);
@@ -144,164 +179,194 @@ static constexpr llvm::StringLiteral
     kGeneration = "generation_config.json replaced this key";
 
 static const LedgerKey kKeys[] = {
-    {"_attn_implementation", "", "any", kHow, nullptr},
-    {"_attn_implementation_autoset", "", "any", kHow, nullptr},
-    {"_commit_hash", "", "any", kProvenance, nullptr},
-    {"_name_or_path", "", "any", kProvenance, nullptr},
-    {"add_cross_attention", "", "false", kEncoder, nullptr},
-    {"architectures", "*", "", "the model with a head; the base model, if tied",
-     nullptr},
-    {"attention_bias", "gemma gemma2 granite llama olmo2 qwen3 smollm3",
-     "false", "biases of the linears of attention",
-     flag<&Draft::attentionBias>},
-    {"attention_dropout", "", "any", kTraining, nullptr},
-    {"attention_multiplier", "granite", "", "factor of attention scores",
+    {"_attn_implementation", false, "any", kHow, nullptr},
+    {"_attn_implementation_autoset", false, "any", kHow, nullptr},
+    {"_commit_hash", false, "any", kProvenance, nullptr},
+    {"_name_or_path", false, "any", kProvenance, nullptr},
+    {"add_cross_attention", false, "false", kEncoder, nullptr},
+    {"architectures", true, "",
+     "the model with a head; the base model, if tied", nullptr},
+    {"attention_bias", false, "false", "biases of the linears of attention",
+     attentionBias},
+    {"attention_dropout", false, "any", kTraining, nullptr},
+    {"attention_multiplier", false, "", "factor of attention scores",
      positive<&Draft::attentionMultiplier>},
-    {"attn_logit_softcapping", "gemma2", "", "soft cap of attention scores",
+    {"attention_out_bias", false, "false", "bias of attention's result",
+     flag<&Draft::outBias>},
+    {"attn_logit_softcapping", false, "", "soft cap of attention scores",
      optionalPositive<&Draft::attentionSoftcap>},
-    {"auto_map", "", "", "custom model code is not run", nullptr},
-    {"bad_words_ids", "", "null", kGeneration, nullptr},
-    {"begin_suppress_tokens", "", "null", kGeneration, nullptr},
-    {"bos_token_id", "*", "", "begins a text, for the runtime", nullptr},
-    {"cache_implementation", "", "any", kHow, nullptr},
-    {"chunk_size_feed_forward", "", "0",
+    {"auto_map", false, "", "custom model code is not run", nullptr},
+    {"bad_words_ids", false, "null", kGeneration, nullptr},
+    {"begin_suppress_tokens", false, "null", kGeneration, nullptr},
+    {"bias", false, "false", "biases of attention's result and of an MLP",
+     resultBiases},
+    {"bos_token_id", true, "", "begins a text, for the runtime", nullptr},
+    {"cache_implementation", false, "any", kHow, nullptr},
+    {"chunk_size_feed_forward", false, "0",
      "another way to compute the same numbers", nullptr},
-    {"cross_attention_hidden_size", "", "null", kEncoder, nullptr},
-    {"decoder_start_token_id", "", "null", kGeneration, nullptr},
-    {"diversity_penalty", "", "0", kGeneration, nullptr},
-    {"do_sample", "", "false", kGeneration, nullptr},
-    {"dtype", "*", "", "type of weights and activations", dtype},
-    {"early_stopping", "", "false", kGeneration, nullptr},
-    {"embd_pdrop", "", "any", kTraining, nullptr},
-    {"embedding_multiplier", "granite", "1", "factor of embeddings",
+    {"clip_qkv", false, "", "queries, keys and values are not clipped",
+     nullptr},
+    {"cross_attention_hidden_size", false, "null", kEncoder, nullptr},
+    {"decoder_start_token_id", false, "null", kGeneration, nullptr},
+    {"diversity_penalty", false, "0", kGeneration, nullptr},
+    {"do_sample", false, "false", kGeneration, nullptr},
+    {"dtype", true, "", "type of weights and activations", dtype},
+    {"early_stopping", false, "false", kGeneration, nullptr},
+    {"embd_pdrop", false, "any", kTraining, nullptr},
+    {"embedding_dropout", false, "any", kTraining, nullptr},
+    {"embedding_multiplier", false, "1", "factor of embeddings",
      optionalPositive<&Draft::embeddingMultiplier>},
-    {"encoder_no_repeat_ngram_size", "", "0", kGeneration, nullptr},
-    {"eos_token_id", "*", "", "ends a text, for the runtime", nullptr},
-    {"exponential_decay_length_penalty", "", "null", kGeneration, nullptr},
-    {"final_logit_softcapping", "gemma2", "", "soft cap of logits",
+    {"encoder_no_repeat_ngram_size", false, "0", kGeneration, nullptr},
+    {"eod_token_id", false, "id", "nothing reads it", nullptr},
+    {"eos_token_id", true, "", "ends a text, for the runtime", nullptr},
+    {"exponential_decay_length_penalty", false, "null", kGeneration, nullptr},
+    {"final_logit_softcapping", false, "", "soft cap of logits",
      optionalPositive<&Draft::logitSoftcap>},
-    {"finetuning_task", "", "any", kProvenance, nullptr},
-    {"forced_bos_token_id", "", "null", kGeneration, nullptr},
-    {"forced_eos_token_id", "", "null", kGeneration, nullptr},
-    {"head_dim", "*", "", "size of a head; default: hidden_size / heads",
+    {"finetuning_task", false, "any", kProvenance, nullptr},
+    {"forced_bos_token_id", false, "null", kGeneration, nullptr},
+    {"forced_eos_token_id", false, "null", kGeneration, nullptr},
+    {"head_dim", true, "", "size of a head; default: hidden_size / heads",
      optionalSize<&Draft::headDim, kMaxHeadDim>},
-    {"hidden_act", "gemma granite llama mistral olmo2 phi3 qwen2 qwen3 smollm3",
-     R"("gelu_pytorch_tanh")", "the gate of an MLP", gate},
-    {"hidden_activation", "gemma2", R"("gelu_pytorch_tanh")",
-     "the gate of an MLP", gate},
-    {"hidden_size", "*", "", "width of the residual stream",
+    {"hidden_act", false, R"("gelu_pytorch_tanh")", "the gate of an MLP", gate},
+    {"hidden_activation", false, R"("gelu_pytorch_tanh")", "the gate of an MLP",
+     gate},
+    {"hidden_dropout", false, "any", kTraining, nullptr},
+    {"hidden_size", true, "", "width of the residual stream",
      size<&Draft::hiddenSize, kMaxDim>},
-    {"id2label", "", "any", kClasses, nullptr},
-    {"initializer_range", "", "any", kTraining, nullptr},
-    {"intermediate_size", "*", "", "width of an MLP",
+    {"id2label", false, "any", kClasses, nullptr},
+    {"initializer_range", false, "any", kTraining, nullptr},
+    {"intermediate_size", true, "", "width of an MLP",
      size<&Draft::intermediateSize, kMaxDim>},
-    {"is_decoder", "", "false", "has no effect without an encoder", nullptr},
-    {"is_encoder_decoder", "", "false", kEncoder, nullptr},
-    {"label2id", "", "any", kClasses, nullptr},
-    {"layer_types", "gemma2 qwen2 qwen3 smollm3", "",
-     "for each layer, full attention or a window", layerTypes},
-    {"length_penalty", "", "1", kGeneration, nullptr},
-    {"logits_scaling", "granite", "1", "divisor of logits",
+    {"is_decoder", false, "false", "has no effect without an encoder", nullptr},
+    {"is_encoder_decoder", false, "false", kEncoder, nullptr},
+    {"label2id", false, "any", kClasses, nullptr},
+    {"layer_norm_eps", false, "", "epsilon of norms",
+     positive<&Draft::normEps>},
+    {"layer_types", false, "", "for each layer, full attention or a window",
+     layerTypes},
+    {"length_penalty", false, "1", kGeneration, nullptr},
+    {"logit_scale", false, "1", "factor of logits", logitScale},
+    {"logits_scaling", false, "1", "divisor of logits",
      optionalPositive<&Draft::logitsScaling>},
-    {"max_length", "", "20", kGeneration, nullptr},
-    {"max_position_embeddings", "*", "", "positions that the model knows",
+    {"max_length", false, "20", kGeneration, nullptr},
+    {"max_position_embeddings", true, "", "positions that the model knows",
      size<&Draft::maxPositions, kMaxPositions>},
-    {"max_sequence_length", "", "any", "never read by transformers", nullptr},
-    {"max_window_layers", "qwen2 qwen3", "any", "first layer with a window",
+    {"max_sequence_length", false, "any", "never read by transformers",
+     nullptr},
+    {"max_window_layers", false, "any", "first layer with a window",
      windowLayers},
-    {"min_length", "", "0", kGeneration, nullptr},
-    {"mlp_bias", "granite llama smollm3", "false",
-     "biases of the linears of an MLP", flag<&Draft::mlpBias>},
-    {"model_type", "*", "", "the family", nullptr},
-    {"no_repeat_ngram_size", "", "0", kGeneration, nullptr},
-    {"no_rope_layer_interval", "smollm3", "",
+    {"min_length", false, "0", kGeneration, nullptr},
+    {"mlp_bias", false, "false", "biases of the linears of an MLP",
+     flag<&Draft::mlpBias>},
+    {"model_type", true, "", "the family", nullptr},
+    {"no_repeat_ngram_size", false, "0", kGeneration, nullptr},
+    {"no_rope_layer_interval", false, "",
      "each n-th layer has no rope; for configs without no_rope_layers",
      ropeInterval},
-    {"no_rope_layers", "smollm3", "", "0 for each layer without rope",
-     ropeLayers},
-    {"num_attention_heads", "*", "", "query heads",
+    {"no_rope_layers", false, "", "0 for each layer without rope", ropeLayers},
+    {"norm_eps", false, "", "epsilon of norms", positive<&Draft::normEps>},
+    {"norm_epsilon", false, "", "epsilon of norms", positive<&Draft::normEps>},
+    {"num_attention_heads", true, "", "query heads",
      size<&Draft::heads, kMaxHeads>},
-    {"num_beam_groups", "", "1", kGeneration, nullptr},
-    {"num_beams", "", "1", kGeneration, nullptr},
-    {"num_hidden_layers", "*", "", "layers", size<&Draft::layers, kMaxLayers>},
-    {"num_key_value_heads", "*", "",
+    {"num_beam_groups", false, "1", kGeneration, nullptr},
+    {"num_beams", false, "1", kGeneration, nullptr},
+    {"num_hidden_layers", true, "", "layers", size<&Draft::layers, kMaxLayers>},
+    {"num_key_value_heads", true, "",
      "KV heads; default: as many as query heads",
      optionalSize<&Draft::kvHeads, kMaxHeads>},
-    {"num_return_sequences", "", "1", kGeneration, nullptr},
-    {"original_max_position_embeddings", "*", "",
+    {"num_return_sequences", false, "1", kGeneration, nullptr},
+    {"original_max_position_embeddings", true, "",
      "positions before rope was scaled", nullptr},
-    {"output_attentions", "", "any", kReturned, nullptr},
-    {"output_hidden_states", "", "any", kReturned, nullptr},
-    {"output_scores", "", "any", kReturned, nullptr},
-    {"pad_token_id", "", "id", "padding is never computed", nullptr},
-    {"partial_rotary_factor", "phi3", "1", "part of a head that is rotated",
+    {"output_attentions", false, "any", kReturned, nullptr},
+    {"output_hidden_states", false, "any", kReturned, nullptr},
+    {"output_scores", false, "any", kReturned, nullptr},
+    {"pad_token_id", false, "id", "padding is never computed", nullptr},
+    {"partial_rotary_factor", false, "1", "part of a head that is rotated",
      nullptr},
-    {"prefix", "", "null", kGeneration, nullptr},
-    {"pretraining_tp", "", "1", "another way to compute the same numbers",
+    {"position_embedding_type", false, R"("rope")",
+     "rope, or nope: positions are not rotated", positionKind},
+    {"prefix", false, "null", kGeneration, nullptr},
+    {"pretraining_tp", false, "1", "another way to compute the same numbers",
      nullptr},
-    {"problem_type", "", "any", kClasses, nullptr},
-    {"pruned_heads", "", "{}", "heads are not pruned", nullptr},
-    {"quantization_config", "*", "", "how the checkpoint stores weights",
+    {"problem_type", false, "any", kClasses, nullptr},
+    {"pruned_heads", false, "{}", "heads are not pruned", nullptr},
+    {"qkv_bias", false, "false", "biases of queries, keys and values",
+     flag<&Draft::queryKeyValueBias>},
+    {"quantization_config", true, "", "how the checkpoint stores weights",
      quantization},
-    {"query_pre_attn_scalar", "gemma2", "",
+    {"query_pre_attn_scalar", false, "",
      "attention scores are divided by its root", positive<&Draft::queryScalar>},
-    {"remove_invalid_values", "", "false", kGeneration, nullptr},
-    {"repetition_penalty", "", "1", kGeneration, nullptr},
-    {"resid_pdrop", "", "any", kTraining, nullptr},
-    {"residual_multiplier", "granite", "1",
+    {"remove_invalid_values", false, "false", kGeneration, nullptr},
+    {"repetition_penalty", false, "1", kGeneration, nullptr},
+    {"resid_pdrop", false, "any", kTraining, nullptr},
+    {"residual_dropout", false, "any", kTraining, nullptr},
+    {"residual_multiplier", false, "1",
      "factor of what a layer adds to the residual stream",
      optionalPositive<&Draft::residualMultiplier>},
-    {"return_dict", "", "any", kReturned, nullptr},
-    {"return_dict_in_generate", "", "any", kReturned, nullptr},
-    {"rms_norm_eps", "*", "", "epsilon of norms", positive<&Draft::rmsNormEps>},
-    {"rope_parameters", "*", "", "rope: its type, base and scaling", nullptr},
-    {"rope_scaling", "*", "", "older name of rope_parameters", nullptr},
-    {"rope_theta", "*", "", "base of rope's frequencies", nullptr},
-    {"sep_token_id", "", "id", "text has no segments", nullptr},
-    {"sliding_window", "gemma2 mistral phi3 qwen2 qwen3 smollm3", "",
+    {"return_dict", false, "any", kReturned, nullptr},
+    {"return_dict_in_generate", false, "any", kReturned, nullptr},
+    {"rms_norm_eps", false, "", "epsilon of norms", positive<&Draft::normEps>},
+    {"rope_local_base_freq", false, "",
+     "base of rope's frequencies in layers with a window", nullptr},
+    {"rope_parameters", true, "", "rope: its type, base and scaling", nullptr},
+    {"rope_scaling", true, "", "older name of rope_parameters", nullptr},
+    {"rope_theta", true, "", "base of rope's frequencies", nullptr},
+    {"sep_token_id", false, "id", "text has no segments", nullptr},
+    {"shared_intermediate_size", false, "",
+     "width of an MLP, in place of intermediate_size",
+     size<&Draft::intermediateSize, kMaxDim>},
+    {"sliding_window", false, "",
      "keys that a token sees in a layer with a window", window},
-    {"suppress_tokens", "", "null", kGeneration, nullptr},
-    {"task_specific_params", "", "any", "never read for these families",
+    {"sliding_window_pattern", false, "",
+     "each n-th layer has no window; for configs without layer_types",
+     windowPattern},
+    {"suppress_tokens", false, "null", kGeneration, nullptr},
+    {"task_specific_params", false, "any", "never read for these families",
      nullptr},
-    {"temperature", "", "1", kGeneration, nullptr},
-    {"tf_legacy_loss", "", "any", kTraining, nullptr},
-    {"tie_encoder_decoder", "", "false", kEncoder, nullptr},
-    {"tie_word_embeddings", "*", "", "the head is the embedding",
+    {"temperature", false, "1", kGeneration, nullptr},
+    {"tf_legacy_loss", false, "any", kTraining, nullptr},
+    {"tie_encoder_decoder", false, "false", kEncoder, nullptr},
+    {"tie_word_embeddings", true, "", "the head is the embedding",
      flag<&Draft::tied>},
-    {"tokenizer_class", "", "any", "tokenizer.json names the tokenizer",
+    {"tokenizer_class", false, "any", "tokenizer.json names the tokenizer",
      nullptr},
-    {"top_k", "", "50", kGeneration, nullptr},
-    {"top_p", "", "1", kGeneration, nullptr},
-    {"torch_dtype", "*", "", "older name of dtype", dtype},
-    {"torchscript", "", "any", kHow, nullptr},
-    {"transformers.js_config", "", "any", "another runtime", nullptr},
-    {"transformers_version", "", "any", kProvenance, nullptr},
-    {"typical_p", "", "1", kGeneration, nullptr},
-    {"unsloth_fixed", "", "any", kProvenance, nullptr},
-    {"unsloth_version", "", "any", kProvenance, nullptr},
-    {"use_bfloat16", "", "false", "dtype names the type", nullptr},
-    {"use_bidirectional_attention", "", "false",
+    {"top_k", false, "50", kGeneration, nullptr},
+    {"top_p", false, "1", kGeneration, nullptr},
+    {"torch_dtype", true, "", "older name of dtype", dtype},
+    {"torchscript", false, "any", kHow, nullptr},
+    {"transformers.js_config", false, "any", "another runtime", nullptr},
+    {"transformers_version", false, "any", kProvenance, nullptr},
+    {"typical_p", false, "1", kGeneration, nullptr},
+    {"unsloth_fixed", false, "any", kProvenance, nullptr},
+    {"unsloth_version", false, "any", kProvenance, nullptr},
+    {"use_bfloat16", false, "false", "dtype names the type", nullptr},
+    {"use_bias", false, "false",
+     "biases of the linears of attention and of an MLP", allBiases},
+    {"use_bidirectional_attention", false, "false",
      "a token sees only the tokens before it", nullptr},
-    {"use_cache", "", "any", kHow, nullptr},
-    {"use_sliding_window", "qwen2 qwen3 smollm3", "false",
-     "whether any layer has a window", flag<&Draft::useWindow>},
-    {"vocab_size", "*", "", "rows of the embedding",
+    {"use_cache", false, "any", kHow, nullptr},
+    {"use_qkv_bias", false, "false", "biases of queries, keys and values",
+     flag<&Draft::queryKeyValueBias>},
+    {"use_sliding_window", false, "false", "whether any layer has a window",
+     flag<&Draft::useWindow>},
+    {"vocab_size", true, "", "rows of the embedding",
      size<&Draft::vocabSize, kMaxVocab>},
 };
 
 llvm::ArrayRef<LedgerKey> cria::ledgerKeys() { return kKeys; }
 
 bool LedgerKey::isReadBy(const Family &family) const {
-  if (families == "*")
-    return true;
-  auto names = llvm::split(families, ' ');
-  return llvm::is_contained(names, family.modelType);
+  return everywhere || family.reads(name);
 }
 
 std::string LedgerKey::readers() const {
-  if (families == "*")
+  if (everywhere)
     return "all";
-  return llvm::join(llvm::split(families, ' '), ", ");
+  std::vector<std::string> names;
+  for (const Family &family : families())
+    if (family.reads(name))
+      names.push_back(family.modelType.str());
+  return llvm::join(names, ", ");
 }
 
 /// Checks a key that the family does not read. Returns why the key does not
@@ -310,7 +375,7 @@ static std::string checkIdle(const LedgerKey &entry, const json &value,
                              Reader &reader) {
   if (entry.neutral == "any" || entry.neutral == "id")
     return entry.note.str();
-  if (entry.neutral.empty() && entry.families.empty())
+  if (entry.neutral.empty() && entry.readers().empty())
     reader.failKey(entry.name, entry.note);
   else if (entry.neutral.empty())
     reader.failKey(entry.name, "is read for " + entry.readers() +
@@ -341,7 +406,17 @@ static void checkKey(llvm::StringRef key, const json &value, bool given,
   const LedgerKey *entry = llvm::find_if(
       kKeys, [&](const LedgerKey &candidate) { return candidate.name == key; });
   bool known = entry != std::end(kKeys);
-  if (known && entry->isReadBy(*draft.family)) {
+  const json fixed = json::parse(draft.family->fixed);
+  if (auto only = fixed.find(key.str()); only != fixed.end()) {
+    row.fate = "irrelevant";
+    row.note = "the only value that is supported";
+    if (value != *only && !value.is_null())
+      reader.failKey(key, "only " + only->dump() + " is supported, got " +
+                              shownJson(value));
+  } else if (draft.family->ignores(key)) {
+    row.fate = "irrelevant";
+    row.note = "has no effect on this family's text";
+  } else if (known && entry->isReadBy(*draft.family)) {
     row.note = entry->note;
   } else if (known && llvm::is_contained(draft.allowed, key)) {
     row.fate = "allowed";
@@ -396,8 +471,9 @@ void cria::checkIds(Reader &reader, Draft &draft) {
 /// A model with a head, or its base model if the head is the embedding.
 static void checkArchitecture(Reader &reader, const Draft &draft) {
   const json *names = reader.find("architectures");
-  llvm::StringRef name = draft.family->architecture;
-  if (!names || *names == json::array({name.str()}))
+  auto [name, other] = draft.family->architecture.split(' ');
+  if (!names || *names == json::array({name.str()}) ||
+      *names == json::array({other.str()}))
     return;
   std::string expected = json::array({name.str()}).dump();
   name.consume_back("ForCausalLM");

@@ -20,15 +20,17 @@ struct ConfigDraft : ModelConfig {
   int64_t noRopeInterval = 0;
   double queryScalar = 0, attentionMultiplier = 0;
   double embeddingMultiplier = 0, residualMultiplier = 0, logitsScaling = 0;
+  /// sliding_window_pattern: each n-th layer has no window; 0: none has.
+  int64_t windowPattern = 0;
+  bool rotates = true; // whether any layer has rope
 };
 
 /// One key. Families that read the key honour it. In configs of other families
 /// it may only have the value without effect.
 struct LedgerKey {
   llvm::StringLiteral name;
-  /// The model types that read the key, separated by spaces; "*" for all, ""
-  /// for none.
-  llvm::StringLiteral families;
+  /// Whether all families read the key. Else those do whose rows name it.
+  bool everywhere;
   /// The value without effect, as JSON. "" if every value has an effect, "any"
   /// if no value has one, "id" if no id has one.
   llvm::StringLiteral neutral;

@@ -27,14 +27,14 @@ static std::string others(const LedgerKey &key) {
   return key.neutral.empty() ? "null" : "`" + key.neutral.str() + "`, null";
 }
 
-static bool isRead(const LedgerKey &key) { return !key.families.empty(); }
+static bool isRead(const LedgerKey &key) { return !key.readers().empty(); }
 
 void cria::printKeys(llvm::raw_ostream &os) {
   os << "| honoured key | is | for | others may have |\n|---|---|---|---|\n";
   for (const LedgerKey &key : ledgerKeys())
     if (isRead(key))
       os << "| `" << key.name << "` | " << key.note << " | " << key.readers()
-         << " | " << (key.families == "*" ? "" : others(key)) << " |\n";
+         << " | " << (key.everywhere ? "" : others(key)) << " |\n";
   os << "\n| other key | may have | because |\n|---|---|---|\n";
   for (const LedgerKey &key : ledgerKeys())
     if (!isRead(key))

@@ -12,8 +12,13 @@ const json *ObjectReader::find(llvm::StringRef key) const {
   return found == object.end() || found->is_null() ? nullptr : &*found;
 }
 
+std::string ObjectReader::fullName(llvm::StringRef key) const {
+  bool isInner = inner && inner->contains(key.str());
+  return name + (isInner ? innerName : "") + key.str();
+}
+
 std::string ObjectReader::quoted(llvm::StringRef key) const {
-  return "'" + name + shownText(key) + "'";
+  return "'" + shownText(fullName(key)) + "'";
 }
 
 void ObjectReader::fail(const llvm::Twine &text) {

@@ -13,8 +13,12 @@ namespace cria {
 class ObjectReader {
 public:
   /// `name` precedes the keys in messages: "rope_scaling." or "".
-  ObjectReader(const nlohmann::json &object, std::string name = "")
-      : object(object), name(std::move(name)) {}
+  /// Keys of the object `inner` are named after `innerName`, too.
+  ObjectReader(const nlohmann::json &object, std::string name = "",
+               const nlohmann::json *inner = nullptr,
+               std::string innerName = "")
+      : object(object), name(std::move(name)), inner(inner),
+        innerName(std::move(innerName)) {}
 
   /// The value, or null if the key is absent.
   const nlohmann::json *find(llvm::StringRef key) const;
@@ -35,7 +39,7 @@ public:
   llvm::Error takeError() const;
 
   /// The key with the names of the objects that hold it.
-  std::string fullName(llvm::StringRef key) const { return name + key.str(); }
+  std::string fullName(llvm::StringRef key) const;
   /// The same as messages name it, quoted.
   std::string quoted(llvm::StringRef key) const;
 
@@ -45,7 +49,9 @@ private:
   void missing(llvm::StringRef key);
 
   const nlohmann::json &object;
-  std::string name, problem;
+  std::string name;
+  const nlohmann::json *inner;
+  std::string innerName, problem;
 };
 
 } // namespace cria

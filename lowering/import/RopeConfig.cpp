@@ -6,10 +6,12 @@
 ///   2}}
 ///
 /// A model whose layers differ in kind has an object of the second form for
-/// each kind. All objects must be equal, because no family here has two ropes.
+/// each kind. All objects must be equal, except in families that have a rope of
+/// their own in layers with a window.
 #include "lowering/import/Ledger.h"
 
-#include "llvm/ADT/StringSwitch.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include <cmath>
 
 using namespace cria;
@@ -31,12 +33,16 @@ struct RopeType {
 class RopeReader {
 public:
   RopeReader(ObjectReader &top, const json &object, llvm::StringRef name,
-             ConfigDraft &draft)
+             ConfigDraft &draft, RopeConfig &config)
       : top(top), rope(object, name.str() + "."), object(object), draft(draft),
-        config(draft.rope) {}
+        config(config) {}
 
   void read();
   ObjectReader &reader() { return rope; }
+  /// Whether only this family has the key.
+  bool isFamilys(llvm::StringRef key) const {
+    return llvm::is_contained(llvm::split(draft.family->rope.keys, ' '), key);
+  }
 
 private:
   const RopeType &readType();
@@ -46,6 +52,8 @@ private:
   void readFactor();
   void readLlama3();
   void readYarn();
+  void readAlpha();
+  void readQueryFactor();
   void readLongRope();
   std::vector<double> readFactors(llvm::StringRef key);
 
@@ -80,7 +88,7 @@ const RopeType &RopeReader::readType() {
   llvm::StringRef key = type.empty() ? "type" : "rope_type";
   if (type.empty())
     type = older.empty() ? "default" : older;
-  bool phi3 = draft.family->phi3Rope;
+  bool phi3 = draft.family->rope.isPhi3;
   // Older files of Phi 3 call longrope "su" or "yarn".
   llvm::StringRef name = phi3 && (type == "su" || type == "yarn")
                              ? llvm::StringRef("longrope")
@@ -103,23 +111,25 @@ void RopeReader::checkKeys(const RopeType &type) {
   for (const auto &[key, value] : object.items()) {
     bool common = key == "rope_theta" || key == "rope_type" || key == "type" ||
                   key == "partial_rotary_factor";
-    if (!value.is_null() && !common && !llvm::is_contained(type.keys, key))
+    if (!value.is_null() && !common && !isFamilys(key) &&
+        !llvm::is_contained(type.keys, key))
       refuseUnknown(rope, key, value,
                     ("unknown key for rope of type " + type.name).str(), draft);
   }
 }
 
-/// Reads how much of a head is rotated. Only Phi 3 supports a part other than
-/// 1: for other families transformers ignores the key or fails.
+/// Reads how much of a head is rotated. In families that do not read the key,
+/// transformers ignores a part other than 1, or fails.
 void RopeReader::readPart() {
   ObjectReader &owner = rope.find("partial_rotary_factor") ? rope : top;
-  double part = owner.positive("partial_rotary_factor", 1.0),
+  double part =
+             owner.positive("partial_rotary_factor", draft.family->rope.part),
          outer = top.positive("partial_rotary_factor", part);
   if (part != outer)
     owner.failKey("partial_rotary_factor",
                   "expected " + shownJson(json(outer)) +
                       ", as the top level says, got " + shownJson(json(part)));
-  if (part != 1.0 && !draft.family->phi3Rope)
+  if (part != 1.0 && !draft.family->reads("partial_rotary_factor"))
     owner.failKey("partial_rotary_factor",
                   "only 1 is supported, got " + shownJson(json(part)));
   config.dims = static_cast<int64_t>(static_cast<double>(draft.headDim) * part);
@@ -184,6 +194,21 @@ void RopeReader::readYarn() {
                     scales ? magnitude(own) / magnitude(all) : magnitude(1));
 }
 
+/// A fixed alpha in place of a factor stretches the base, whatever the length
+/// of the text is.
+void RopeReader::readAlpha() {
+  auto dims = static_cast<double>(config.dims);
+  config.theta *= std::pow(rope.positive("alpha"), dims / (dims - 2));
+  config.kind = Kind::Default;
+}
+
+/// Queries beyond the original positions have a factor, which is not supported.
+void RopeReader::readQueryFactor() {
+  const json *beta = rope.find("llama_4_scaling_beta");
+  if (beta && isFamilys("llama_4_scaling_beta") && *beta != 0)
+    draft.mostPositions = config.originalPositions;
+}
+
 std::vector<double> RopeReader::readFactors(llvm::StringRef key) {
   std::vector<double> factors;
   const json *list = rope.find(key);
@@ -227,7 +252,10 @@ void RopeReader::read() {
     readOriginal();
   else
     config.originalPositions = draft.maxPositions;
-  if (type.kind == Kind::LongRope)
+  if (type.kind == Kind::Dynamic && config.dims >= 4 && isFamilys("alpha") &&
+      rope.find("alpha"))
+    readAlpha();
+  else if (type.kind == Kind::LongRope)
     readLongRope();
   else if (type.kind != Kind::Default)
     readFactor();
@@ -235,10 +263,11 @@ void RopeReader::read() {
     readYarn();
   else if (type.kind == Kind::Llama3)
     readLlama3();
-  else if (type.kind == Kind::Dynamic && config.dims < 4)
+  else if (config.kind == Kind::Dynamic && config.dims < 4)
     rope.failKey("rope_type", "expected heads of at least 4 rotated elements, "
                               "got " +
                                   llvm::Twine(config.dims));
+  readQueryFactor();
   if (llvm::Error error = rope.takeError())
     top.fail(llvm::toString(std::move(error)));
 }
@@ -271,6 +300,56 @@ static const json *flattened(const json &object, llvm::StringRef key,
   return first ? first : &object;
 }
 
+/// Reads one rope. `theta` is its base if neither the object nor the key
+/// `thetaKey` of the top level gives one.
+static void readOne(ObjectReader &reader, const json &object,
+                    llvm::StringRef key, double theta, llvm::StringRef thetaKey,
+                    ConfigDraft &draft) {
+  RopeConfig &config = draft.ropes.emplace_back();
+  RopeReader rope(reader, object, key, draft, config);
+  config.theta = theta;
+  bool outer = reader.find(thetaKey), inner = rope.reader().find("rope_theta");
+  if (outer)
+    config.theta = reader.positive(thetaKey);
+  double given = config.theta;
+  if (inner)
+    config.theta = rope.reader().positive("rope_theta");
+  if (outer && inner && given != config.theta)
+    reader.fail("'" + thetaKey + "' is given twice: " + shownJson(json(given)) +
+                " and " + shownJson(json(config.theta)));
+  rope.read();
+}
+
+/// Reads the ropes of layers that see all keys and of layers with a window. A
+/// scaling that does not say whose it is belongs to the former.
+static void readTwo(ObjectReader &reader, const json &object,
+                    llvm::StringRef key, ConfigDraft &draft) {
+  static constexpr llvm::StringLiteral kFull = "full_attention",
+                                       kWindow = "sliding_attention";
+  const json none = json::object();
+  const json *full = &none, *window = &none;
+  bool isPair = object.contains(kFull) || object.contains(kWindow);
+  if (isPair && object.contains(kFull))
+    full = &object[kFull.str()];
+  if (isPair && object.contains(kWindow))
+    window = &object[kWindow.str()];
+  if (!isPair)
+    full = &object;
+  bool isFlat = !isPair && !object.empty() && key == "rope_parameters";
+  if (isFlat || !full->is_object() || !window->is_object() ||
+      (isPair && object.size() > 2))
+    return reader.failKey(key, "expected an object for each of full_attention "
+                               "and sliding_attention, got " +
+                                   shownJson(object));
+  const RopeRule &rule = draft.family->rope;
+  auto name = [&](llvm::StringRef kind) {
+    return isPair ? (key + "." + kind).str() : key.str();
+  };
+  readOne(reader, *full, name(kFull), rule.theta, "rope_theta", draft);
+  readOne(reader, *window, name(kWindow), rule.windowTheta,
+          "rope_local_base_freq", draft);
+}
+
 void cria::readRope(ObjectReader &reader, ConfigDraft &draft) {
   const json *scaling = reader.find("rope_scaling"),
              *parameters = reader.find("rope_parameters");
@@ -278,21 +357,10 @@ void cria::readRope(ObjectReader &reader, ConfigDraft &draft) {
     reader.fail("'rope_scaling' and 'rope_parameters' disagree");
   llvm::StringRef key = scaling ? "rope_scaling" : "rope_parameters";
   const json none = json::object();
-  const json *object = scaling ? scaling : parameters;
-  object = object ? flattened(*object, key, reader) : &none;
-  if (!object)
-    return;
-  RopeReader rope(reader, *object, key, draft);
-  draft.rope.theta = draft.family->ropeTheta;
-  bool outer = reader.find("rope_theta"),
-       inner = rope.reader().find("rope_theta");
-  if (outer)
-    draft.rope.theta = reader.positive("rope_theta");
-  double given = draft.rope.theta;
-  if (inner)
-    draft.rope.theta = rope.reader().positive("rope_theta");
-  if (outer && inner && given != draft.rope.theta)
-    reader.fail("'rope_theta' is given twice: " + shownJson(json(given)) +
-                " and " + shownJson(json(draft.rope.theta)));
-  rope.read();
+  const json *object = scaling ? scaling : parameters ? parameters : &none;
+  const RopeRule &rule = draft.family->rope;
+  if (rule.windowTheta && object->is_object())
+    return readTwo(reader, *object, key, draft);
+  if ((object = flattened(*object, key, reader)))
+    readOne(reader, *object, key, rule.theta, "rope_theta", draft);
 }

@@ -93,4 +93,46 @@ FAMILIES = {
         | {"attn_logit_softcapping": 2.0, "final_logit_softcapping": 1.5}
         | {"tie_word_embeddings": True, "num_hidden_layers": 5},
     ),
+    # Other norms, MLPs, biases, ropes and windows than Llama's.
+    "arcee": config("arcee", {"head_dim": 24}),
+    "exaone4": config("exaone4", {"head_dim": 24, "sliding_window": 24}),
+    "gemma3_text": config(
+        "gemma3_text",
+        {"head_dim": 24, "sliding_window": 24, "query_pre_attn_scalar": 20}
+        | {"sliding_window_pattern": 3, "num_hidden_layers": 7}
+        | {"tie_word_embeddings": True},
+    ),
+    "granitemoehybrid": config(
+        "granitemoehybrid",
+        {"embedding_multiplier": 12.0, "attention_multiplier": 0.11}
+        | {"residual_multiplier": 0.22, "logits_scaling": 0.4}
+        | {"shared_intermediate_size": 172, "position_embedding_type": "rope"}
+        | {"num_local_experts": 0, "layer_types": ["attention"] * 4}
+        | {"mamba_n_heads": 8},
+    ),
+    "hunyuan_v1_dense": config(
+        "hunyuan_v1_dense",
+        {"head_dim": 24}
+        | {"rope_scaling": {"type": "dynamic", "factor": 1.0, "alpha": 1000.0}},
+    ),
+    "internlm3": config("internlm3", {"head_dim": 24}),
+    "jais2": config("jais2", {"head_dim": 24}),
+    "ministral3": config(
+        "ministral3",
+        {"head_dim": 24}
+        | {
+            "rope_parameters": rope("yarn", mscale=1.0, mscale_all_dim=1.0)
+            | {"rope_theta": 1e6, "original_max_position_embeddings": 512}
+            | {"llama_4_scaling_beta": 0.1}
+        },
+    ),
+    "olmo": config("olmo", {}),
+    "olmo3": config(
+        "olmo3", {"sliding_window": 24, "rope_scaling": rope("yarn")}
+    ),
+    "phi": config("phi", {}),
+    "qwen3_vl_text": config("qwen3_vl_text", {"head_dim": 24}),
+    "seed_oss": config("seed_oss", {"head_dim": 24}),
+    "stablelm": config("stablelm", {"use_qkv_bias": True}),
+    "starcoder2": config("starcoder2", {"sliding_window": 24}),
 }
