@@ -95,14 +95,16 @@ static cl::opt<bool> noLocations(
              "after their ops"),
     cl::cat(category));
 static cl::opt<std::string> reportKind(
-    "report", cl::value_desc("plan|html|config|keys|gguf-keys|schedules"),
+    "report",
+    cl::value_desc("plan|html|config|families|keys|gguf-keys|schedules"),
     cl::desc(
         "Print a report. plan: the costs of each op and kernel, the "
         "instructions that the CPU multiplies with, and figures of the "
         "machine code for GPUs; html: a page with the plan and each kernel "
-        "at every phase; config: the fate of each key of the config; keys "
-        "and gguf-keys: every known key of configs and of GGUF files, as "
-        "Markdown; schedules: the sizes of the schedules for GPUs, as a file "
+        "at every phase; config: the fate of each key of the config; families: "
+        "the models that can be compiled, keys and gguf-keys: every known "
+        "key of configs and of GGUF files, as Markdown; schedules: the sizes "
+        "of the schedules for GPUs, as a file "
         "for --schedules"),
     cl::cat(category));
 static cl::opt<std::string>
@@ -470,7 +472,9 @@ static llvm::Error writeReport(Compilation &compilation,
   int64_t before = 0;
   if (llvm::Error error = readNumber(depth, 0, 1 << 24, before))
     return error;
-  if (reportKind == "keys") {
+  if (reportKind == "families") {
+    printFamilies(stream);
+  } else if (reportKind == "keys") {
     printKeys(stream);
   } else if (reportKind == "gguf-keys") {
     printGgufKeys(stream);
@@ -541,8 +545,8 @@ static llvm::Error checkPhases(const Compilation &compilation,
     return llvm::createStringError("-g: expected --dump-phases, which writes "
                                    "the text that has the lines, or a text of "
                                    "linalg or tile");
-  bool isTable = reportKind == "keys" || reportKind == "gguf-keys" ||
-                 reportKind == "schedules";
+  bool isTable = llvm::is_contained(
+      {"families", "keys", "gguf-keys", "schedules"}, reportKind);
   if (!reportKind.empty() && !isTable && compilation.phase() != Phase::Import)
     return llvm::createStringError("--report=" + reportKind +
                                    ": expected a config or a program at "
@@ -553,7 +557,7 @@ static llvm::Error checkPhases(const Compilation &compilation,
 /// Checks the options of reports.
 static llvm::Error checkReport() {
   static constexpr llvm::StringLiteral kinds[] = {
-      "plan", "html", "config", "keys", "gguf-keys", "schedules"};
+      "plan", "html", "config", "families", "keys", "gguf-keys", "schedules"};
   if (asJson && reportKind != "plan")
     return llvm::createStringError("--json: expected --report=plan with it");
   if (!measured.empty() && reportKind != "html")
@@ -562,9 +566,9 @@ static llvm::Error checkReport() {
   if (reportKind.empty())
     return llvm::Error::success();
   if (!llvm::is_contained(kinds, reportKind.getValue()))
-    return llvm::createStringError(
-        "--report=" + reportKind +
-        ": expected plan, html, config, keys, gguf-keys or schedules");
+    return llvm::createStringError("--report=" + reportKind +
+                                   ": expected plan, html, config, families, "
+                                   "keys, gguf-keys or schedules");
   if (!emit.empty() || !dumpPhases.empty())
     return llvm::createStringError("--report: expected no --emit or "
                                    "--dump-phases with it");

@@ -2,6 +2,7 @@
 
 #include "lowering/import/Ledger.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 
 using namespace cria;
@@ -40,4 +41,39 @@ void cria::printKeys(llvm::raw_ostream &os) {
     if (!isRead(key))
       os << "| `" << key.name << "` | " << others(key) << " | " << key.note
          << " |\n";
+}
+
+/// The keys of `family` that may have one value alone.
+static std::string fixedKeys(const Family &family) {
+  std::string text;
+  const nlohmann::json fixed = nlohmann::json::parse(family.fixed);
+  for (const auto &[key, value] : fixed.items())
+    text += (text.empty() ? "`" : ", `") + key + "` " + value.dump();
+  return text;
+}
+
+/// The models of all families, in lines of at most 85 characters.
+static void printModels(llvm::raw_ostream &os) {
+  std::vector<std::string> models;
+  for (const Family &family : families())
+    if (!family.models.empty())
+      models.push_back(family.models.str());
+  std::string list = llvm::join(models, ", ");
+  size_t column = 0;
+  for (llvm::StringRef word : llvm::split(list, ' ')) {
+    bool isFull = column + 1 + word.size() > 85;
+    os << (column == 0 ? "" : isFull ? "\n" : " ") << word;
+    column = (isFull ? 0 : column + (column != 0)) + word.size();
+  }
+  os << "\n";
+}
+
+void cria::printFamilies(llvm::raw_ostream &os) {
+  printModels(os);
+  os << "\n| `model_type` | models | differs from Llama by | only value that "
+        "is "
+        "supported |\n|---|---|---|---|\n";
+  for (const Family &family : families())
+    os << "| `" << family.modelType << "` | " << family.models << " | "
+       << family.differs << " | " << fixedKeys(family) << " |\n";
 }

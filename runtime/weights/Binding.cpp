@@ -79,8 +79,10 @@ private:
 Layers::Layers(const Manifest &manifest) {
   for (const WeightSpec &weight : manifest.weights) {
     std::string before = weight.pattern.substr(0, weight.pattern.find("{}"));
+    std::vector<std::string> prefixes = otherNestings(before);
+    prefixes.push_back(before);
     for (uint64_t i = 0; i < weight.count && !weight.adapter; ++i)
-      for (const std::string &prefix : {before, otherNesting(before)})
+      for (const std::string &prefix : prefixes)
         numbers[prefix].insert(std::to_string(weight.first + i));
   }
 }
@@ -114,7 +116,7 @@ static void warnUnused(std::vector<std::string> names, const char *why,
 static void addExtras(const Manifest &manifest, const Checkpoint &checkpoint,
                       const std::unordered_set<std::string> &used,
                       bool allowUnused, Binding &binding) {
-  std::vector<std::string> names, frequencies;
+  std::vector<std::string> names, frequencies, images;
   std::set<std::pair<size_t, std::string>> beyond; // layer 9 before layer 10
   Layers layers(manifest);
   for (const auto &[view, place] : checkpoint.tensors()) {
@@ -124,6 +126,8 @@ static void addExtras(const Manifest &manifest, const Checkpoint &checkpoint,
     std::string layer = allowUnused ? "" : layers.unknownLayer(name);
     if (isFrequencies(name))
       frequencies.push_back(quote(name));
+    else if (isOfImages(name))
+      images.push_back(quote(name));
     else if (layer.empty())
       names.push_back(quote(name));
     else
@@ -131,6 +135,7 @@ static void addExtras(const Manifest &manifest, const Checkpoint &checkpoint,
   }
   warnUnused(std::move(names), "", binding);
   warnUnused(std::move(frequencies), " (derived from the config)", binding);
+  warnUnused(std::move(images), " (images are not read)", binding);
   for (const auto &[size, layer] : beyond)
     binding.extraLayers.push_back(layer);
 }

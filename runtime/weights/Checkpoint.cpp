@@ -16,10 +16,35 @@ namespace cria {
 static constexpr char singleName[] = "model.safetensors";
 static constexpr char indexName[] = "model.safetensors.index.json";
 
-std::string otherNesting(const std::string &name) {
-  static const std::string outer = "model.";
-  return name.compare(0, outer.size(), outer) == 0 ? name.substr(outer.size())
-                                                   : outer + name;
+/// What precedes the name of a tensor; no prefix follows a later one.
+static constexpr std::string_view nestings[] = {
+    "model.language_model.", "language_model.model.", "language_model.",
+    "model.", ""};
+
+static bool startsWith(std::string_view name, std::string_view start) {
+  return name.substr(0, start.size()) == start;
+}
+
+std::vector<std::string> otherNestings(const std::string &name) {
+  std::string_view own = *std::find_if(
+      std::begin(nestings), std::end(nestings),
+      [&](std::string_view prefix) { return startsWith(name, prefix); });
+  std::vector<std::string> others;
+  for (std::string_view prefix : nestings)
+    if (prefix != own)
+      others.push_back(std::string(prefix) + name.substr(own.size()));
+  std::reverse(others.begin(), others.end());
+  return others;
+}
+
+bool isOfImages(std::string_view name) {
+  if (startsWith(name, "model."))
+    name.remove_prefix(6);
+  for (std::string_view part :
+       {"vision_tower.", "vision_model.", "visual.", "multi_modal_projector."})
+    if (startsWith(name, part))
+      return true;
+  return false;
 }
 
 std::string firstTen(const std::vector<std::string> &items) {
@@ -264,8 +289,9 @@ Checkpoint::replacement(const std::string &name) const {
 
 const Checkpoint::Tensor *Checkpoint::find(const std::string &name) const {
   auto found = places.find(name);
-  if (found == places.end())
-    found = places.find(otherNesting(name));
+  for (const std::string &other : otherNestings(name))
+    if (found == places.end())
+      found = places.find(other);
   return found == places.end() ? nullptr : &found->second;
 }
 

@@ -13,10 +13,15 @@
 
 namespace cria {
 
-/// The name of a tensor or module with one "model." more or less in front.
+/// The other names that a tensor or module may have in a checkpoint.
 /// transformers saves a model without its head (LlamaModel) as "norm.weight",
-/// a model with it as "model.norm.weight", and loads each as the other.
-std::string otherNesting(const std::string &name);
+/// a model with it as "model.norm.weight", and the text of a model that reads
+/// images, too, as "language_model.model.norm.weight" or
+/// "model.language_model.norm.weight". It loads each as the others.
+std::vector<std::string> otherNestings(const std::string &name);
+
+/// Whether a tensor belongs to the parts of a model that read images.
+bool isOfImages(std::string_view name);
 
 /// Whether a name has this end.
 inline bool endsWith(std::string_view name, std::string_view end) {
@@ -51,7 +56,8 @@ public:
 
   const std::string &path() const { return folder; }
   const std::vector<TensorFile> &files() const { return opened; }
-  /// The tensor called `name`, else the one called otherNesting(name), or null.
+  /// The tensor called `name`, else the one called by one of its other names,
+  /// or null.
   const Tensor *find(const std::string &name) const;
   /// Every tensor by name.
   const std::unordered_map<std::string_view, Tensor> &tensors() const {

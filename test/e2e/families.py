@@ -136,3 +136,70 @@ FAMILIES = {
     "stablelm": config("stablelm", {"use_qkv_bias": True}),
     "starcoder2": config("starcoder2", {"sliding_window": 24}),
 }
+
+
+def text_of(name):
+    """The text_config of a family."""
+    return FAMILIES[name] | {"model_type": name}
+
+
+# Models that read images, too: their text is a family of its own. Compiled is the text.
+COMPOSITES = {
+    "gemma3": {
+        "model_type": "gemma3",
+        "text_config": text_of("gemma3_text"),
+        "vision_config": {
+            "hidden_size": 16,
+            "intermediate_size": 16,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "image_size": 28,
+            "patch_size": 14,
+        },
+        "mm_tokens_per_image": 4,
+        "image_token_index": 319,
+        "boi_token_index": 317,
+        "eoi_token_index": 318,
+    },
+    "mistral3": {
+        "model_type": "mistral3",
+        "text_config": text_of("ministral3"),
+        "vision_config": {
+            "model_type": "pixtral",
+            "hidden_size": 16,
+            "intermediate_size": 16,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "head_dim": 8,
+            "image_size": 28,
+            "patch_size": 14,
+        },
+        "image_token_index": 319,
+        "tie_word_embeddings": False,
+    },
+    "qwen3_vl": {
+        "model_type": "qwen3_vl",
+        "text_config": text_of("qwen3_vl_text")
+        | {
+            "rope_scaling": {
+                "rope_type": "default",
+                "mrope_interleaved": True,
+                "mrope_section": [4, 4, 4],
+            },
+            "rope_theta": 5e6,
+        },
+        "vision_config": {
+            "hidden_size": 16,
+            "intermediate_size": 16,
+            "depth": 1,
+            "num_heads": 2,
+            "out_hidden_size": 64,
+            "num_position_embeddings": 16,
+            "deepstack_visual_indexes": [0],
+        },
+        "image_token_id": 319,
+        "video_token_id": 318,
+        "vision_start_token_id": 316,
+        "vision_end_token_id": 317,
+    },
+}

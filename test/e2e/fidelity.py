@@ -10,6 +10,7 @@ Needs torch and transformers, the versions make_goldens.py names.
 """
 
 import argparse
+import json
 import sys
 import tempfile
 
@@ -31,6 +32,8 @@ def models():
     """{name: (family, rope, config)}."""
     every = {}
     for name, config in families.FAMILIES.items():
+        every[name] = (name, "default", config)
+    for name, config in families.COMPOSITES.items():
         every[name] = (name, "default", config)
     base = families.FAMILIES["llama"]
     for kind in families.ROPES:
@@ -57,11 +60,18 @@ def models():
     return every
 
 
+def loader(config):
+    """The class of models with a head; some of them read images, too."""
+    if "text_config" in config:
+        return transformers.AutoModelForImageTextToText
+    return transformers.AutoModelForCausalLM
+
+
 def save(config, folder):
     """Writes a checkpoint of weights that make attention and gates matter, as
     transformers saves it: config.json in its own words, beside safetensors."""
     made = transformers.AutoConfig.for_model(**config)
-    model = transformers.AutoModelForCausalLM.from_config(made)
+    model = loader(config).from_config(made)
     generator = torch.Generator().manual_seed(SEED)
     for name, tensor in model.state_dict().items():
         drawn = torch.randn(tensor.shape, generator=generator)
@@ -75,7 +85,8 @@ def save(config, folder):
 
 def peer(folder, dtype):
     """The transformers model in `dtype`."""
-    return transformers.AutoModelForCausalLM.from_pretrained(
+    config = json.loads((folder / "config.json").read_text())
+    return loader(config).from_pretrained(
         folder, dtype=TORCH[dtype], attn_implementation="eager"
     ).eval()
 
@@ -112,7 +123,8 @@ def compare(tools, name, entry, dtype, device):
     )
     flags = [f"--weights={folder}", f"--device={device}"]
     rng = np.random.default_rng(SEED)
-    ids = rng.integers(3, config["vocab_size"], max(LENGTHS)).tolist()
+    text = config.get("text_config", config)
+    ids = rng.integers(3, text["vocab_size"], max(LENGTHS)).tolist()
     rows = []
     for length in LENGTHS:
         prompt = ids[:length]

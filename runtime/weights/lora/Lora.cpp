@@ -52,8 +52,12 @@ private:
 
   Loras &loras;
   const Manifest &manifest;
-  // By name.
-  std::unordered_map<std::string, const WeightSpec *> weights, rooms;
+  using Weights =
+      std::unordered_map<std::string, const WeightSpec *>; // by name
+  /// The weight called `name`, or by one of its other names.
+  Weights::const_iterator findWeight(const std::string &name) const;
+
+  Weights weights, rooms;
   std::vector<std::string> problems;
 };
 
@@ -62,6 +66,15 @@ Loras::Opener::Opener(Loras &loras, const Manifest &manifest)
   for (const WeightSpec &weight : manifest.weights)
     for (uint64_t i = 0; i < weight.tensors(); ++i)
       (weight.adapter ? rooms : weights).emplace(weight.name(i), &weight);
+}
+
+Loras::Opener::Weights::const_iterator
+Loras::Opener::findWeight(const std::string &name) const {
+  auto found = weights.find(name);
+  for (const std::string &other : otherNestings(name))
+    if (found == weights.end())
+      found = weights.find(other);
+  return found;
 }
 
 /// Adds a tensor to its pair, if `name` is that of a part of one.
@@ -86,9 +99,7 @@ bool Loras::Opener::takeSaved(const TensorEntry &tensor, std::string name) {
   if (isBelow)
     name.replace(name.size() - belowSuffix.size(), belowSuffix.size(),
                  ".weight");
-  auto weight = weights.find(name);
-  if (weight == weights.end())
-    weight = weights.find(otherNesting(name));
+  auto weight = findWeight(name);
   if (weight == weights.end())
     return false;
   const WeightSpec *origin = &manifest.origin(*weight->second);
@@ -150,9 +161,7 @@ static const char *missingPart(bool hasA, bool hasB, bool ofEmbedding) {
 Status Loras::Opener::place(const LoraConfig &config, const std::string &module,
                             Pair &pair, uint64_t &budget) {
   std::string name = module + ".weight";
-  auto weight = weights.find(name);
-  if (weight == weights.end())
-    weight = weights.find(otherNesting(name));
+  auto weight = findWeight(name);
   if (const char *lacks = missingPart(pair.a, pair.b, pair.ofEmbedding)) {
     problems.push_back(concat({"'", prefix, module, lacks, "' is missing"}));
     return Status();
