@@ -40,6 +40,7 @@ public:
 private:
   bool isGiven(const char *key) const;
   std::vector<size_t> keptLayers() const;
+  bool followPattern(const std::vector<size_t> &kept) const;
   std::vector<json *> ropes();
   double rotatedPart();
   std::optional<Heads> chooseHeads(double part) const;
@@ -99,6 +100,14 @@ std::vector<size_t> Shrinker::keptLayers() const {
   return firsts;
 }
 
+/// Whether the layers, renumbered, have windows where the config has them.
+bool Shrinker::followPattern(const std::vector<size_t> &kept) const {
+  for (size_t i = 0; i < kept.size(); ++i)
+    if (config.kinds[i].window != config.kinds[kept[i]].window)
+      return false;
+  return true;
+}
+
 /// Shrinks lists with one entry for each layer, and rules that count layers.
 void Shrinker::shrinkLayers() {
   std::vector<size_t> kept = keptLayers();
@@ -117,6 +126,15 @@ void Shrinker::shrinkLayers() {
       !isGiven("layer_types"))
     result["max_window_layers"] =
         first([&](size_t layer) { return config.kinds[layer].window != 0; });
+  // The kept layers need not follow the family's pattern.
+  if (config.family->window == WindowRule::Pattern && !isGiven("layer_types") &&
+      !followPattern(kept)) {
+    json types = json::array();
+    for (size_t layer : kept)
+      types.push_back(config.kinds[layer].window ? "sliding_attention"
+                                                 : "full_attention");
+    result["layer_types"] = std::move(types);
+  }
   auto straight = first([&](size_t i) { return !config.kinds[i].rotates; });
   if (isGiven("no_rope_layer_interval") && !isGiven("no_rope_layers") &&
       straight < sizes.layers)
@@ -246,10 +264,13 @@ llvm::Error Shrinker::shrinkWidth() {
   if (isGiven("head_dim"))
     result["head_dim"] = heads->headDim;
   result["hidden_size"] = sizes.hidden;
-  double inner = static_cast<double>(config.intermediateSize) *
-                 static_cast<double>(sizes.hidden) /
-                 static_cast<double>(config.hiddenSize);
-  result["intermediate_size"] = std::max(std::llround(inner), 1LL);
+  for (const char *key : {"intermediate_size", "shared_intermediate_size"})
+    if (isGiven(key)) {
+      double inner = static_cast<double>(config.intermediateSize) *
+                     static_cast<double>(sizes.hidden) /
+                     static_cast<double>(config.hiddenSize);
+      result[key] = std::max(std::llround(inner), 1LL);
+    }
   for (json *rope : ropes())
     for (const char *key : {"long_factor", "short_factor"})
       if (rope->contains(key) && (*rope)[key].is_array())

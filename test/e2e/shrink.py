@@ -16,6 +16,7 @@ FOLLOWS = {
     "layers": {"num_hidden_layers", "layer_types", "no_rope_layers"}
     | {"no_rope_layer_interval", "max_window_layers"},
     "hidden": {"hidden_size", "intermediate_size", "head_dim"}
+    | {"shared_intermediate_size"}
     | {"num_attention_heads", "num_key_value_heads", "rope_scaling"},
     "vocab": {"vocab_size", "bos_token_id", "eos_token_id", "pad_token_id"},
 }
@@ -46,6 +47,8 @@ def configs():
     every["phi3-longrope"] = json.loads(longrope.read_text())
     for name, config in families.FAMILIES.items():
         every[name] = config | LARGE
+        if "layer_types" in config:
+            every[name] |= {"layer_types": config["layer_types"] * 8}
     mixed = {"layer_types": ["full_attention"] * 28 + ["sliding_attention"] * 4}
     every["qwen3-types"] = every["qwen3"] | mixed
     every["qwen3-types"] |= {"use_sliding_window": True, "sliding_window": 9}
