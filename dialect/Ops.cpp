@@ -493,8 +493,9 @@ LogicalResult LayerNormOp::verify() {
         failed(expectSize(*this, "gamma and beta of size", dim(getInput(), 1),
                           dim(vector, 0)))) // layernorm_c1
       return failure();
-  if (getBeta() && !getGamma()) // layernorm_c3
-    return emitOpError("expected gamma beside beta");
+  if ((getBeta() || getUnitOffset()) && !getGamma()) // layernorm_c3
+    return emitOpError("expected gamma beside ")
+           << (getBeta() ? "beta" : "unit_offset");
   return expectPositive(*this, "eps", getEps()); // layernorm_c2
 }
 

@@ -388,19 +388,21 @@ def Llama_LayerNormOp : Llama_Op<"layernorm",
   let description = [{
     `result[t, i] = (x[t, i] - mean_t) / sqrt(var_t + eps) * gamma[i] + beta[i]`
     in f32 with the biased variance, rounded once (torch.nn.LayerNorm). Gamma
-    and beta are optional; beta requires gamma.
+    and beta are optional; beta requires gamma. With `unit_offset` the factor is
+    `1 + gamma[i]` (NemotronLayerNorm1P).
 
     ```mlir
     %y = llama.layernorm %x gamma(%g : tensor<64xf32>) beta(%b : tensor<64xf32>) {eps = 1.0e-05} : tensor<?x64xf32>
+    %z = llama.layernorm %x gamma(%g : tensor<64xf32>) {eps = 1.0e-05, unit_offset} : tensor<?x64xf32>
     ```
 
     Constraints:
     - (C1) gamma's and beta's size is x's last dimension.
     - (C2) `eps` is positive and finite in f32.
-    - (C3) beta requires gamma.
+    - (C3) beta and `unit_offset` require gamma.
   }];
   let arguments = (ins Llama_Matrix:$input, Optional<Llama_Vector>:$gamma,
-      Optional<Llama_Vector>:$beta, F64Attr:$eps);
+      Optional<Llama_Vector>:$beta, F64Attr:$eps, UnitAttr:$unit_offset);
   let results = (outs Llama_Matrix:$result);
   let assemblyFormat = [{
     $input (`gamma` `(` $gamma^ `:` type($gamma) `)`)?
@@ -606,7 +608,7 @@ def Llama_AllReduceOp : Llama_Op<"all_reduce",
 
 def Llama_RopeOp : Llama_Op<"rope",
     [Pure, AllTypesMatch<["input", "result"]>, AllTypesMatch<["cos", "sin"]>]> {
-  let summary = "rotary position embedding, rotate-half layout";
+  let summary = "rotary position embedding of pairs of a head's elements";
   let description = [{
     With `p = position + t`, or `p = positions[t]` if each token has a position,
     and for i below the tables' second dimension R:
@@ -615,10 +617,13 @@ def Llama_RopeOp : Llama_Op<"rope",
     `result[t, h, i + R] = x[t, h, i + R] * cos[p, i] + x[t, h, i] * sin[p, i]`
 
     in f32 from f32 tables. The elements of a head from 2R on are not rotated.
+    With `interleaved`, pairs are neighbours: elements 2i and 2i + 1 take the
+    places of i and i + R (GLM, Cohere).
 
     ```mlir
     %r = llama.rope %q, %cos, %sin at %position : tensor<?x8x8xbf16>, tensor<512x4xf32>
     %s = llama.rope %q, %cos, %sin at (%positions : tensor<?xi32>) : tensor<?x8x8xbf16>, tensor<512x4xf32>
+    %i = llama.rope %q, %cos, %sin at %position {interleaved} : tensor<?x8x8xbf16>, tensor<512x4xf32>
     ```
 
     Constraints:
@@ -628,7 +633,7 @@ def Llama_RopeOp : Llama_Op<"rope",
     - (C3) tokens at constant positions are within the tables.
   }];
   let arguments = (ins Llama_Heads:$input, Llama_RopeTable:$cos,
-      Llama_RopeTable:$sin, Llama_Position:$position);
+      Llama_RopeTable:$sin, Llama_Position:$position, UnitAttr:$interleaved);
   let results = (outs Llama_Heads:$result);
   let assemblyFormat = [{
     $input `,` $cos `,` $sin `at` custom<Position>($position, type($position))

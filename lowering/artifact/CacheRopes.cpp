@@ -134,7 +134,8 @@ static bool isForAttention(Value rotated) {
 std::optional<std::vector<LayerRopes>> CacheRopeReader::read() {
   bool isKnown = true;
   function.walk([&](RopeOp rope) {
-    isKnown &= isForAttention(rope) && rope.getCos().getDefiningOp<GetRopeOp>();
+    isKnown &= !rope.getInterleaved() && isForAttention(rope) &&
+               rope.getCos().getDefiningOp<GetRopeOp>();
   });
   function.walk([&](KVAppendOp append) { isKnown = isKnown && add(append); });
   function.walk([&](GQAOp gqa) { isKnown = isKnown && fits(gqa); });

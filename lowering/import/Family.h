@@ -91,6 +91,8 @@ struct RopeRule {
   /// The part of a head that is rotated, if the config does not say it.
   double part = 1;
   RotatedLayers layers = RotatedLayers::All;
+  /// Whether pairs of elements are neighbours instead of half a head apart.
+  bool isInterleaved = false;
   /// Keys in rope_parameters that other families do not have.
   llvm::StringLiteral keys = "";
   /// Whether rope scalings have Phi 3's names, and a text that grows beyond the

@@ -247,8 +247,8 @@ Value Importer::norm(StringRef path, Value x, Value layer) {
   Value gamma = optionalWeight(symbol, layer),
         beta = optionalWeight(biasSymbol(symbol), layer);
   if (family.norm.function == NormKind::Layer)
-    return LayerNormOp::create(b, loc, x, gamma, beta,
-                               llvm::APFloat(c.normEps));
+    return LayerNormOp::create(b, loc, x, gamma, beta, llvm::APFloat(c.normEps),
+                               family.norm.unitOffset);
   return RMSNormOp::create(b, loc, x, gamma, /*squares=*/Value(),
                            llvm::APFloat(c.normEps), family.norm.roundsOnce,
                            family.norm.unitOffset,
@@ -292,8 +292,9 @@ Value Importer::attention(const Text &text, const LayerKind &kind, Value x,
   at(layerPath + ".self_attn");
   if (kind.rotates) {
     GetRopeOp rope = text.ropes[kind.rope];
-    q = RopeOp::create(b, loc, q, rope.getCos(), rope.getSin(), position);
-    keys = RopeOp::create(b, loc, keys, rope.getCos(), rope.getSin(), position);
+    for (Value *rotated : {&q, &keys})
+      *rotated = RopeOp::create(b, loc, *rotated, rope.getCos(), rope.getSin(),
+                                position, family.rope.isInterleaved);
   }
   if (family.headNorm == HeadNorm::EachHeadAfterRope) {
     q = norm(names.queryNorm, q, layer);

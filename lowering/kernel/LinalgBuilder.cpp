@@ -168,9 +168,10 @@ Value LinalgBuilder::contractTransposed(Value a, Value b, Value acc) {
 }
 
 Value LinalgBuilder::slice(Value source, ArrayRef<OpFoldResult> offsets,
-                           ArrayRef<OpFoldResult> sizes,
-                           RankedTensorType type) {
+                           ArrayRef<OpFoldResult> sizes, RankedTensorType type,
+                           int64_t step) {
   SmallVector<OpFoldResult> strides(offsets.size(), getIndexAttr(1));
+  strides.back() = getIndexAttr(step);
   if (!type)
     return tensor::ExtractSliceOp::create(*this, getLoc(), source, offsets,
                                           sizes, strides);
@@ -180,8 +181,9 @@ Value LinalgBuilder::slice(Value source, ArrayRef<OpFoldResult> offsets,
 
 Value LinalgBuilder::insert(Value source, Value dest,
                             ArrayRef<OpFoldResult> offsets,
-                            ArrayRef<OpFoldResult> sizes) {
+                            ArrayRef<OpFoldResult> sizes, int64_t step) {
   SmallVector<OpFoldResult> strides(offsets.size(), getIndexAttr(1));
+  strides.back() = getIndexAttr(step);
   return tensor::InsertSliceOp::create(*this, getLoc(), source, dest, offsets,
                                        sizes, strides);
 }

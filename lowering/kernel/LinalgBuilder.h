@@ -56,15 +56,17 @@ public:
   /// Flags that allow sums in any order, and fused products.
   mlir::arith::FastMathFlagsAttr sumFlags();
 
-  /// source[offsets][sizes], without the unit dimensions that `type` lacks.
+  /// source[offsets][sizes], without the unit dimensions that `type` lacks; of
+  /// the last dimension, each `step`-th element.
   mlir::Value slice(mlir::Value source,
                     llvm::ArrayRef<mlir::OpFoldResult> offsets,
                     llvm::ArrayRef<mlir::OpFoldResult> sizes,
-                    mlir::RankedTensorType type = {});
+                    mlir::RankedTensorType type = {}, int64_t step = 1);
   /// dest with [offsets][sizes] replaced by `source`.
   mlir::Value insert(mlir::Value source, mlir::Value dest,
                      llvm::ArrayRef<mlir::OpFoldResult> offsets,
-                     llvm::ArrayRef<mlir::OpFoldResult> sizes);
+                     llvm::ArrayRef<mlir::OpFoldResult> sizes,
+                     int64_t step = 1);
 
   /// Converts a scalar of any storage type to f32, and back.
   mlir::Value widen(mlir::Value scalar);

@@ -374,8 +374,11 @@ void FunctionLowering::lower(LayerNormOp op) {
     Value shifted = arith::AddFOp::create(b, b.getLoc(), v[1], b.f32(eps));
     Value y = arith::MulFOp::create(
         b, b.getLoc(), v[0], math::RsqrtOp::create(b, b.getLoc(), shifted));
-    if (op.getGamma())
-      y = arith::MulFOp::create(b, b.getLoc(), y, v[2]);
+    Value gamma = op.getGamma() ? v[2] : Value();
+    if (op.getUnitOffset())
+      gamma = arith::AddFOp::create(b, b.getLoc(), gamma, b.f32(1));
+    if (gamma)
+      y = arith::MulFOp::create(b, b.getLoc(), y, gamma);
     if (op.getBeta())
       y = arith::AddFOp::create(b, b.getLoc(), y, v[3]);
     return SmallVector<Value>{roundHidden(b, op, y)};
@@ -570,12 +573,14 @@ void FunctionLowering::lower(RopeOp op) {
   int64_t half = tensorType(op.getCos()).getDimSize(1),
           size = op.getType().getDimSize(2);
   Value out = b.empty(sizes, op.getType().getElementType());
+  // Where the elements of pairs begin, and from one pair to the next.
+  int64_t step = op.getInterleaved() ? 2 : 1;
   SmallVector<OpFoldResult> low(3, b.getIndexAttr(0)), high = low;
-  high[2] = b.getIndexAttr(half);
+  high[2] = b.getIndexAttr(op.getInterleaved() ? 1 : half);
   sizes[2] = b.getIndexAttr(half);
   SmallVector<OpFoldResult> rows = {sizes[0], sizes[2]};
   SmallVector<Value> inputs = {
-      b.slice(x, low, sizes), b.slice(x, high, sizes),
+      b.slice(x, low, sizes, {}, step), b.slice(x, high, sizes, {}, step),
       rowsAt(stored(op.getCos()), op.getPosition(), rows),
       rowsAt(stored(op.getSin()), op.getPosition(), rows)};
   AffineMap all = b.select(3, {0, 1, 2}), table = b.select(3, {0, 2});
@@ -593,7 +598,7 @@ void FunctionLowering::lower(RopeOp op) {
             return {arith::AddFOp::create(b, b.getLoc(), own, other)};
           return {arith::SubFOp::create(b, b.getLoc(), own, other)};
         })[0];
-    out = b.insert(rotated, out, offsets, sizes);
+    out = b.insert(rotated, out, offsets, sizes, step);
   }
   if (2 * half < size) {
     low[2] = b.getIndexAttr(2 * half);

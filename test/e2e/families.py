@@ -135,6 +135,18 @@ FAMILIES = {
     "seed_oss": config("seed_oss", {"head_dim": 24}),
     "stablelm": config("stablelm", {"use_qkv_bias": True}),
     "starcoder2": config("starcoder2", {"sliding_window": 24}),
+    # Rope of neighbours, and layer norms with 1 + weight.
+    "cohere": config("cohere", {"logit_scale": 0.4, "tie_word_embeddings": True}),
+    "cohere2": config(
+        "cohere2",
+        {"logit_scale": 0.4, "tie_word_embeddings": True}
+        | {"sliding_window": 24, "sliding_window_pattern": 2},
+    ),
+    "ernie4_5": config("ernie4_5", {"head_dim": 24, "use_bias": True}),
+    "glm": config("glm", {"head_dim": 24, "attention_bias": True}),
+    "glm4": config("glm4", {"head_dim": 24, "attention_bias": True}),
+    "helium": config("helium", {"head_dim": 16}),
+    "nemotron": config("nemotron", {}),
 }
 
 
