@@ -204,7 +204,7 @@ static const Family kFamilies[] = {
              "hidden_act layer_types logits_scaling position_embedding_type "
              "residual_multiplier rms_norm_eps shared_intermediate_size",
      .defaults = R"({"attention_multiplier": 1.0, "hidden_act": "silu",
-         "layer_types": ["mamba"], "max_position_embeddings": 2048,
+         "max_position_embeddings": 2048,
          "num_local_experts": 8, "rms_norm_eps": 1e-6,
          "shared_intermediate_size": 1024})",
      .fixed = R"({"normalization_function": "rmsnorm",
@@ -218,7 +218,8 @@ static const Family kFamilies[] = {
              .up = "shared_mlp.up_proj",
              .down = "shared_mlp.output_linear",
              .fused = "shared_mlp.input_linear"},
-     .biases = {Bias::Given, Bias::Given, Bias::Never}},
+     .biases = {Bias::Given, Bias::Given, Bias::Never},
+     .needsLayerTypes = true},
     {.modelType = "helium",
      .architecture = "HeliumForCausalLM",
      .models = "Helium 1",

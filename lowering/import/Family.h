@@ -134,6 +134,8 @@ struct Family {
   /// For WindowRule::Pattern: each n-th layer has no window, unless
   /// sliding_window_pattern says it.
   int64_t windowPattern = 0;
+  /// Whether layer_types has no default that is supported.
+  bool needsLayerTypes = false;
   RopeRule rope = {};
   /// Whether embeddings are multiplied by the root of the hidden size, rounded
   /// to the storage type.

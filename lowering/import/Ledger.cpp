@@ -88,6 +88,8 @@ static void logitScale(Reader &reader, llvm::StringRef key, Draft &draft) {
 
 static void layerTypes(Reader &reader, llvm::StringRef key, Draft &draft) {
   const json *list = reader.find(key);
+  if (!list && draft.family->needsLayerTypes)
+    reader.fail(reader.quoted(key) + " is missing");
   if (!list)
     return;
   for (const json &type : list->is_array() ? *list : json::array({*list}))

@@ -234,6 +234,15 @@ func.func @layernorm(%x: tensor<?x64xf32>, %b: tensor<64xf32>) {
 
 // -----
 
+// layernorm_c3
+func.func @layernorm(%x: tensor<?x64xf32>) {
+  // expected-error @below {{expected gamma beside unit_offset}}
+  %y = llama.layernorm %x {eps = 1.0e-05, unit_offset} : tensor<?x64xf32>
+  return
+}
+
+// -----
+
 // linear_c1
 func.func @linear(%x: tensor<?x64xf32>, %w: tensor<8x63xf32>) {
   // expected-error @below {{expected a weight of second dimension 64, got 63}}

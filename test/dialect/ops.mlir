@@ -84,6 +84,8 @@ func.func @layernorm(%x: tensor<?x64xf32>, %g: tensor<64xf32>, %b: tensor<64xf32
   %y = llama.layernorm %x gamma(%g : tensor<64xf32>) beta(%b : tensor<64xf32>) {eps = 1.0e-05} : tensor<?x64xf32>
   // CHECK: llama.layernorm %{{.*}} gamma(%{{.*}} : tensor<64xf32>) {eps
   %z = llama.layernorm %x gamma(%g : tensor<64xf32>) {eps = 1.0e-05} : tensor<?x64xf32>
+  // CHECK: llama.layernorm %{{.*}} gamma(%{{.*}} : tensor<64xf32>) {eps = 1.000000e-05 : f64, unit_offset}
+  %o = llama.layernorm %x gamma(%g : tensor<64xf32>) {eps = 1.0e-05, unit_offset} : tensor<?x64xf32>
   // CHECK: llama.layernorm %{{.*}} {eps
   %w = llama.layernorm %x {eps = 1.0e-05} : tensor<?x64xf32>
   return
@@ -155,6 +157,8 @@ func.func @rope_half(%q: tensor<?x8x8xbf16>, %wide: tensor<?x8x16xbf16>, %cos: t
   %r = llama.rope %q, %cos, %sin at %position : tensor<?x8x8xbf16>, tensor<512x4xf32>
   // CHECK: llama.rope {{.*}} : tensor<?x8x16xbf16>, tensor<512x4xf32>
   %p = llama.rope %wide, %cos, %sin at %position : tensor<?x8x16xbf16>, tensor<512x4xf32>
+  // CHECK: llama.rope {{.*}} {interleaved} : tensor<?x8x8xbf16>, tensor<512x4xf32>
+  %i = llama.rope %q, %cos, %sin at %position {interleaved} : tensor<?x8x8xbf16>, tensor<512x4xf32>
   return
 }
 

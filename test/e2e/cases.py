@@ -105,6 +105,17 @@ def family(name, dtype="f32", scaling=None, greedy_from=7, **changes):
     )
 
 
+def own_rope(name):
+    """A case of a family whose config has a rope of its own."""
+    case = family(name)
+    return dataclasses.replace(case, drop=("rope_theta", "rope_scaling"))
+
+
+def alone(name):
+    """A case of a family that differs from Llama in its modules, not in its rope."""
+    return family(name, scaling=families.FAMILIES[name].get("rope_scaling"))
+
+
 PHI3 = {
     "scaling": {
         "type": "longrope",
@@ -173,6 +184,8 @@ CASES = {
         scaling=families.rope("dynamic"),
         max_position_embeddings=families.ORIGINAL,
     ),
+    **{f"f32-{name}": alone(name) for name in families.OTHERS},
+    "f32-ministral3": own_rope("ministral3"),
     "bf16-qwen3": family("qwen3", "bf16"),
     "bf16-olmo2": family("olmo2", "bf16"),
     "bf16-gemma2": family("gemma2", "bf16"),

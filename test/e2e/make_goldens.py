@@ -53,9 +53,11 @@ def model_of(folder, state=None, dtype="f32"):
     missing, extra = model.load_state_dict(state, strict=False)
     assert set(missing) <= {"lm_head.weight"} and not extra, (missing, extra)
     model.tie_weights()
-    rotary = model.model.rotary_emb.inv_freq.clone()
+    rotary = model.model.rotary_emb
+    tables = {name: table.clone() for name, table in rotary.named_buffers()}
     model = model.to(TORCH[dtype])
-    model.model.rotary_emb.inv_freq = rotary  # f32 tables, as from_pretrained
+    for name, table in tables.items():  # f32 tables, as from_pretrained
+        setattr(model.model.rotary_emb, name, table)
     return model
 
 

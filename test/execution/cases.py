@@ -44,12 +44,15 @@ def rmsnorm():
     yield "large eps", p.returns(rmsnorm_of(p, p.tokens(9), None, eps=0.5))
 
 
-def layernorm_of(p, x, gamma, beta, eps=1e-5):
+def layernorm_of(p, x, gamma, beta, eps=1e-5, offset=0):
     op = f"llama.layernorm {x.name}"
     op += f" gamma({gamma.name} : {gamma.type})" if gamma else ""
     op += f" beta({beta.name} : {beta.type})" if beta else ""
-    norm = lambda call: reference.layernorm(call[x], call[gamma], call[beta], eps)
-    return p.emit(f"{op} {{eps = {eps:e}}} : {x.type}", x.shape, norm)
+    norm = lambda call: reference.layernorm(
+        call[x], offset + call[gamma] if gamma else None, call[beta], eps
+    )
+    flag = ", unit_offset" if offset else ""
+    return p.emit(f"{op} {{eps = {eps:e}{flag}}} : {x.type}", x.shape, norm)
 
 
 def layernorm():
@@ -62,6 +65,10 @@ def layernorm():
             x = p.tokens(size, shift=0.5)
             y = layernorm_of(p, x, gamma, beta)
             yield f"{dtype} {size} vectors {vectors}", p.returns(y)
+    p = Program()
+    gamma, beta = p.weight(33), p.weight(33)
+    y = layernorm_of(p, p.tokens(33, shift=0.5), gamma, beta, offset=1)
+    yield "unit_offset", p.returns(y)
 
 
 def linear_of(p, x, weight, bias=None):
@@ -257,8 +264,9 @@ def swiglu():
         yield f"{dtype} {size}", p.returns(swiglu_of(p, gate, p.tokens(size)))
 
 
-def rope_of(p, x, scale=1.0, half=None):
-    """Of each head, columns before 2 * half are rotated, else all."""
+def rope_of(p, x, scale=1.0, half=None, interleaved=False):
+    """Of each head, columns before 2 * half are rotated, else all. Interleaved are pairs
+    of neighbours."""
     half = half or x.shape[2] // 2
     frequencies = INV_FREQ[:half]
     table = f"tensor<{p.positions}x{half}xf32>"
@@ -270,13 +278,18 @@ def rope_of(p, x, scale=1.0, half=None):
     )
     p.body.append(f"%{name}:2 = llama.get_rope @{name} : {table}")
     op = (
-        f"llama.rope {x.name}, %{name}#0, %{name}#1 at %position : "
-        f"{x.type}, {table}"
+        f"llama.rope {x.name}, %{name}#0, %{name}#1 at %position "
+        f"{'{interleaved} ' if interleaved else ''}: {x.type}, {table}"
     )
 
     def turn(call):
         turned, rest = np.split(call[x], [2 * half], axis=-1)
+        if interleaved:  # as the order of halves, there and back
+            turned = np.concatenate([turned[..., ::2], turned[..., 1::2]], -1)
         turned = scale * reference.rope(turned, call.position, frequencies)
+        if interleaved:
+            halves = np.split(turned, 2, axis=-1)
+            turned = np.stack(halves, -1).reshape(turned.shape)
         return np.concatenate([turned, rest], -1)
 
     return p.emit(op, x.shape, turn)
@@ -295,6 +308,11 @@ def rope():
     p = Program()
     x = p.heads(p.tokens(8), 2, 4)
     yield "scale", p.returns(rope_of(p, x, scale=1.25))
+    for dtype in TYPES:
+        p = Program(dtype, chunk=33)
+        x = p.heads(p.tokens(20), 2, 10)
+        y = rope_of(p, x, half=4, interleaved=True)
+        yield f"{dtype} interleaved", p.returns(y)
 
 
 def gqa_of(p, query, keys, values, layer=0, causal=True, window=None, scale=None):
