@@ -230,13 +230,14 @@ static void readAll(const json &config, const std::set<std::string> &added,
 }
 
 llvm::Expected<ModelConfig>
-cria::parseConfig(llvm::StringRef text, llvm::ArrayRef<std::string> allowed) {
+cria::parseConfig(llvm::StringRef text, llvm::ArrayRef<std::string> allowed,
+                  llvm::ArrayRef<Family> table) {
   llvm::Expected<json> config = parseJsonObject(text);
   if (!config)
     return config.takeError();
   ObjectReader typeReader(*config);
   std::string type = typeReader.text("model_type", std::nullopt);
-  const Family *family = findFamily(type);
+  const Family *family = findFamily(type, table);
   if (!family)
     typeReader.failKey(
         "model_type", "expected " + familyNames() + ", got " + shownJson(type) +

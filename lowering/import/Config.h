@@ -113,9 +113,11 @@ struct ModelConfig {
 };
 
 /// Reads the text of a config.json. Unknown keys are refused, except those in
-/// `allowed`. Errors are one line, such as "'hidden_size' is missing".
+/// `allowed`. The model belongs to a family of `table`. Errors are one line,
+/// such as "'hidden_size' is missing".
 llvm::Expected<ModelConfig>
-parseConfig(llvm::StringRef text, llvm::ArrayRef<std::string> allowed = {});
+parseConfig(llvm::StringRef text, llvm::ArrayRef<std::string> allowed = {},
+            llvm::ArrayRef<Family> table = families());
 
 /// Reads a config.json of at most 4 MiB, or the metadata of a GGUF file (see
 /// Gguf.h); errors start with the path.

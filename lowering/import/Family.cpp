@@ -489,8 +489,9 @@ bool Family::ignores(llvm::StringRef key) const {
 
 llvm::ArrayRef<Family> cria::families() { return kFamilies; }
 
-const Family *cria::findFamily(llvm::StringRef modelType) {
+const Family *cria::findFamily(llvm::StringRef modelType,
+                               llvm::ArrayRef<Family> table) {
   const Family *found = llvm::find_if(
-      kFamilies, [&](const Family &f) { return f.modelType == modelType; });
-  return found == std::end(kFamilies) ? nullptr : found;
+      table, [&](const Family &f) { return f.modelType == modelType; });
+  return found == table.end() ? nullptr : found;
 }

@@ -150,7 +150,8 @@ struct Family {
 /// All families, by model_type.
 llvm::ArrayRef<Family> families();
 
-/// The family of a model_type, or null.
-const Family *findFamily(llvm::StringRef modelType);
+/// The family of a model_type in a table, or null.
+const Family *findFamily(llvm::StringRef modelType,
+                         llvm::ArrayRef<Family> table = families());
 
 } // namespace cria

@@ -214,14 +214,31 @@ Elements::Definition Elements::defineInserted(const Element &element,
                                               ArrayRef<Size> box) {
   auto insert = element.tensor.getDefiningOp<tensor::InsertSliceOp>();
   Definition undecided{Definition::Undefined};
-  if (!insert.hasUnitStride())
-    return undecided;
   llvm::SmallBitVector dropped = insert.getDroppedDims();
   Element inner{insert.getSource(), {}}, outer{insert.getDest(), element.at};
   auto offsets = insert.getMixedOffsets(), sizes = insert.getMixedSizes();
   bool known = true;
   for (auto [i, at] : llvm::enumerate(element.at)) {
     AffineExpr from = simplify(at - expr(offsets[i]), box);
+    std::optional<int64_t> stride =
+        getConstantIntValue(insert.getMixedStrides()[i]);
+    if (!stride)
+      return undecided;
+    if (*stride != 1) {
+      // The loop is cut into the places that the slice has and the others.
+      auto loop = dyn_cast<AffineDimExpr>(at);
+      bool isWhole = loop && box[loop.getPosition()].isConstant() &&
+                     box[loop.getPosition()].constant % *stride == 0;
+      if (isWhole)
+        return {Definition::Undecided, {}, {},     0, {},
+                loop.getPosition(),    0,  *stride};
+      auto rest = dyn_cast<AffineConstantExpr>(simplify(from % *stride, box));
+      if (!rest)
+        return undecided;
+      if (rest.getValue() != 0)
+        return {Definition::Same, outer};
+      from = simplify(from.floorDiv(*stride), box);
+    }
     if (!dropped[i])
       inner.at.push_back(from);
     Size size = ::sizeOf(sizes[i]);
@@ -485,6 +502,22 @@ std::optional<Element> Elements::memory(const Element &element,
   return std::nullopt;
 }
 
+/// Appends parts for the iterations `first`, `first + step`, ... of a loop.
+bool Elements::cutBySteps(const Part &part, unsigned loop, int64_t step,
+                          SmallVectorImpl<Part> &parts) {
+  for (int64_t first = 0; first < step; ++first) {
+    Part each = part;
+    each.box[loop].constant /= step;
+    for (Element *element : {&each.stores[0].value, &each.stores[0].into})
+      for (AffineExpr &at : element->at)
+        at =
+            simplify(at.replace(dim(loop), dim(loop) * step + first), each.box);
+    if (!cut(each, parts))
+      return false;
+  }
+  return true;
+}
+
 /// Appends the part. If a loop decides how an element is computed, appends one
 /// part for the iterations below the bound and one for the others.
 bool Elements::cut(Part part, SmallVectorImpl<Part> &parts) {
@@ -507,6 +540,8 @@ bool Elements::cut(Part part, SmallVectorImpl<Part> &parts) {
   if (undecided.kind != Definition::Undecided)
     return false;
   unsigned loop = undecided.cut;
+  if (undecided.step > 1)
+    return cutBySteps(part, loop, undecided.step, parts);
   int64_t size = part.box[loop].constant;
   Part low = part, high = part;
   low.box[loop].constant = undecided.below;

@@ -91,7 +91,8 @@ public:
   /// - Same: it equals the element `same`.
   /// - Payload: the payload of `op` makes it at `loops`.
   /// - Undefined: its tensor is not initialized.
-  /// - Undecided: it depends on whether the loop `cut` is below `below`.
+  /// - Undecided: it depends on whether the loop `cut` is below `below`; or, if
+  ///   `step` is not 1, on the remainder of the loop by `step`.
   struct Definition {
     enum Kind { Leaf, Same, Payload, Undefined, Undecided } kind = Leaf;
     Element same = {};
@@ -99,7 +100,7 @@ public:
     unsigned result = 0;
     llvm::SmallVector<mlir::AffineExpr> loops = {};
     unsigned cut = 0;
-    int64_t below = 0;
+    int64_t below = 0, step = 1;
   };
   Definition define(const Element &element, llvm::ArrayRef<Size> box);
 
@@ -184,6 +185,8 @@ private:
   bool addStore(mlir::Value value, const Element &into, Box box,
                 llvm::SmallVectorImpl<Part> &parts);
   bool cut(Part part, llvm::SmallVectorImpl<Part> &parts);
+  bool cutBySteps(const Part &part, unsigned loop, int64_t step,
+                  llvm::SmallVectorImpl<Part> &parts);
 
   mlir::MLIRContext *context;
   llvm::SmallVector<mlir::Value> symbols;

@@ -11,14 +11,17 @@ static constexpr char postAttention[] = "post_attention_layernorm",
                       preMlp[] = "pre_feedforward_layernorm";
 
 static const Architecture architectures[] = {
+    {"arcee", "arcee", true, false, postAttention},
     {"gemma", "gemma", false, true, postAttention},
     {"gemma2", "gemma2", false, true, preMlp},
+    {"gemma3", "gemma3_text", false, true, preMlp},
     {"granite", "granite", true, false, postAttention},
     {"llama", "llama", true, false, postAttention},
     {"olmo2", "olmo2", false, false, ""},
     {"phi3", "phi3", false, false, postAttention},
     {"qwen2", "qwen2", false, false, postAttention},
     {"qwen3", "qwen3", false, false, postAttention},
+    {"seed_oss", "seed_oss", false, false, ""},
     {"smollm3", "smollm3", true, false, postAttention},
 };
 

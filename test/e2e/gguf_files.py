@@ -9,8 +9,10 @@ import gguf
 import numpy as np
 
 TYPES = gguf.GGMLQuantizationType
-ARCHITECTURES = {"mistral": "llama"}  # the others are called as in config.json
-INTERLEAVED = ("llama", "mistral", "granite", "smollm3")
+# The others are called as in config.json.
+ARCHITECTURES = {"mistral": "llama", "gemma3_text": "gemma3"}
+INTERLEAVED = ("arcee", "llama", "mistral", "granite", "smollm3")
+WINDOWED = ("mistral", "gemma2", "gemma3_text", "phi3")
 OUTER = {
     "model.embed_tokens": "token_embd",
     "model.norm": "output_norm",
@@ -41,7 +43,7 @@ def tensor_name(name, family):
         return f"{OUTER[module]}.{kind}"
     layer, module = re.fullmatch(r"model\.layers\.(\d+)\.(.*)", module).groups()
     if module == "post_attention_layernorm":
-        behind = family in ("gemma2", "olmo2")
+        behind = family in ("gemma2", "gemma3_text", "olmo2", "seed_oss")
         part = "post_attention_norm" if behind else "ffn_norm"
     else:
         part = LAYER[module]
@@ -62,7 +64,7 @@ def converted(name, array, config):
         heads = config.get("num_key_value_heads") or heads
     if family in INTERLEAVED and re.search(r"\.[qk]_proj\.", name):
         return interleaved(array, heads)
-    if family in ("gemma", "gemma2") and name.endswith("norm.weight"):
+    if family.startswith("gemma") and name.endswith("norm.weight"):
         return array + np.float32(1)  # norms are f32
     return array
 
@@ -112,7 +114,7 @@ def add_config(writer, config):
     if "head_dim" in config:
         writer.add_key_length(head)
         writer.add_value_length(head)
-    if config.get("sliding_window") and family in ("mistral", "gemma2", "phi3"):
+    if config.get("sliding_window") and family in WINDOWED:
         writer.add_sliding_window(config["sliding_window"])
     if family == "gemma2":
         writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])

@@ -60,6 +60,15 @@ MODELS = {
     "olmo2": family("olmo2"),
     "gemma": family("gemma"),
     "gemma2": family("gemma2", query_pre_attn_scalar=24),
+    "gemma3": family(
+        "gemma3_text",
+        query_pre_attn_scalar=24,
+        sliding_window_pattern=6,
+        rope_theta=1e6,
+        rope_scaling={"rope_type": "linear", "factor": 8.0},
+    ),
+    "arcee": family("arcee"),
+    "seed_oss": family("seed_oss"),
 }
 
 

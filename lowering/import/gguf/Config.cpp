@@ -44,6 +44,8 @@ private:
   void checkMissing();
   void readVocabulary();
   void readHeads();
+  /// Whether the model is a Gemma 2 or 3.
+  bool isGemma2() const;
   void readWindow();
   void readTensors();
   void readDType();
@@ -257,6 +259,11 @@ void ConfigReader::readHeads() {
                               full(".rope.dimension_count"));
 }
 
+bool ConfigReader::isGemma2() const {
+  std::string type = architecture->modelType;
+  return type == "gemma2" || type == "gemma3_text";
+}
+
 /// A llama model with a window belongs to the family mistral.
 void ConfigReader::readWindow() {
   auto window = whole(".attention.sliding_window");
@@ -264,7 +271,7 @@ void ConfigReader::readWindow() {
     config["sliding_window"] = *window;
     if (config["model_type"] == "llama")
       config["model_type"] = "mistral";
-  } else if (architecture->modelType == std::string("gemma2") && window) {
+  } else if (isGemma2() && window) {
     fail("'" + full(".attention.sliding_window") + "' is 0, expected a window");
   }
   result.origins.emplace_back("sliding_window",
@@ -289,6 +296,8 @@ void ConfigReader::readTensors() {
     }
   if (attention && config["model_type"] != "qwen2")
     config["attention_bias"] = true;
+  if (config["model_type"] == "seed_oss")
+    config["attention_bias"] = attention;
   if (mlp)
     config["mlp_bias"] = true;
   result.origins.emplace_back("attention_bias", "blk.0.attn_output.bias");
@@ -466,11 +475,11 @@ void ConfigReader::finishFamily() {
       std::max<int64_t>(config["num_attention_heads"].get<int64_t>(), 1);
   if (type == "smollm3")
     config["no_rope_layer_interval"] = 4;
-  // Gemma 2 27B, which has 46 layers, scales scores by the root of hidden size
-  // / heads instead of the head size.
-  if (type == "gemma2")
+  // Gemma 2 27B, which has 46 layers, and Gemma 3 27B, which has 62, scale
+  // scores by the root of hidden size / heads instead of the head size.
+  if (isGemma2())
     config["query_pre_attn_scalar"] =
-        config["num_hidden_layers"] == 46
+        config["num_hidden_layers"] == (type == "gemma2" ? 46 : 62)
             ? config["hidden_size"].get<int64_t>() / heads
             : size;
   if (type == "granite" && !find(".attention.scale"))
