@@ -217,6 +217,29 @@ def normed_heads():
             yield f"{dtype} each {each}", p.returns(out, keys, values)
 
 
+def neighbours():
+    """Rope of neighbours between the linears and attention: of whole heads, of a part, and
+    with norms of each head after it."""
+    cases = [("f32", 3, False), ("bf16", 4, False), ("f32", 4, True)]
+    for dtype, half, normed in cases:
+        p = Program(dtype, chunk=33)
+        p.slack = 4
+        x = p.tokens(24)
+
+        def rotated(count):
+            y = linear_of(p, x, p.weight(count * 8, 24, scale=0.3))
+            y = rope_of(p, p.heads(y, count, 8), half=half, interleaved=True)
+            weight = p.weight(8, scale=0.1, shift=1.0) if normed else None
+            return norm_of(p, y, weight, []) if normed else y
+
+        q, k = rotated(4), rotated(2)
+        v = p.heads(linear_of(p, x, p.weight(16, 24, scale=0.3)), 2, 8)
+        caches = [p.cache(1, 2, 8) for _ in range(2)]
+        keys, values = p.append(k, caches[0], 0), p.append(v, caches[1], 0)
+        out = gqa_of(p, q, keys, values)
+        yield f"{dtype} {half} normed {normed}", p.returns(out, keys, values)
+
+
 def added(p, x, y):
     op = f"llama.residual {x.name}, {y.name} : {x.type}"
     return p.emit(op, x.shape, lambda call: call[x] + call[y])
