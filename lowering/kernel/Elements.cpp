@@ -475,6 +475,10 @@ bool Elements::areApart(const Element &a, ArrayRef<Size> boxOfA,
       return false; // each turn has its own number
     AffineExpr apart =
         simplify(y.shiftDims(boxOfB.size(), boxOfA.size()) - x, both);
+    // Neighbours are at even and at odd places.
+    auto rest = dyn_cast<AffineConstantExpr>(simplify(apart % 2, both));
+    if (rest && rest.getValue() != 0)
+      return true;
     Range range = rangeOf(apart, both);
     return (range.least && *range.least > 0) || (range.most && *range.most < 0);
   });
