@@ -21,7 +21,8 @@ inline constexpr llvm::StringLiteral kArgumentsAttribute = "cria.arguments";
 /// On an entry, at tile, an index: the bytes of its arena.
 inline constexpr llvm::StringLiteral kArenaBytesAttribute = "cria.arena_bytes";
 
-/// On the declaration of a weight, from linalg on: `{slot, source}`. On the
+/// On the declaration of a weight, from linalg on: `{slot, source}`, and, if
+/// each expert of a layer has a slot, `experts`, their number. On the
 /// declaration of a rope table: `{slot}`.
 inline constexpr llvm::StringLiteral kWeightAttribute = "cria.weight";
 inline constexpr llvm::StringLiteral kRopeAttribute = "cria.rope";

@@ -62,6 +62,22 @@ static void printPosition(OpAsmPrinter &printer, Operation *, Value position,
     printer << "(" << position << " : " << type << ")";
 }
 
+/// The type of `up`, after that of the gate if it differs.
+static ParseResult parseGateTypes(OpAsmParser &parser, Type &gate, Type &up) {
+  if (parser.parseType(gate))
+    return failure();
+  up = gate;
+  return failure(succeeded(parser.parseOptionalComma()) &&
+                 parser.parseType(up));
+}
+
+static void printGateTypes(OpAsmPrinter &printer, Operation *, Type gate,
+                           Type up) {
+  if (gate != up)
+    printer << gate << ", ";
+  printer << up;
+}
+
 /// Whether the rows of a tensor are whole blocks, if it is in blocks.
 static bool hasWholeBlocks(RankedTensorType type) {
   return !isa<BlocksType>(type.getElementType()) ||
@@ -80,6 +96,11 @@ static void nameResults(Operation *op, OpAsmSetValueNameFn setName) {
   if (auto tables = dyn_cast<GetRopeOp>(op)) {
     setName(tables.getCos(), "cos");
     setName(tables.getSin(), "sin");
+    return;
+  }
+  if (auto route = dyn_cast<RouteOp>(op)) {
+    setName(route.getExperts(), "experts");
+    setName(route.getWeights(), "weights");
     return;
   }
   StringRef name = op->getName().stripDialect();
@@ -269,6 +290,17 @@ static LogicalResult expectWholeBlocks(Operation *op, Value cache) {
          << BlocksType::kNumbers << ", got " << dimension(size);
 }
 
+int64_t WeightOp::getExpertCount() {
+  RankedTensorType type = getTensorType();
+  return getExperts() && type.getRank() ? type.getDimSize(0) : 1;
+}
+
+int64_t WeightOp::getSlotCount() {
+  auto count = static_cast<int64_t>(getCount().value_or(1));
+  return llvm::checkedMul(count, getExpertCount())
+      .value_or(std::numeric_limits<int64_t>::max());
+}
+
 RankedTensorType WeightOp::getWholeType() {
   RankedTensorType type = getTensorType();
   if (!getSplit())
@@ -301,19 +333,27 @@ LogicalResult WeightOp::verify() {
     return emitOpError("expected a static tensor of f32, f16 or bf16, or a "
                        "matrix in blocks of 32, got ")
            << getType();
-  size_t layers = getSource().count("{}");
-  if (layers != (getCount() ? 1 : 0)) // weight_c2
-    return emitOpError("expected ") << (getCount() ? "one '{}'" : "no '{}'")
-                                    << " in the name, got " << layers;
+  size_t layers = getCount() ? 1 : 0, found = getSource().count("{}");
+  if (found != layers && !(getExperts() && found == layers + 1)) // weight_c2
+    return emitOpError("expected ")
+           << (getCount() ? "one '{}'" : "no '{}'") << " in the name"
+           << (getExperts() ? ", or one more, for the expert" : "") << ", got "
+           << found;
   if (getCount() && static_cast<int64_t>(*getCount()) <= 0) // weight_c3
     return emitOpError("expected a positive count, got ")
            << static_cast<int64_t>(*getCount());
   auto firstLayer = static_cast<int64_t>(getFirst());
   if (firstLayer < 0 ||
-      !llvm::checkedAdd(firstLayer, int64_t(getSlotCount()))) // weight_c3
+      !llvm::checkedAdd(firstLayer,
+                        int64_t(getCount().value_or(1)))) // weight_c3
     return emitOpError("expected a first layer of at least 0, and layers whose "
                        "numbers fit 64 bits, got ")
            << firstLayer;
+  if (getExperts() &&
+      (type.getRank() != 3 || getAdapter() || getSplit() || getTied()))
+    return emitOpError("expected experts of three dimensions, without "
+                       "'adapter', 'split' and 'or', got ") // weight_c8
+           << getType();
   if (getSplit() && failed(verifySplit(*this)))
     return failure();
   if (getFirstRow().has_value() != getSourceRows().has_value()) // weight_c4
@@ -322,7 +362,8 @@ LogicalResult WeightOp::verify() {
     return verifySlots(*this);
   auto row = static_cast<int64_t>(*getFirstRow()),
        rows = static_cast<int64_t>(*getSourceRows());
-  int64_t taken = type.getRank() ? getWholeType().getDimSize(0) : 0;
+  int64_t taken =
+      type.getRank() ? getWholeType().getDimSize(getRowDimension()) : 0;
   if (row < 0 || taken == 0 || rows < taken || row > rows - taken) // weight_c4
     return emitOpError("expected ") << taken << " rows from " << row
                                     << " on within the tensor's " << rows;
@@ -504,13 +545,16 @@ LogicalResult LinearOp::inferReturnTypes(MLIRContext *,
                                          Adaptor adaptor,
                                          SmallVectorImpl<Type> &types) {
   return inferProduct(loc, adaptor.getInput(), adaptor.getWeight(),
-                      elementType(adaptor.getInput()), types);
+                      adaptor.getAs().value_or(elementType(adaptor.getInput())),
+                      types);
 }
 
 LogicalResult LinearOp::verify() {
   if (failed(expectSize(*this, "a weight of second dimension",
                         dim(getInput(), 1), dim(getWeight(), 1)))) // linear_c1
     return failure();
+  if (getAs() && !getAs()->isF32()) // linear_c3
+    return emitOpError("expected 'as' f32, got ") << *getAs();
   if (!getBias())
     return success();
   return expectSize(*this, "a bias of size", dim(getWeight(), 0),
@@ -575,6 +619,128 @@ LogicalResult AllReduceOp::verify() {
 
 LogicalResult ResidualOp::verify() {
   return expectFinite(*this, getScale()); // residual_c1
+}
+
+LogicalResult SwiGLUOp::verify() {
+  RankedTensorType up = getUp().getType();
+  SmallVector<int64_t> one(up.getShape());
+  one.back() = 1;
+  if (getGate().getType() == up || getGate().getType() == up.clone(one))
+    return success();
+  return emitOpError("expected a gate of type ") // swiglu_c1
+         << up << ", or of one column, got " << getGate().getType();
+}
+
+//===----------------------------------------------------------------------===//
+// Mixtures of experts
+//===----------------------------------------------------------------------===//
+
+LogicalResult RouteOp::inferReturnTypes(MLIRContext *context,
+                                        std::optional<Location> loc,
+                                        Adaptor adaptor,
+                                        SmallVectorImpl<Type> &types) {
+  if (failed(expectRank(loc, "logits", adaptor.getLogits(), 2)))
+    return failure();
+  auto k = static_cast<int64_t>(adaptor.getK());
+  if (k < 1) // route_c1
+    return emitOptionalError(loc, "expected to choose at least 1 expert, got ",
+                             k);
+  int64_t tokens = dim(adaptor.getLogits(), 0);
+  for (Type type :
+       {Type(IntegerType::get(context, 32)), Type(Float32Type::get(context))})
+    types.push_back(RankedTensorType::get({tokens, k}, type));
+  return success();
+}
+
+/// Checks the groups of a route among `experts` experts.
+static LogicalResult verifyGroups(RouteOp op, int64_t experts) {
+  auto number = [](std::optional<uint64_t> value) {
+    return static_cast<int64_t>(value.value_or(0));
+  };
+  int64_t groups = number(op.getGroups()), kept = number(op.getKeptGroups()),
+          best = number(op.getGroupBest()), k = number(op.getK());
+  if (!op.getGroups() && !op.getKeptGroups())
+    return success();
+  if (groups < 1 || experts % groups || kept < 1 || kept > groups || best < 1 ||
+      best > experts / groups || k > kept * (experts / groups)) // route_c2
+    return op.emitOpError("expected groups that divide ")
+           << experts << " experts, and to choose " << k
+           << " of the kept groups, got " << kept << " of " << groups
+           << " groups, scored by their best " << best;
+  return success();
+}
+
+LogicalResult RouteOp::verify() {
+  int64_t experts = dim(getLogits(), 1), k = static_cast<int64_t>(getK());
+  if (ShapedType::isDynamic(experts) || k > experts) // route_c1
+    return emitOpError("expected to choose at most ")
+           << dimension(experts) << " experts, got " << k;
+  if (failed(verifyGroups(*this, experts)))
+    return failure();
+  if (failed(expectFinite(*this, getScale()))) // route_c3
+    return failure();
+  float floor = toF32(getFloor());
+  if (!std::isfinite(floor) || floor < 0) // route_c3
+    return emitOpError("expected a floor of at least 0, finite in f32, got ")
+           << getFloor().convertToDouble();
+  if (!getCorrection())
+    return success();
+  return expectSize(*this, "a correction of size", experts, // route_c4
+                    dim(getCorrection(), 0));
+}
+
+LogicalResult ExpertLinearOp::inferReturnTypes(MLIRContext *,
+                                               std::optional<Location> loc,
+                                               Adaptor adaptor,
+                                               SmallVectorImpl<Type> &types) {
+  if (failed(expectRank(loc, "experts", adaptor.getExperts(), 2)) ||
+      failed(expectRank(loc, "a weight", adaptor.getWeight(), 3)))
+    return failure();
+  types.push_back(RankedTensorType::get({dim(adaptor.getExperts(), 0),
+                                         dim(adaptor.getExperts(), 1),
+                                         dim(adaptor.getWeight(), 1)},
+                                        elementType(adaptor.getInput())));
+  return success();
+}
+
+LogicalResult ExpertLinearOp::verify() {
+  int64_t rank = getInput().getType().getRank();
+  if (failed(expectSize(*this, "a weight of last dimension", // expert_linear_c1
+                        dim(getInput(), rank - 1), dim(getWeight(), 2))))
+    return failure();
+  if (rank == 3 &&
+      failed(expectSize(*this, "rows of a token", // expert_linear_c2
+                        dim(getExperts(), 1), dim(getInput(), 1))))
+    return failure();
+  if (failed(expectSize(*this, "tokens of x", // expert_linear_c4
+                        dim(getExperts(), 0), dim(getInput(), 0))))
+    return failure();
+  for (unsigned i = 0; i < 2 && getBias(); ++i)
+    if (failed(expectSize(*this, i ? "a bias of columns" : "a bias of rows",
+                          dim(getWeight(), i),
+                          dim(getBias(), i)))) // expert_linear_c3
+      return failure();
+  return success();
+}
+
+LogicalResult CombineOp::inferReturnTypes(MLIRContext *,
+                                          std::optional<Location> loc,
+                                          Adaptor adaptor,
+                                          SmallVectorImpl<Type> &types) {
+  Value x = adaptor.getInput();
+  if (failed(expectRank(loc, "x", x, 3)))
+    return failure();
+  types.push_back(
+      RankedTensorType::get({dim(x, 0), dim(x, 2)}, elementType(x)));
+  return success();
+}
+
+LogicalResult CombineOp::verify() {
+  for (unsigned i : {0, 1})
+    if (failed(expectSize(*this, i ? "chosen experts" : "tokens", // combine_c1
+                          dim(getWeights(), i), dim(getInput(), i))))
+      return failure();
+  return success();
 }
 
 //===----------------------------------------------------------------------===//

@@ -84,6 +84,12 @@ def Llama_WeightMatrix : Type<And<[
     CPred<"hasWholeBlocks(::llvm::cast<::mlir::RankedTensorType>($_self))">]>,
     "2D tensor of floats, or of blocks with whole blocks in each row",
     "::mlir::RankedTensorType">;
+/// The matrices of all experts: (experts, out, in).
+def Llama_Experts : Llama_Tensor<3>;
+/// The numbers of the experts that a token chose: (tokens, chosen experts).
+def Llama_Chosen : TensorRankOf<[I32], [2]>;
+/// A number for each chosen expert: (tokens, chosen experts).
+def Llama_Shares : TensorRankOf<[F32], [2]>;
 /// (tokens, heads, head size)
 def Llama_Heads : Llama_Tensor<3>;
 /// (tokens, size) or (tokens, heads, head size)
@@ -122,6 +128,11 @@ def Llama_WeightOp : Llama_Op<"weight",
     - With `[count]` the op declares a table of `count` tensors of one shape,
       for the layers `first` to `first + count - 1`; `{}` in the name is the
       layer. These tensors need not be adjacent, and are never copied together.
+    - With `experts` the op declares the matrices (N, K) of E experts, of each
+      layer if there is a count; the type is (E, N, K). If the name has a `{}` more
+      than a count needs, the last `{}` is the expert, and each expert has a tensor
+      of its own. Else one tensor (E, N, K) has all experts. In both cases experts
+      are read where they lie. `rows r of n` then counts rows of one expert.
     - With `rows r of n` the op declares rows of a tensor of n rows, starting at
       row r. The rows are used in place.
     - An `adapter` is a matrix of the LoRA adapters with which the model is
@@ -146,13 +157,16 @@ def Llama_WeightOp : Llama_Op<"weight",
     llama.weight @q_proj_lora_a[16] : tensor<8x2048xbf16> from "model.layers.{}.self_attn.q_proj.lora_A.weight" adapter
     llama.weight @v_proj[16] : tensor<256x2048xbf16> from "model.layers.{}.self_attn.v_proj.weight" split rows
     llama.weight @down_proj[16] : tensor<2048x4096xbf16> from "model.layers.{}.mlp.down_proj.weight" split cols
+    llama.weight @experts_up[48] experts : tensor<128x768x2048xbf16> from "model.layers.{}.mlp.experts.{}.up_proj.weight"
+    llama.weight @experts_down[24] experts : tensor<32x1024x512xbf16> from "model.layers.{}.block_sparse_moe.output_linear.weight"
     llama.weight private @gate_proj[16] : tensor<8192x2048xbf16> from "model.layers.{}.mlp.gate_proj.weight"
     ```
 
     Constraints:
     - (C1) the type is a static tensor of f32, f16 or bf16, or a static matrix of
       blocks whose rows are whole blocks.
-    - (C2) a name with a count holds `{}` once, a name without a count never.
+    - (C2) a name with a count holds `{}` once, a name without a count never. A
+      name of `experts` may hold one `{}` more.
     - (C3) the count is positive, the first layer is not negative, and the
       number of the last layer fits 64 bits.
     - (C4) the declared rows of all ranks together lie within the tensor; `first_row`
@@ -163,9 +177,11 @@ def Llama_WeightOp : Llama_Op<"weight",
       converted.
     - (C6) either no weight and no rope table of the module has a `slot`, or all
       have. Then the slots 0, 1, 2, ... are each used once: a weight uses one
-      slot, or as many as its count; a rope table uses two.
+      slot for each expert of each layer; a rope table uses two.
     - (C7) the module of a weight with `split` has `llama.shards`. A weight with
       `split cols` is a matrix without `rows`.
+    - (C8) the type of `experts` has three dimensions; the weight is no adapter, and
+      has no `split` and no `or`.
 
     The importer creates the op with its slot: the index of the weight's first
     pointer in the table through which compiled code reads weights. The
@@ -176,9 +192,11 @@ def Llama_WeightOp : Llama_Op<"weight",
       OptionalAttr<I64Attr>:$first_row, OptionalAttr<I64Attr>:$source_rows,
       DefaultValuedAttr<I64Attr, "0">:$first, UnitAttr:$adapter,
       OptionalAttr<FlatSymbolRefAttr>:$tied, OptionalAttr<IndexAttr>:$slot,
-      OptionalAttr<Llama_Split>:$split, OptionalAttr<StrAttr>:$sym_visibility);
+      OptionalAttr<Llama_Split>:$split, OptionalAttr<StrAttr>:$sym_visibility,
+      UnitAttr:$experts);
   let assemblyFormat = [{
-    (custom<Visibility>($sym_visibility)^)? $sym_name (`[` $count^ `]`)? `:` $type `from` $source (`or` $tied^)?
+    (custom<Visibility>($sym_visibility)^)? $sym_name (`[` $count^ `]`)?
+    (`experts` $experts^)? `:` $type `from` $source (`or` $tied^)?
     (`rows` $first_row^ `of` $source_rows)? (`split` $split^)?
     (`adapter` $adapter^)? attr-dict
   }];
@@ -186,7 +204,12 @@ def Llama_WeightOp : Llama_Op<"weight",
     ::mlir::RankedTensorType getTensorType() {
       return ::llvm::cast<::mlir::RankedTensorType>(getType());
     }
-    int64_t getSlotCount() { return getCount().value_or(1); }
+    /// The experts of a layer; 1 for a weight without `experts`.
+    int64_t getExpertCount();
+    /// The most that fits 64 bits, if there are more slots.
+    int64_t getSlotCount();
+    /// The dimension of the type that has the rows of a matrix.
+    unsigned getRowDimension() { return getExperts() ? 1 : 0; }
     /// The type of the shares of all ranks put together: (N n, K) for a weight
     /// (n, K) with `split rows`.
     ::mlir::RankedTensorType getWholeType();
@@ -416,23 +439,30 @@ def Llama_LinearOp : Llama_Op<"linear",
   let summary = "matrix product with a row-major (out, in) weight";
   let description = [{
     `result[t, n] = sum_k x[t, k] * weight[n, k] + bias[n]`, accumulated in f32
-    and rounded to the type of x (torch.nn.Linear).
+    and rounded to the type of x (torch.nn.Linear). With `as f32` the result stays
+    in f32, as `llama.route` needs it.
 
     ```mlir
     %y = llama.linear %x, %w : tensor<?x64xbf16>, tensor<172x64xbf16>
     %z = llama.linear %x, %w bias(%b : tensor<172xbf16>) : tensor<?x64xbf16>, tensor<172x64xbf16>
+    %r = llama.linear %x, %w as f32 : tensor<?x64xbf16>, tensor<172x64xbf16>
     ```
 
     Constraints:
     - (C1) the weight's second dimension is x's.
     - (C2) the bias has the weight's first dimension.
+    - (C3) `as` is f32.
   }];
   let arguments = (ins Llama_Matrix:$input, Llama_WeightMatrix:$weight,
-      Optional<Llama_Vector>:$bias);
+      Optional<Llama_Vector>:$bias, OptionalAttr<TypeAttr>:$as);
   let results = (outs Llama_Matrix:$result);
+  let builders = [OpBuilder<(ins "::mlir::Value":$input,
+      "::mlir::Value":$weight, "::mlir::Value":$bias), [{
+    build($_builder, $_state, input, weight, bias, /*as=*/::mlir::TypeAttr());
+  }]>];
   let assemblyFormat = [{
-    $input `,` $weight (`bias` `(` $bias^ `:` type($bias) `)`)? attr-dict
-    `:` type($input) `,` type($weight)
+    $input `,` $weight (`bias` `(` $bias^ `:` type($bias) `)`)? (`as` $as^)?
+    attr-dict `:` type($input) `,` type($weight)
   }];
   let hasVerifier = 1;
 }
@@ -473,12 +503,13 @@ def Llama_Activation : I32EnumAttr<"Activation", "the function of a gate",
      I32EnumAttrCase<"GeluTanh", 1, "gelu_tanh">,
      I32EnumAttrCase<"Gelu", 2, "gelu">,
      I32EnumAttrCase<"Relu", 3, "relu">,
-     I32EnumAttrCase<"Relu2", 4, "relu2">]> {
+     I32EnumAttrCase<"Relu2", 4, "relu2">,
+     I32EnumAttrCase<"Sigmoid", 5, "sigmoid">]> {
   let cppNamespace = "::cria::llama";
 }
 
 def Llama_SwiGLUOp : Llama_Op<"swiglu",
-    [Pure, AllTypesMatch<["gate", "up", "result"]>]> {
+    [Pure, AllTypesMatch<["up", "result"]>]> {
   let summary = "gated linear unit, with the SiLU gate unless another is named";
   let description = [{
     `result = f(gate) * up`, in f32, where f(x) is
@@ -490,19 +521,31 @@ def Llama_SwiGLUOp : Llama_Op<"swiglu",
     | `gelu` | `x * (1 + erf(x / sqrt(2))) / 2` |
     | `relu` | `max(x, 0)` |
     | `relu2` | `max(x, 0)^2` |
+    | `sigmoid` | `1 / (1 + e^-x)` |
+
+    Operands of three dimensions have a row for each expert that a token chose. A
+    gate with one column gates all columns of `up`, as the gate of a shared expert
+    does.
 
     ```mlir
     %h = llama.swiglu %gate, %up : tensor<?x172xbf16>
     %g = llama.swiglu %gate, %up activation gelu_tanh : tensor<?x172xbf16>
+    %e = llama.swiglu %gates, %ups : tensor<?x2x96xbf16>
+    %s = llama.swiglu %one, %up activation sigmoid : tensor<?x1xbf16>, tensor<?x172xbf16>
     ```
+
+    Constraints:
+    - (C1) the gate has up's type, or one column and up's other dimensions.
   }];
-  let arguments = (ins Llama_Matrix:$gate, Llama_Matrix:$up,
+  let arguments = (ins Llama_Rows:$gate, Llama_Rows:$up,
       DefaultValuedAttr<Llama_Activation,
                         "::cria::llama::Activation::Silu">:$activation);
-  let results = (outs Llama_Matrix:$result);
+  let results = (outs Llama_Rows:$result);
   let assemblyFormat = [{
-    $gate `,` $up (`activation` $activation^)? attr-dict `:` type($gate)
+    $gate `,` $up (`activation` $activation^)? attr-dict
+    `:` custom<GateTypes>(type($gate), type($up))
   }];
+  let hasVerifier = 1;
 }
 
 def Llama_ActivateOp : Llama_Op<"activate",
@@ -598,6 +641,139 @@ def Llama_AllReduceOp : Llama_Op<"all_reduce",
   let results = (outs Llama_Matrix:$result);
   let assemblyFormat = [{
     $input (`bias` `(` $bias^ `:` type($bias) `)`)? attr-dict `:` type($input)
+  }];
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Mixtures of experts
+//===----------------------------------------------------------------------===//
+
+def Llama_Score : I32EnumAttr<"Score", "the score of an expert's logit",
+    [I32EnumAttrCase<"Softmax", 0, "softmax">,
+     I32EnumAttrCase<"Sigmoid", 1, "sigmoid">,
+     I32EnumAttrCase<"Logits", 2, "logits">]> {
+  let cppNamespace = "::cria::llama";
+}
+
+def Llama_Normalization : I32EnumAttr<"Normalization",
+    "how the scores of the chosen experts become their weights",
+    [I32EnumAttrCase<"None", 0, "none">,
+     I32EnumAttrCase<"Sum", 1, "sum">,
+     I32EnumAttrCase<"SumAtLeast", 2, "sum_at_least">,
+     I32EnumAttrCase<"Softmax", 3, "softmax">,
+     I32EnumAttrCase<"Sigmoid", 4, "sigmoid">]> {
+  let cppNamespace = "::cria::llama";
+}
+
+def Llama_RouteOp : Llama_Op<"route", [Pure, InferTypeOpAdaptor]> {
+  let summary = "the experts that each token chooses, and their weights";
+  let description = [{
+    Token t has a score `s[e]` for each of the E experts e: the softmax of its
+    logits over all experts, the sigmoid of each logit, or the logits themselves.
+    The token chooses the k experts with the largest `c[e] = s[e] + correction[e]`,
+    the largest first. Of equal numbers the lower expert comes first. NaN counts as
+    larger than any number, as in `torch.topk`. So the chosen experts are k
+    different numbers in [0, E), whatever the logits are.
+
+    With `groups` G, expert e is of group `e / (E / G)`. A group's score is the sum
+    of its `group_best` largest c. The token only chooses among the `kept_groups`
+    groups with the largest scores: in the others, c is -infinity.
+
+    With `w[j] = s[experts[j]]`, without the correction, the weights are
+    `scale * n(w)[j]`, where n is
+
+    | normalize | n(w)[j] |
+    |---|---|
+    | `none` | `w[j]` |
+    | `sum` | `w[j] / (sum_i w[i] + floor)` |
+    | `sum_at_least` | `w[j] / max(sum_i w[i], floor)` |
+    | `softmax` | `e^w[j] / sum_i e^w[i]` |
+    | `sigmoid` | `1 / (1 + e^-w[j])` |
+
+    All is in f32.
+
+    ```mlir
+    %experts, %weights = llama.route %logits top 2 normalize sum : tensor<?x8xf32>
+    %e, %w = llama.route %logits top 2 score sigmoid correction(%c : tensor<8xf32>) normalize sum {floor = 1.0e-20 : f64, scale = 2.5 : f64, groups = 4, kept_groups = 2} : tensor<?x8xf32>
+    ```
+
+    Constraints:
+    - (C1) k is at least 1 and at most E.
+    - (C2) `groups` divides E; `groups` and `kept_groups` come together. 1 <=
+      `kept_groups` <= `groups`, k <= `kept_groups` * E / `groups`, and 1 <=
+      `group_best` <= E / `groups`.
+    - (C3) `scale` and `floor` are finite in f32, and `floor` is not negative.
+    - (C4) the correction has E numbers.
+  }];
+  let arguments = (ins Llama_Shares:$logits,
+      Optional<Llama_Vector>:$correction, I64Attr:$k,
+      DefaultValuedAttr<Llama_Score, "::cria::llama::Score::Softmax">:$score,
+      DefaultValuedAttr<Llama_Normalization,
+                        "::cria::llama::Normalization::None">:$normalize,
+      DefaultValuedAttr<F64Attr, "0.0">:$floor,
+      DefaultValuedAttr<F64Attr, "1.0">:$scale,
+      OptionalAttr<I64Attr>:$groups, OptionalAttr<I64Attr>:$kept_groups,
+      DefaultValuedAttr<I64Attr, "2">:$group_best);
+  let results = (outs Llama_Chosen:$experts, Llama_Shares:$weights);
+  let assemblyFormat = [{
+    $logits `top` $k (`score` $score^)?
+    (`correction` `(` $correction^ `:` type($correction) `)`)?
+    (`normalize` $normalize^)? attr-dict `:` type($logits)
+  }];
+  let hasVerifier = 1;
+}
+
+def Llama_ExpertLinearOp : Llama_Op<"expert_linear",
+    [Pure, InferTypeOpAdaptor]> {
+  let summary = "products with the matrices of the experts that a token chose";
+  let description = [{
+    `result[t, s, n] = sum_k x[t, k] * weight[e, n, k] + bias[e, n]` with
+    `e = experts[t, s]`, accumulated in f32 and rounded to the type of x. An x of
+    three dimensions has a row `x[t, s, :]` for each chosen expert. Experts that no
+    token chose are not read. In a program, `experts` must be what `llama.route`
+    chose among as many experts as the weight has, or rows of that.
+
+    ```mlir
+    %u = llama.expert_linear %x, %up[%experts] : tensor<?x64xbf16>, tensor<8x96x64xbf16>, tensor<?x2xi32>
+    %d = llama.expert_linear %u, %down[%experts] : tensor<?x2x96xbf16>, tensor<8x64x96xbf16>, tensor<?x2xi32>
+    %b = llama.expert_linear %x, %up[%experts] bias(%bias : tensor<8x96xbf16>) : tensor<?x64xbf16>, tensor<8x96x64xbf16>, tensor<?x2xi32>
+    ```
+
+    Constraints:
+    - (C1) the weight's last dimension is x's.
+    - (C2) an x of three dimensions has a row for each chosen expert.
+    - (C3) the bias has the weight's first two dimensions.
+    - (C4) x has as many tokens as `experts`.
+  }];
+  let arguments = (ins Llama_Rows:$input, Llama_Experts:$weight,
+      Llama_Chosen:$experts, Optional<Llama_Matrix>:$bias);
+  let results = (outs Llama_Tensor<3>:$result);
+  let assemblyFormat = [{
+    $input `,` $weight `[` $experts `]`
+    (`bias` `(` $bias^ `:` type($bias) `)`)? attr-dict
+    `:` type($input) `,` type($weight) `,` type($experts)
+  }];
+  let hasVerifier = 1;
+}
+
+def Llama_CombineOp : Llama_Op<"combine", [Pure, InferTypeOpAdaptor]> {
+  let summary = "weighted sum of what a token's experts computed";
+  let description = [{
+    `result[t, n] = sum_s weights[t, s] * x[t, s, n]` in f32, added in the order of
+    s, and rounded once.
+
+    ```mlir
+    %y = llama.combine %weights, %d : tensor<?x2xf32>, tensor<?x2x64xbf16>
+    ```
+
+    Constraints:
+    - (C1) there are as many tokens and chosen experts in both operands.
+  }];
+  let arguments = (ins Llama_Shares:$weights, Llama_Tensor<3>:$input);
+  let results = (outs Llama_Matrix:$result);
+  let assemblyFormat = [{
+    $weights `,` $input attr-dict `:` type($weights) `,` type($input)
   }];
   let hasVerifier = 1;
 }

@@ -72,10 +72,10 @@ private:
 llvm::SmallVector<mlir::Block *> blocksOutsideKernels(mlir::Operation *root);
 
 /// A kernel's name, made from the module paths in the locations of the ops that
-/// read weights or caches (embed, linear, head, gqa): the common path, then the
-/// different parts. "model", "*" and numbers are dropped; "self_attn" becomes
-/// "attn", "embed_tokens" becomes "embed", "lm_head" becomes "head", "o_proj"
-/// becomes "out", and "_proj" is dropped:
+/// read weights or caches (embed, linear, expert_linear, head, gqa): the common
+/// path, then the different parts. "model", "*" and numbers are dropped;
+/// "self_attn" becomes "attn", "embed_tokens" becomes "embed", "lm_head"
+/// becomes "head", "o_proj" becomes "out", and "_proj" is dropped:
 ///
 ///   model.layers.*.self_attn.{q,k,v}_proj      layers_attn_qkv
 ///   model.layers.*.mlp.{gate,up}_proj          layers_mlp_gate_up

@@ -94,6 +94,10 @@ void QuantizeWeights::runOnOperation() {
     for (GetWeightOp read : all)
       for (OpOperand &use : read->getUses())
         reader = std::max(reader, readerOf(use));
+    if (weight && weight.getExperts() && formats[Product])
+      weight.emitWarning("stays ")
+          << weight.getTensorType().getElementType()
+          << ": products with experts in blocks are not supported";
     // A module in the module has its own weights.
     bool isMatrix = weight &&
                     isa<FloatType>(weight.getTensorType().getElementType()) &&

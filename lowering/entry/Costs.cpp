@@ -15,6 +15,11 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::llama;
 
+static bool readsWeights(Operation *op) {
+  return isa<EmbedOp, AddRowsOp, RMSNormOp, LayerNormOp, LinearOp,
+             ExpertLinearOp, HeadOp>(op);
+}
+
 /// How often an op runs in one forward pass.
 static int64_t runsOf(Operation *op) {
   int64_t runs = 1;
@@ -23,6 +28,16 @@ static int64_t runsOf(Operation *op) {
     if (std::optional<APInt> trips = loop.getStaticTripCount())
       runs *= trips->getSExtValue();
   return runs;
+}
+
+/// What a token reads of a weight: `bytes` of all, or of the experts that it
+/// chooses, or of the row that it looks up.
+static int64_t readOf(Operation *op, RankedTensorType weight, int64_t all) {
+  if (isa<EmbedOp, AddRowsOp>(op))
+    return all / weight.getDimSize(0);
+  if (auto linear = dyn_cast<ExpertLinearOp>(op))
+    return all / weight.getDimSize(0) * linear.getType().getDimSize(1);
+  return all;
 }
 
 static CostRow rowOf(Operation *op) {
@@ -35,11 +50,10 @@ static CostRow rowOf(Operation *op) {
     if (!operand.getDefiningOp<GetWeightOp>())
       continue;
     auto type = cast<RankedTensorType>(operand.getType());
-    // A lookup reads one row.
-    int64_t share = isa<EmbedOp, AddRowsOp>(op) ? type.getDimSize(0) : 1;
-    row.weightBytes += row.runs * storageBytes(type) / share;
-    if (isa<LinearOp, HeadOp>(op) && type.getRank() == 2)
-      row.flops += row.runs * 2 * type.getNumElements();
+    row.weightBytes += row.runs * readOf(op, type, storageBytes(type));
+    bool isMatrix = isa<LinearOp, HeadOp>(op) && type.getRank() == 2;
+    if (isMatrix || (isa<ExpertLinearOp>(op) && type.getRank() == 3))
+      row.flops += row.runs * 2 * readOf(op, type, type.getNumElements());
   }
   row.head = isa<HeadOp>(op);
   return row;
@@ -104,7 +118,7 @@ Costs cria::costsOf(ModuleOp program) {
   forward.walk([&](Operation *op) {
     if (makesHidden(op, forward))
       return;
-    if (isa<EmbedOp, AddRowsOp, RMSNormOp, LayerNormOp, LinearOp, HeadOp>(op))
+    if (readsWeights(op))
       costs.rows.push_back(rowOf(op));
     else if (auto gqa = dyn_cast<GQAOp>(op))
       costs.attention.push_back(attentionOf(gqa));
@@ -132,14 +146,19 @@ static void addOp(KernelCost &kernel, Operation *op) {
     kernel.f32 |= gqa.getQuery().getType().getElementType().isF32();
     return;
   }
-  if (!isa<EmbedOp, AddRowsOp, RMSNormOp, LayerNormOp, LinearOp, HeadOp>(op))
+  if (!readsWeights(op))
     return;
   CostRow row = rowOf(op);
   bool lookup = isa<EmbedOp, AddRowsOp>(op);
-  (lookup ? kernel.tokenBytes : kernel.weightBytes) +=
-      row.weightBytes / row.runs;
+  int64_t bytes = row.weightBytes / row.runs;
+  // The tokens of a prompt choose all experts between them.
+  if (auto linear = dyn_cast<ExpertLinearOp>(op);
+      linear && linear.getType().isDynamicDim(0))
+    bytes = bytes / linear.getType().getDimSize(1) *
+            linear.getWeight().getType().getDimSize(0);
+  (lookup ? kernel.tokenBytes : kernel.weightBytes) += bytes;
   (row.head ? kernel.logitFlops : kernel.tokenFlops) += row.flops / row.runs;
-  if (isa<LinearOp, HeadOp>(op))
+  if (isa<LinearOp, ExpertLinearOp, HeadOp>(op))
     kernel.f32 |= getElementTypeOrSelf(op->getOperand(0)).isF32();
 }
 

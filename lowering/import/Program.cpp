@@ -386,6 +386,48 @@ static LogicalResult verifyPosition(Operation *op, func::FuncOp function,
   return success();
 }
 
+/// What makes a value: kernels yield it, slices and reshapes are views of it.
+static Value origin(Value value) {
+  while (true) {
+    value = viewed(value);
+    auto kernel = value.getDefiningOp<KernelOp>();
+    if (!kernel)
+      return value;
+    Operation *yield = kernel.getBody().front().getTerminator();
+    value = yield->getOperand(cast<OpResult>(value).getResultNumber());
+  }
+}
+
+/// The experts whose matrices an op reads must be those of a route, which are
+/// below the number of experts. The matrices of experts do not lie together, so
+/// no other op may read them.
+static LogicalResult verifyExperts(Operation *op) {
+  if (auto get = dyn_cast<GetWeightOp>(op)) {
+    auto weight =
+        SymbolTable::lookupNearestSymbolFrom<WeightOp>(op, get.getWeightAttr());
+    for (OpOperand &use : get->getUses()) {
+      auto linear = dyn_cast<ExpertLinearOp>(use.getOwner());
+      if (weight.getExperts() &&
+          !(linear && &use == &linear.getWeightMutable()))
+        return use.getOwner()->emitOpError(
+                   "expected experts to be read by llama.expert_linear, got @")
+               << get.getWeight();
+    }
+    return success();
+  }
+  auto linear = dyn_cast<ExpertLinearOp>(op);
+  if (!linear)
+    return success();
+  int64_t experts = linear.getWeight().getType().getDimSize(0);
+  Value chosen = origin(linear.getExperts());
+  auto route = chosen.getDefiningOp<RouteOp>();
+  if (route && chosen == route.getExperts() &&
+      route.getLogits().getType().getDimSize(1) <= experts)
+    return success();
+  return op->emitOpError("expected what llama.route chose among at most ")
+         << experts << " experts";
+}
+
 /// Checks that the layer that an op reads is within the weight or the cache.
 static LogicalResult verifyLayers(Operation *op) {
   auto layers = [](Value cache) {
@@ -483,7 +525,7 @@ static LogicalResult verify(ModuleOp module, bool isFused) {
     auto embed = dyn_cast<EmbedOp>(op);
     if (failed(verifyOp(op)) ||
         failed(verifyPosition(op, function, bool(encode))) ||
-        failed(verifyLayers(op)) ||
+        failed(verifyLayers(op)) || failed(verifyExperts(op)) ||
         (embed && failed(verifyEmbed(embed, function, logits.getDimSize(1)))))
       return WalkResult::interrupt();
     return WalkResult::advance();

@@ -259,8 +259,11 @@ LogicalResult Rows::verifyLoop(scf::YieldOp yield) {
 /// Checks the operands of an op of llama.
 LogicalResult Rows::verifyLlama(Operation *op) {
   return TypeSwitch<Operation *, LogicalResult>(op)
-      .Case<ResidualOp, SwiGLUOp, SquareSumsOp>(
+      .Case<ResidualOp, SwiGLUOp, SquareSumsOp, CombineOp>(
           [&](auto same) { return expectSame(op, same->getOperands()); })
+      .Case([&](ExpertLinearOp linear) {
+        return expectSame(op, {linear.getInput(), linear.getExperts()});
+      })
       .Case([&](RMSNormOp norm) {
         return norm.getSquares()
                    ? expectSame(op, {norm.getInput(), norm.getSquares()})
@@ -300,7 +303,8 @@ LogicalResult Rows::verify(Operation *op) {
   // Most ops make a row of each row of their first operand.
   if (isa<LlamaDialect>(op->getDialect()) && op->getNumOperands() &&
       op->getNumResults() && !isa<KVAppendOp, GetWeightOp>(op))
-    (void)copyRows(op->getOperand(0), op->getResult(0));
+    for (Value result : op->getResults())
+      (void)copyRows(op->getOperand(0), result);
   if (isElementwise(op)) {
     SmallVector<Value> tensors = tensorsOf(op);
     (void)copyRows(tensors.front(), op->getResult(0));

@@ -52,13 +52,16 @@ static LogicalResult lowerSymbols(ModuleOp module) {
     b.setInsertionPoint(&op);
     NamedAttribute slotAttr = b.getNamedAttr("slot", slot);
     if (auto weight = dyn_cast<WeightOp>(op)) {
-      auto what = b.getDictionaryAttr(
-          {b.getNamedAttr("source", weight.getSourceAttr()), slotAttr});
+      NamedAttrList what(
+          {slotAttr, b.getNamedAttr("source", weight.getSourceAttr())});
+      if (weight.getExperts())
+        what.set("experts", b.getIndexAttr(weight.getExpertCount()));
       StringRef name = weight.getSymName();
       Type type = storageType(weight.getTensorType());
       bool layered = weight.getCount().has_value();
       op.setAttr("sym_name", b.getStringAttr(name + ".llama"));
-      declare(b, op.getLoc(), name, type, layered, kWeightAttribute, what);
+      declare(b, op.getLoc(), name, type, layered, kWeightAttribute,
+              what.getDictionary(b.getContext()));
     } else {
       auto table = cast<RopeTableOp>(op);
       for (int64_t i : {0, 1}) {

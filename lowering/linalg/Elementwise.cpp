@@ -78,13 +78,24 @@ void FunctionLowering::lowerElementwise(Operation *op) {
           .getResult(0);
 }
 
+/// A gate with one column is read without it, for each column.
 void FunctionLowering::lower(SwiGLUOp op) {
-  storedForm[op] = b.map({any(op.getGate()), any(op.getUp())},
-                         op.getType().getElementType(), [&](Values v) {
-                           Value gate = activate(b, op.getActivation(), v[0]);
-                           return SmallVector<Value>{arith::MulFOp::create(
-                               b, b.getLoc(), gate, v[1])};
-                         });
+  Value gate = any(op.getGate()), up = any(op.getUp());
+  int64_t rank = op.getType().getRank();
+  AffineMap all = b.getMultiDimIdentityMap(rank), place = all;
+  if (op.getGate().getType() != op.getType()) {
+    SmallVector<ReassociationIndices> groups = {{rank - 2, rank - 1}};
+    if (rank == 3)
+      groups.insert(groups.begin(), {0});
+    gate = tensor::CollapseShapeOp::create(b, b.getLoc(), gate, groups);
+    place = all.dropResult(rank - 1);
+  }
+  storedForm[op] = b.generic(
+      rank, {gate, up}, {b.empty(b.sizes(up), op.getType().getElementType())},
+      {place, all, all}, [&](Values v) -> SmallVector<Value> {
+        Value opened = activate(b, op.getActivation(), v[0]);
+        return {arith::MulFOp::create(b, b.getLoc(), opened, v[1])};
+      })[0];
 }
 
 void FunctionLowering::lower(ActivateOp op) {

@@ -79,6 +79,9 @@ Value cria::activate(LinalgBuilder &b, Activation activation, Value x) {
     Value positive = s.relu(x);
     return s.mul(positive, positive);
   }
+  case Activation::Sigmoid:
+    return s.div(b.f32(1),
+                 s.add(s.exp(arith::NegFOp::create(b, b.getLoc(), x)), 1));
   }
   llvm_unreachable("unknown activation");
 }

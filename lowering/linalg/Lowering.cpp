@@ -1,6 +1,6 @@
 /// Lowers llama ops to linalg on tensors, with one function for each op.
-/// Attention is lowered in Attention.cpp, kernels in Kernels.cpp, elementwise
-/// ops in Elementwise.cpp.
+/// Attention is lowered in Attention.cpp, mixtures of experts in Experts.cpp,
+/// kernels in Kernels.cpp, elementwise ops in Elementwise.cpp.
 #include "lowering/linalg/Lowering.h"
 #include "dialect/Elementwise.h"
 #include "dialect/Signature.h"
@@ -66,8 +66,9 @@ void FunctionLowering::lower(Operation *op) {
   llvm::TypeSwitch<Operation *>(op)
       .Case<GetWeightOp, GetRopeOp, EmbedOp, RMSNormOp, SquareSumsOp,
             LayerNormOp, LinearOp, HeadOp, SwiGLUOp, ActivateOp, AddRowsOp,
-            AllReduceOp, ResidualOp, RopeOp, KVAppendOp, GQAOp, KernelOp,
-            tensor::SplatOp>([&](auto typed) { lower(typed); })
+            AllReduceOp, ResidualOp, RopeOp, KVAppendOp, GQAOp, RouteOp,
+            ExpertLinearOp, CombineOp, KernelOp, tensor::SplatOp>(
+          [&](auto typed) { lower(typed); })
       .Case<scf::ForOp>([&](scf::ForOp loop) { lowerLoop(loop); })
       .Default([&](Operation *other) {
         if (lowerReshape(other))

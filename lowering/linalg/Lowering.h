@@ -64,12 +64,17 @@ private:
   void lower(llama::RopeOp op);
   void lower(llama::KVAppendOp op);
   void lower(llama::GQAOp op);
+  void lower(llama::RouteOp op);
+  void lower(llama::ExpertLinearOp op);
+  void lower(llama::CombineOp op);
   void lower(llama::KernelOp op);
   void lowerLoop(mlir::scf::ForOp loop);
   bool lowerReshape(mlir::Operation *op);
   void lower(mlir::tensor::SplatOp op);
   void lowerElementwise(mlir::Operation *op);
   mlir::Value rowSum(mlir::Value rows, LinalgBuilder::Payload term);
+  mlir::Value softmaxRows(mlir::Value x);
+  mlir::Value normalized(llama::RouteOp op, mlir::Value w);
   mlir::Value rowMean(mlir::Value rows, LinalgBuilder::Payload term);
   mlir::Value meanSquare(llama::RMSNormOp op, mlir::Value x);
   mlir::Value normDestination(mlir::Operation *norm, mlir::Value x);

@@ -269,6 +269,15 @@ func.func @linear(%x: tensor<64xf32>, %w: tensor<8x64xf32>) {
 
 // -----
 
+// linear_c3
+func.func @linear(%x: tensor<?x64xbf16>, %w: tensor<8x64xbf16>) {
+  // expected-error @below {{expected 'as' f32, got 'f16'}}
+  %y = llama.linear %x, %w as f16 : tensor<?x64xbf16>, tensor<8x64xbf16>
+  return
+}
+
+// -----
+
 // head_c1
 func.func @head(%x: tensor<?x64xf32>, %w: tensor<512x63xf32>) {
   // expected-error @below {{expected a weight of second dimension 64, got 63}}

@@ -12,6 +12,12 @@ llama.weight @q_proj[16] : tensor<2048x2048xbf16> from "model.layers.{}.self_att
 llama.weight @k_proj[32] : tensor<1024x3072xbf16> from "model.layers.{}.self_attn.qkv_proj.weight" rows 3072 of 5120
 // CHECK: llama.weight @q_proj_lora_a[16] : tensor<8x2048xbf16> from "model.layers.{}.self_attn.q_proj.lora_A.weight" adapter
 llama.weight @q_proj_lora_a[16] : tensor<8x2048xbf16> from "model.layers.{}.self_attn.q_proj.lora_A.weight" adapter
+// CHECK: llama.weight @experts_up[48] experts : tensor<128x768x2048xbf16> from "model.layers.{}.mlp.experts.{}.up_proj.weight"
+llama.weight @experts_up[48] experts : tensor<128x768x2048xbf16> from "model.layers.{}.mlp.experts.{}.up_proj.weight"
+// CHECK: llama.weight @experts_down[24] experts : tensor<32x1024x512xbf16> from "model.layers.{}.block_sparse_moe.output_linear.weight"
+llama.weight @experts_down[24] experts : tensor<32x1024x512xbf16> from "model.layers.{}.block_sparse_moe.output_linear.weight"
+// CHECK: llama.weight @stacked experts : tensor<4x8x16xf32> from "stacked" rows 8 of 16
+llama.weight @stacked experts : tensor<4x8x16xf32> from "stacked" rows 8 of 16
 // CHECK: llama.weight @o_proj[16] : tensor<2048x2048x!llama.blocks<q8_0>> from "model.layers.{}.self_attn.o_proj.weight"
 llama.weight @o_proj[16] : tensor<2048x2048x!llama.blocks<q8_0>> from "model.layers.{}.self_attn.o_proj.weight"
 // CHECK: llama.weight @lm_head : tensor<128256x2048x!llama.blocks<q4_0>> from "lm_head.weight" or @embed_tokens
@@ -98,6 +104,10 @@ func.func @linear(%x: tensor<?x64xbf16>, %w: tensor<172x64xbf16>, %b: tensor<172
   %y = llama.linear %x, %w : tensor<?x64xbf16>, tensor<172x64xbf16>
   // CHECK: llama.linear %{{.*}}, %{{.*}} bias(%{{.*}} : tensor<172xbf16>) : tensor<?x64xbf16>, tensor<172x64xbf16>
   %z = llama.linear %x, %w bias(%b : tensor<172xbf16>) : tensor<?x64xbf16>, tensor<172x64xbf16>
+  // CHECK: llama.linear %{{.*}}, %{{.*}} as f32 : tensor<?x64xbf16>, tensor<172x64xbf16>
+  %r = llama.linear %x, %w as f32 : tensor<?x64xbf16>, tensor<172x64xbf16>
+  // CHECK: llama.residual %{{.*}}, %{{.*}} : tensor<?x172xf32>
+  %f = llama.residual %r, %r : tensor<?x172xf32>
   return %z : tensor<?x172xbf16>
 }
 
@@ -134,12 +144,44 @@ func.func @add_rows(%x: tensor<?x64xf32>, %table: tensor<512x64xf32>, %row: tens
 }
 
 // CHECK-LABEL: func @swiglu
-func.func @swiglu(%gate: tensor<?x172xbf16>, %up: tensor<?x172xbf16>) {
+func.func @swiglu(%gate: tensor<?x172xbf16>, %up: tensor<?x172xbf16>, %gates: tensor<?x2x96xbf16>, %ups: tensor<?x2x96xbf16>, %one: tensor<?x1xbf16>) {
   // CHECK: llama.swiglu %{{.*}}, %{{.*}} : tensor<?x172xbf16>
   %h = llama.swiglu %gate, %up : tensor<?x172xbf16>
   // CHECK: llama.swiglu %{{.*}}, %{{.*}} activation gelu_tanh : tensor<?x172xbf16>
   %g = llama.swiglu %gate, %up activation gelu_tanh : tensor<?x172xbf16>
+  // CHECK: llama.swiglu %{{.*}}, %{{.*}} : tensor<?x2x96xbf16>
+  %e = llama.swiglu %gates, %ups : tensor<?x2x96xbf16>
+  // CHECK: llama.swiglu %{{.*}}, %{{.*}} activation sigmoid : tensor<?x1xbf16>, tensor<?x172xbf16>
+  %s = llama.swiglu %one, %up activation sigmoid : tensor<?x1xbf16>, tensor<?x172xbf16>
   return
+}
+
+// CHECK-LABEL: func @route
+func.func @route(%logits: tensor<?x8xf32>, %c: tensor<8xf32>) -> (tensor<?x2xi32>, tensor<?x2xf32>) {
+  // CHECK: %[[E:.*]], %[[W:.*]] = llama.route %{{.*}} top 2 normalize sum : tensor<?x8xf32>
+  %experts, %weights = llama.route %logits top 2 normalize sum : tensor<?x8xf32>
+  // CHECK: llama.route %{{.*}} top 2 score sigmoid correction(%{{.*}} : tensor<8xf32>) normalize sum {floor = 9.99{{.*}}E-21 : f64, groups = 4 : i64, kept_groups = 2 : i64, scale = 2.500000e+00 : f64} : tensor<?x8xf32>
+  %e, %w = llama.route %logits top 2 score sigmoid correction(%c : tensor<8xf32>) normalize sum {floor = 1.0e-20 : f64, scale = 2.5 : f64, groups = 4, kept_groups = 2} : tensor<?x8xf32>
+  // CHECK: return %[[E]], %[[W]]
+  return %experts, %weights : tensor<?x2xi32>, tensor<?x2xf32>
+}
+
+// CHECK-LABEL: func @expert_linear
+func.func @expert_linear(%x: tensor<?x64xbf16>, %up: tensor<8x96x64xbf16>, %down: tensor<8x64x96xbf16>, %experts: tensor<?x2xi32>, %bias: tensor<8x96xbf16>) -> tensor<?x2x64xbf16> {
+  // CHECK: llama.expert_linear %{{.*}}, %{{.*}}[%{{.*}}] : tensor<?x64xbf16>, tensor<8x96x64xbf16>, tensor<?x2xi32>
+  %u = llama.expert_linear %x, %up[%experts] : tensor<?x64xbf16>, tensor<8x96x64xbf16>, tensor<?x2xi32>
+  // CHECK: llama.expert_linear %{{.*}}, %{{.*}}[%{{.*}}] : tensor<?x2x96xbf16>, tensor<8x64x96xbf16>, tensor<?x2xi32>
+  %d = llama.expert_linear %u, %down[%experts] : tensor<?x2x96xbf16>, tensor<8x64x96xbf16>, tensor<?x2xi32>
+  // CHECK: llama.expert_linear %{{.*}}, %{{.*}}[%{{.*}}] bias(%{{.*}} : tensor<8x96xbf16>) : tensor<?x64xbf16>, tensor<8x96x64xbf16>, tensor<?x2xi32>
+  %b = llama.expert_linear %x, %up[%experts] bias(%bias : tensor<8x96xbf16>) : tensor<?x64xbf16>, tensor<8x96x64xbf16>, tensor<?x2xi32>
+  return %d : tensor<?x2x64xbf16>
+}
+
+// CHECK-LABEL: func @combine
+func.func @combine(%weights: tensor<?x2xf32>, %d: tensor<?x2x64xbf16>) -> tensor<?x64xbf16> {
+  // CHECK: llama.combine %{{.*}}, %{{.*}} : tensor<?x2xf32>, tensor<?x2x64xbf16>
+  %y = llama.combine %weights, %d : tensor<?x2xf32>, tensor<?x2x64xbf16>
+  return %y : tensor<?x64xbf16>
 }
 
 // CHECK-LABEL: func @residual

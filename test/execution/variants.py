@@ -35,6 +35,7 @@ GATES = {
     "gelu": gelu,
     "relu": lambda x: np.maximum(x, 0),
     "relu2": lambda x: np.maximum(x, 0) ** 2,
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
 }
 
 

@@ -54,6 +54,17 @@ func.func @forward(%x: tensor<?x48xf32>) -> tensor<?x32xf32> {
 
 // -----
 
+// WARN: warning: stays 'f32': products with experts in blocks are not supported
+// CHECK: @experts experts : tensor<2x32x32xf32>
+llama.weight @experts experts : tensor<2x32x32xf32> from "e.{}"
+func.func @forward(%x: tensor<?x32xf32>, %e: tensor<?x1xi32>) -> tensor<?x1x32xf32> {
+  %w = llama.get_weight @experts : tensor<2x32x32xf32>
+  %y = llama.expert_linear %x, %w[%e] : tensor<?x32xf32>, tensor<2x32x32xf32>, tensor<?x1xi32>
+  return %y : tensor<?x1x32xf32>
+}
+
+// -----
+
 // A matrix that is read otherwise, too, stays.
 // CHECK: @w : tensor<32x32xf32>
 llama.weight @w : tensor<32x32xf32> from "w"
