@@ -146,7 +146,11 @@ static std::string show(ArrayRef<int64_t> shape) {
 void Resumed::readSymbols() {
   for (Attribute value : root.getAs<ArrayAttr>("weights")) {
     auto weight = dyn_cast<DictionaryAttr>(value);
-    if (auto shape = shapeIn(weight, "shape"))
+    auto shape = shapeIn(weight, "shape");
+    if (auto experts = weight ? getInteger(weight, "experts") : std::nullopt;
+        shape && experts)
+      shape->insert(shape->begin(), *experts);
+    if (shape)
       symbols[getText(weight, "symbol").value_or("")] = {
           getInteger(weight, "slot").value_or(-1),
           getInteger(weight, "count").value_or(0) != 0, std::move(*shape),

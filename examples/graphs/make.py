@@ -1,4 +1,4 @@
-"""Makes the three checkpoints beside this file, and what they must say.
+"""Makes the checkpoints beside this file, and what they must say.
 
 Run by hand with PyTorch and Hugging Face transformers:
 
@@ -11,11 +11,12 @@ as well.
 """
 
 import pathlib
+import tempfile
 
 import numpy as np
 import torch
 import transformers
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 HERE = pathlib.Path(__file__).resolve().parent
 VOCAB, GREEDY = 96, 24
@@ -55,6 +56,26 @@ def bart():
     return transformers.BartForConditionalGeneration(config)
 
 
+MOE = dict(
+    hidden_size=32,
+    intermediate_size=24,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    num_local_experts=4,
+    num_experts_per_tok=2,
+    **SIZES,
+)
+
+
+def mixtral():
+    return transformers.MixtralForCausalLM(transformers.MixtralConfig(**MOE))
+
+
+def granitemoe():
+    return transformers.GraniteMoeForCausalLM(transformers.GraniteMoeConfig(**MOE))
+
+
 def randomize(model):
     """Weights large enough that the best id is clear; norms about 1."""
     with torch.no_grad():
@@ -72,15 +93,24 @@ def greedy(logits, ids):
     return follow
 
 
-def make(name, model, ids, source=None):
-    randomize(model.eval())
-    folder = HERE / name
-    folder.mkdir(exist_ok=True)
+def tensors_of(model):
+    """A checkpoint's tensors. A model that merges experts is saved with them apart."""
+    if "experts" in "".join(model.state_dict()):
+        with tempfile.TemporaryDirectory() as folder:
+            model.save_pretrained(folder)
+            return load_file(pathlib.Path(folder) / "model.safetensors")
     tensors = {}  # a tied one once
     for key, tensor in model.state_dict().items():
         if all(tensor.data_ptr() != other.data_ptr() for other in tensors.values()):
             tensors[key] = tensor.contiguous()
-    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    return tensors
+
+
+def make(name, model, ids, source=None):
+    randomize(model.eval())
+    folder = HERE / name
+    folder.mkdir(exist_ok=True)
+    save_file(tensors_of(model), folder / "model.safetensors", {"format": "pt"})
 
     @torch.no_grad()
     def logits(ids):
@@ -108,6 +138,8 @@ def main():
     make("opt", opt(), ids)
     make("bert", bert(), ids)
     make("bart", bart(), ids[:5], source=ids)
+    make("mixtral", mixtral(), ids)
+    make("granitemoe", granitemoe(), ids)
 
 
 main()

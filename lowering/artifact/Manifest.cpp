@@ -28,13 +28,16 @@ template <typename Op> static int64_t slotOf(Op op) {
 static DictionaryAttr describe(WeightOp weight) {
   MLIRContext *context = weight.getContext();
   Fields object(context);
+  ArrayRef<int64_t> shape = weight.getTensorType().getShape();
   object.set("symbol", weight.getSymName())
       .set("name", weight.getSource())
       .set("count", weight.getCount().value_or(0))
       .set("first", weight.getFirst())
-      .set("shape", weight.getTensorType().getShape())
+      .set("shape", weight.getExperts() ? shape.drop_front() : shape)
       .set("dtype", dtypeName(weight.getTensorType().getElementType()))
       .set("slot", slotOf(weight));
+  if (weight.getExperts())
+    object.set("experts", weight.getExpertCount());
   if (weight.getFirstRow())
     object.set("rows", Fields(context)
                            .set("first", *weight.getFirstRow())

@@ -3,6 +3,9 @@
 ///
 ///   func @decode(memrefs...)  =>  func @cria_decode(ids, tokens, ..., host)
 ///   call @q_proj(%layer)      =>  load slots[first + layer]
+///   call @experts_up(%layer)  =>  &slots[first + layer * experts], a table
+///   load %up[%e, %n, %k]      =>  load table[e], a matrix, then its [n, k]
+///   subview %up[%e, 0, 0]     =>  load table[e]
 ///   scf.forall { body }       =>  host.parallel_for(host, @body, captured, n)
 ///   call @kernel(...)         =>  host.enter(host, number), then the call
 ///   mpi.allreduce(%x, %x)     =>  host.all_reduce(host, x, count, type)
@@ -48,7 +51,9 @@ public:
 
 private:
   LogicalResult lowerEntry(func::FuncOp entry, const EntryArguments &arguments);
-  void lowerSlotCalls(func::FuncOp entry, Value slots);
+  LogicalResult lowerSlotCalls(func::FuncOp entry, Value slots);
+  LogicalResult passTable(func::CallOp read, Value table);
+  LogicalResult takeTable(func::FuncOp kernel, unsigned argument);
   LogicalResult passHost(func::FuncOp entry, Value host);
   LogicalResult lowerAllReduces(func::FuncOp function, Value host);
   void announce(func::CallOp call, Operation *kernel, Value host);
@@ -97,13 +102,75 @@ Value AbiLowering::element(ImplicitLocOpBuilder &b, Value table, Value index) {
   return LLVM::LoadOp::create(b, pointer, at);
 }
 
+/// The index of the expert whose numbers an op reads: a load of one number, or
+/// a view of the expert's matrix. Null if the op does anything else.
+static Value expertOf(Operation *op, MemRefType experts) {
+  if (auto load = dyn_cast<memref::LoadOp>(op))
+    return load.getIndices().front();
+  auto view = dyn_cast<memref::SubViewOp>(op);
+  if (!view || view.getType().getRank() != 2 || !view.hasUnitStride() ||
+      view.getStaticSizes() !=
+          ArrayRef<int64_t>{1, experts.getDimSize(1), experts.getDimSize(2)} ||
+      !isConstantIntValue(view.getMixedOffsets()[1], 0) ||
+      !isConstantIntValue(view.getMixedOffsets()[2], 0))
+    return {};
+  return llvm::dyn_cast<Value>(view.getMixedOffsets()[0]);
+}
+
+/// Gives a kernel, in place of the memory (E, N, K) of all experts, a table of
+/// E pointers to matrices (N, K). The kernel reads one expert at a time.
+LogicalResult AbiLowering::takeTable(func::FuncOp kernel, unsigned number) {
+  BlockArgument argument = kernel.getArgument(number);
+  if (argument.getType() == pointer) // another entry calls the kernel, too
+    return success();
+  auto type = llvm::cast<MemRefType>(argument.getType());
+  auto matrix =
+      MemRefType::get(type.getShape().drop_front(), type.getElementType());
+  for (Operation *user : llvm::make_early_inc_range(argument.getUsers())) {
+    Value expert = expertOf(user, type);
+    if (!expert)
+      return user->emitOpError("expected only loads of the numbers of experts, "
+                               "and views of one expert");
+    ImplicitLocOpBuilder b(user->getLoc(), user);
+    Value index = arith::IndexCastOp::create(b, i64, expert);
+    Value read = fromPointer(b, element(b, argument, index), matrix);
+    if (auto load = dyn_cast<memref::LoadOp>(user))
+      read = memref::LoadOp::create(b, read, load.getIndices().drop_front());
+    else
+      read = memref::CastOp::create(b, user->getResult(0).getType(), read);
+    user->getResult(0).replaceAllUsesWith(read);
+    user->erase();
+  }
+  argument.setType(pointer);
+  kernel.setType(FunctionType::get(kernel.getContext(),
+                                   kernel.front().getArgumentTypes(),
+                                   kernel.getResultTypes()));
+  return success();
+}
+
+/// Passes a table of experts to the kernels that read them.
+LogicalResult AbiLowering::passTable(func::CallOp read, Value table) {
+  for (OpOperand &use :
+       llvm::make_early_inc_range(read.getResult(0).getUses())) {
+    auto call = dyn_cast<func::CallOp>(use.getOwner());
+    auto kernel =
+        call ? symbols.lookup<func::FuncOp>(call.getCallee()) : func::FuncOp();
+    if (!kernel || kernel.isDeclaration())
+      return use.getOwner()->emitOpError("expected a kernel to read experts");
+    if (failed(takeTable(kernel, use.getOperandNumber())))
+      return failure();
+    use.set(table);
+  }
+  return success();
+}
+
 /// Replaces calls of the functions of weights and rope tables by loads from the
-/// slot table.
-void AbiLowering::lowerSlotCalls(func::FuncOp entry, Value slots) {
-  entry.walk([&](func::CallOp call) {
+/// slot table, or, of experts, by places in it.
+LogicalResult AbiLowering::lowerSlotCalls(func::FuncOp entry, Value slots) {
+  WalkResult result = entry.walk([&](func::CallOp call) {
     auto callee = symbols.lookup<func::FuncOp>(call.getCallee());
     if (!callee)
-      return;
+      return WalkResult::advance();
     auto what = callee->getAttrOfType<DictionaryAttr>(kWeightAttribute);
     if (!what)
       what = callee->getAttrOfType<DictionaryAttr>(kRopeAttribute);
@@ -112,17 +179,33 @@ void AbiLowering::lowerSlotCalls(func::FuncOp entry, Value slots) {
                     ? dyn_cast<MemRefType>(call.getResultTypes()[0])
                     : MemRefType();
     if (!number || !type)
-      return;
+      return WalkResult::advance();
+    auto experts = what.getAs<IntegerAttr>("experts");
     ImplicitLocOpBuilder b(call.getLoc(), call);
     Value slot =
         arith::ConstantOp::create(b, b.getI64IntegerAttr(number.getInt()));
-    if (call.getNumOperands())
-      slot = arith::AddIOp::create(
-          b, slot, arith::IndexCastOp::create(b, i64, call.getOperand(0)));
-    call.getResult(0).replaceAllUsesWith(
-        fromPointer(b, element(b, slots, slot), type));
+    if (call.getNumOperands()) {
+      Value layer = arith::IndexCastOp::create(b, i64, call.getOperand(0));
+      if (experts)
+        layer = arith::MulIOp::create(
+            b, layer,
+            arith::ConstantOp::create(b,
+                                      b.getI64IntegerAttr(experts.getInt())));
+      slot = arith::AddIOp::create(b, slot, layer);
+    }
+    if (experts) {
+      Value table =
+          LLVM::GEPOp::create(b, pointer, pointer, slots, ValueRange{slot});
+      if (failed(passTable(call, table)))
+        return WalkResult::interrupt();
+    } else {
+      call.getResult(0).replaceAllUsesWith(
+          fromPointer(b, element(b, slots, slot), type));
+    }
     call.erase();
+    return WalkResult::advance();
   });
+  return failure(result.wasInterrupted());
 }
 
 /// Calls the host's `enter` with the number of the kernel that is called next.
@@ -384,8 +467,8 @@ LogicalResult AbiLowering::lowerEntry(func::FuncOp entry,
   }
   body.eraseArguments(0, old);
   entry.setType(b.getFunctionType(types, {}));
-  lowerSlotCalls(entry, body.getArgument(places.size()));
-  if (failed(passHost(entry, body.getArgument(places.size() + 1))))
+  if (failed(lowerSlotCalls(entry, body.getArgument(places.size()))) ||
+      failed(passHost(entry, body.getArgument(places.size() + 1))))
     return failure();
   for (StringRef name : {kArgumentsAttribute, kChunkAttribute,
                          kArenaBytesAttribute, kInvariantAttribute})

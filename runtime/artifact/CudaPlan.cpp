@@ -11,9 +11,10 @@ namespace cria::cuda {
 // Bounds beyond which a manifest is wrong rather than large.
 static constexpr int64_t mostBytes = int64_t(1) << 48;
 static constexpr int64_t mostLayers = 1 << 12;
-static constexpr int64_t mostThreads = 1024; // in a block, on any device
-static constexpr size_t mostArguments = 512; // 4 KiB of parameters
-static constexpr size_t mostMaps = 24;       // of 128 bytes each, 3 KiB
+static constexpr int64_t mostStride = 1 << 20; // slots of a layer
+static constexpr int64_t mostThreads = 1024;   // in a block, on any device
+static constexpr size_t mostArguments = 512;   // 4 KiB of parameters
+static constexpr size_t mostMaps = 24;         // of 128 bytes each, 3 KiB
 static constexpr size_t mostSteps = 1 << 12;
 static constexpr int64_t mostCode = int64_t(1) << 28;
 static constexpr size_t mostSpans = 1 << 16;
@@ -131,7 +132,7 @@ Argument Reader::readWeight(const JsonCursor &at, uint64_t layers,
   auto layered = at.find("layered");
   argument.perLayer = layered && layered->boolean() ? 1 : 0;
   if (auto stride = at.find("stride"); stride && argument.perLayer)
-    argument.perLayer = static_cast<uint64_t>(stride->integer(1, mostLayers));
+    argument.perLayer = static_cast<uint64_t>(stride->integer(1, mostStride));
   if (argument.perLayer && !inLoop)
     at["layered"].fail("is true outside a loop");
   uint64_t last = argument.value + argument.perLayer * (layers - 1);

@@ -19,10 +19,15 @@ static constexpr int64_t maxShards = 1024;
 static constexpr int64_t maxRows = 1 << 16;
 
 std::string WeightSpec::name(uint64_t index) const {
-  if (count == 0)
-    return pattern;
   std::string text = pattern;
-  return text.replace(text.find("{}"), 2, std::to_string(first + index));
+  auto put = [&](uint64_t number) {
+    text.replace(text.find("{}"), 2, std::to_string(number));
+  };
+  if (count)
+    put(first + (experts ? index / experts : index));
+  if (experts && !stacked)
+    put(index % experts);
+  return text;
 }
 
 uint64_t WeightSpec::bytes() const { return *tensorBytes(shape, type); }
@@ -33,6 +38,8 @@ Shape WeightSpec::sourceShape() const {
     source[0] = rows.of;
   if (columns.of)
     source[1] = columns.of;
+  if (stacked)
+    source.insert(source.begin(), experts);
   return source;
 }
 
@@ -148,6 +155,7 @@ private:
   uint64_t rowsOf(const WeightSpec &weight) const;
   void readRows(const JsonCursor &at, WeightSpec &weight);
   void readTied(const JsonCursor &at, WeightSpec &weight);
+  void readName(const JsonCursor &at, WeightSpec &weight);
   void readRope(const JsonCursor &at);
   void readCache(const JsonCursor &at);
   void readCacheRopes(const JsonCursor &at, CacheSpec &cache);
@@ -268,9 +276,9 @@ cuda::Surroundings Reader::surroundings() const {
   cuda::Surroundings around;
   around.slotBytes.resize(manifest.slots);
   for (const WeightSpec &weight : manifest.weights)
-    for (uint64_t i = weight.slot;
-         i < std::min(weight.slot + weight.tensors(), manifest.slots); ++i)
-      around.slotBytes[i] = weight.bytes();
+    for (uint64_t i = 0;
+         i < weight.tensors() && weight.slot + i < manifest.slots; ++i)
+      around.slotBytes[weight.slot + i] = weight.bytes() * weight.following(i);
   for (const CacheSpec &cache : manifest.caches)
     around.cacheBytes.push_back(cache.bytes);
   around.chunk = manifest.chunk;
@@ -354,13 +362,13 @@ void Reader::fillSlots(const JsonCursor &at, uint64_t first, uint64_t count) {
 void Reader::readWeight(const JsonCursor &at) {
   WeightSpec weight;
   weight.symbol = at["symbol"].string();
-  weight.pattern = at["name"].string();
   weight.count = size(at["count"], 0, maxSlots);
   weight.first = size(at["first"], 0, maxSlots);
   weight.shape = readShape(at["shape"]);
   weight.slot = size(at["slot"], 0, maxSlots);
-  if (weight.count && weight.pattern.find("{}") == std::string::npos)
-    at["name"].expected("a name with {} for the layer");
+  if (auto experts = at.find("experts"))
+    weight.experts = size(*experts, 1, maxSlots);
+  readName(at["name"], weight);
   readType(at, weight);
   if (auto split = at.find("split"))
     readSplit(*split, weight);
@@ -374,8 +382,25 @@ void Reader::readWeight(const JsonCursor &at) {
     at["dtype"].expected("f32, f16 or bf16, of an adapter's matrix");
   if (auto tied = at.find("tied"))
     readTied(*tied, weight);
+  if (weight.experts &&
+      (weight.shape.size() != 2 || weight.split != Split::None ||
+       weight.adapter || weight.tied))
+    at["experts"].expected("matrices that are not split, adapted or tied");
   fillSlots(at["slot"], weight.slot, weight.tensors());
   manifest.weights.push_back(std::move(weight));
+}
+
+/// Reads the name, after the numbers of layers and experts. Experts without a
+/// number in the name are in one tensor.
+void Reader::readName(const JsonCursor &at, WeightSpec &weight) {
+  weight.pattern = at.string();
+  uint64_t numbers = 0, layers = weight.count ? 1 : 0;
+  for (size_t from = 0;
+       (from = weight.pattern.find("{}", from)) != std::string::npos; from += 2)
+    ++numbers;
+  weight.stacked = weight.experts && numbers <= layers;
+  if (numbers < layers)
+    at.expected("a name with {} for the layer");
 }
 
 /// Reads the type, after the shape: the two together determine the size.

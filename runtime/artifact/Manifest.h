@@ -27,13 +27,15 @@ struct Range {
 };
 
 /// A weight symbol: one tensor, or a stack of tensors of equal shape, one for
-/// each layer; or some rows or columns of each.
+/// each layer, or for each expert of each layer; or some rows or columns of
+/// each.
 struct WeightSpec {
   std::string symbol;
-  std::string pattern; // the checkpoint's name, "{}" for the layer's number
-  uint64_t count;      // 0: a single tensor, its name literal
+  /// The checkpoint's name, "{}" for the numbers of the layer and the expert.
+  std::string pattern;
+  uint64_t count; // of layers; 0: the name has no layer
   uint64_t first;
-  Shape shape;
+  Shape shape; // of one layer, or of one expert
   DType type;
   uint64_t slot;
   Range rows, columns; // of the tensors
@@ -43,15 +45,31 @@ struct WeightSpec {
   /// The index of another weight of the manifest, of the same shape. Its tensor
   /// is used if the checkpoint has no tensor of this name, or an equal one.
   std::optional<size_t> tied = std::nullopt;
+  uint64_t experts = 0; // of each layer; 0: it has none
+  /// Whether a tensor of the checkpoint has all experts of a layer, one after
+  /// the other.
+  bool stacked = false;
 
   /// Selects the rows or columns of rank `rank` of `ranks`. Call it once.
   void setRank(uint64_t rank, uint64_t ranks);
   /// The shape of the checkpoint's tensors.
   Shape sourceShape() const;
-  uint64_t tensors() const { return count ? count : 1; }
+  /// The tensors of compiled code, one in each slot: experts vary fastest.
+  uint64_t tensors() const {
+    return (count ? count : 1) * (experts ? experts : 1);
+  }
+  /// The place of tensor `index` in a tensor of the checkpoint that has all
+  /// experts; 0 if each tensor has its own.
+  uint64_t place(uint64_t index) const { return stacked ? index % experts : 0; }
+  /// The tensors that lie one after the other in a GPU's memory from tensor
+  /// `index` on: the experts of a layer do.
+  uint64_t following(uint64_t index) const {
+    return experts ? experts - index % experts : 1;
+  }
   /// One tensor of the checkpoint, all of it.
-  bool isWhole() const { return !count && !rows.of && !adapter; }
-  /// The checkpoint's name of tensor `index` in [0, tensors()).
+  bool isWhole() const { return !count && !rows.of && !adapter && !experts; }
+  /// The checkpoint's name of tensor `index` in [0, tensors()), or of the
+  /// tensor that has it.
   std::string name(uint64_t index) const;
   /// Bytes of one tensor.
   uint64_t bytes() const;

@@ -108,9 +108,14 @@ static Status allocateSlots(const std::shared_ptr<Context> &owner,
 /// Device memory for every slot.
 Status Model::allocate(const std::vector<Binding::Alias> &aliases) {
   std::vector<uint64_t> sizes(manifest().slots);
+  // The experts of a layer get their memory together, with the first of them.
+  auto isFirst = [](const WeightSpec &weight, uint64_t i) {
+    return i == 0 || weight.following(i - 1) == 1;
+  };
   for (const WeightSpec &weight : manifest().weights)
     for (uint64_t i = 0; i < weight.tensors(); ++i)
-      sizes[weight.slot + i] = weight.bytes();
+      sizes[weight.slot + i] =
+          isFirst(weight, i) ? weight.bytes() * weight.following(i) : 0;
   for (const RopeSpec &rope : manifest().ropes)
     sizes[rope.slot] = sizes[rope.slot + 1] = rope.bytes();
   for (const Binding::Alias &alias : aliases)
@@ -120,6 +125,11 @@ Status Model::allocate(const std::vector<Binding::Alias> &aliases) {
   Status status = allocateSlots(owner, sizes, "weights", memory, addresses);
   for (const Binding::Alias &alias : aliases)
     addresses[alias.slot] = addresses[alias.of];
+  for (const WeightSpec &weight : manifest().weights)
+    for (uint64_t i = 0; i < weight.tensors() && status.ok(); ++i)
+      if (!isFirst(weight, i))
+        addresses[weight.slot + i] =
+            addresses[weight.slot + i - 1] + weight.bytes();
   return status;
 }
 

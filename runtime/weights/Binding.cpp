@@ -252,7 +252,7 @@ void Matcher::match(const WeightSpec &weight, uint64_t index) {
 /// only the rows and columns that the weight has.
 static ElementsPtr finished(ElementsPtr x, const WeightSpec &weight,
                             uint64_t index, const Loras &loras) {
-  return slice(loras.merged(weight.name(index), std::move(x)), weight);
+  return slice(loras.merged(weight.name(index), std::move(x)), weight, index);
 }
 
 /// Binds tensor `index` of `weight` to what an adapter saved, or else to the
@@ -262,8 +262,10 @@ void Matcher::add(const WeightSpec &weight, uint64_t index,
   std::string problem;
   const Checkpoint::Tensor *place = checkpoint.replacement(weight.name(index));
   if (!place) {
-    auto packed =
-        findPacked(checkpoint, tensor, weight.sourceShape(), config, problem);
+    auto packed = weight.stacked
+                      ? std::nullopt
+                      : findPacked(checkpoint, tensor, weight.sourceShape(),
+                                   config, problem);
     if (packed)
       return addPacked(weight, index, std::move(*packed));
     place = checkpoint.find(tensor);
@@ -271,18 +273,20 @@ void Matcher::add(const WeightSpec &weight, uint64_t index,
   if (problem.empty())
     problem = place ? mismatch(weight, *place->tensor)
                     : quote(tensor) + " is missing";
-  if (!problem.empty())
-    return binding.problems.push_back(problem);
-  addPlain(weight, index, *place);
+  if (problem.empty())
+    return addPlain(weight, index, *place);
+  if (weight.place(index) == 0) // experts of one tensor have one problem
+    binding.problems.push_back(problem);
 }
 
 void Matcher::addPlain(const WeightSpec &weight, uint64_t index,
                        const Checkpoint::Tensor &place) {
   DType type = *place.tensor->type;
+  bool isCounted = weight.place(index) == 0; // one of the experts of a tensor
   if (type != weight.type)
-    ++conversions[{type, weight.type, ""}];
+    conversions[{type, weight.type, ""}] += isCounted;
   else if (place.tensor->begin % alignmentOf(type) != 0)
-    ++binding.unaligned;
+    binding.unaligned += isCounted;
   binding.weights.push_back(
       {&weight,
        weight.slot + index,
@@ -307,7 +311,7 @@ std::vector<BoundWeight> adapterWeights(const Manifest &manifest,
   for (const WeightSpec &weight : manifest.weights)
     for (uint64_t i = 0; i < weight.tensors() && weight.adapter; ++i)
       bound.push_back(
-          {&weight, weight.slot + i, slice(loras.kept(weight, i), weight)});
+          {&weight, weight.slot + i, slice(loras.kept(weight, i), weight, i)});
   return bound;
 }
 

@@ -26,7 +26,7 @@ private:
 /// Rows, or columns, of a tensor.
 class Slice : public Decorator {
 public:
-  Slice(ElementsPtr x, const WeightSpec &weight);
+  Slice(ElementsPtr x, const WeightSpec &weight, uint64_t index);
 
   std::optional<FilePlace> inPlace(DType type) const override;
   Status write(uint64_t first, uint64_t count, DType type,
@@ -68,7 +68,7 @@ ElementsPtr stored(const File &file, uint64_t begin, DType type) {
   return std::make_unique<Stored>(file, begin, type);
 }
 
-Slice::Slice(ElementsPtr x, const WeightSpec &weight)
+Slice::Slice(ElementsPtr x, const WeightSpec &weight, uint64_t index)
     : Decorator(std::move(x)), width(weight.elements()) {
   uint64_t row = weight.columns.of;
   if (row) {
@@ -77,7 +77,9 @@ Slice::Slice(ElementsPtr x, const WeightSpec &weight)
   } else {
     row = weight.shape[0] ? width / weight.shape[0] : 0;
   }
-  start = weight.rows.first * row + weight.columns.first;
+  uint64_t rows = weight.rows.of ? weight.rows.of : weight.shape[0];
+  start = (weight.place(index) * rows + weight.rows.first) * row +
+          weight.columns.first;
 }
 
 std::optional<FilePlace> Slice::inPlace(DType type) const {
@@ -102,10 +104,10 @@ Status Slice::write(uint64_t first, uint64_t count, DType type,
   return status;
 }
 
-ElementsPtr slice(ElementsPtr x, const WeightSpec &weight) {
-  if (!weight.rows.of && !weight.columns.of)
+ElementsPtr slice(ElementsPtr x, const WeightSpec &weight, uint64_t index) {
+  if (!weight.rows.of && !weight.columns.of && !weight.stacked)
     return x;
-  return std::make_unique<Slice>(std::move(x), weight);
+  return std::make_unique<Slice>(std::move(x), weight, index);
 }
 
 Result<std::vector<float>> readFloats(const File &file,

@@ -90,9 +90,9 @@ protected:
 /// on, as `type`.
 ElementsPtr stored(const File &file, uint64_t begin, DType type);
 
-/// The rows and columns of the tensor `x` that `weight` has; `x` itself if they
-/// are all.
-ElementsPtr slice(ElementsPtr x, const WeightSpec &weight);
+/// The rows and columns of the tensor `x` that tensor `index` of `weight` has;
+/// `x` itself if they are all.
+ElementsPtr slice(ElementsPtr x, const WeightSpec &weight, uint64_t index);
 
 /// All elements of a tensor of a float type, in f32.
 Result<std::vector<float>> readFloats(const File &file,

@@ -35,7 +35,7 @@ PASSES = """
 """
 DECLARED = re.compile(
     r"func\.func private @([\w.]+)\((index)?\) -> tensor<([\dx]+)x(\w+)> "
-    r"attributes \{cria\.(?:weight|rope) = \{slot = (\d+)"
+    r"attributes \{cria\.(?:weight|rope) = \{(?:experts = (\d+) : index, )?slot = (\d+)"
 )
 
 
@@ -61,10 +61,10 @@ def harness_source(text):
     """C functions for the weights and tables, which return the memory of a slot."""
     lines = ["typedef long i64;", "void **slots;"]
     for number, found in enumerate(DECLARED.finditer(text)):
-        name, layered, sizes, _, slot = found.groups()
+        name, layered, sizes, _, experts, slot = found.groups()
         sizes = [int(size) for size in sizes.split("x")]
         strides = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
-        rank, layer = len(sizes), "layer" if layered else "0"
+        rank, layer = len(sizes), f"layer * {experts or 1}" if layered else "0"
         lines += [
             f"struct m{number} {{ void *a, *p; i64 o, s[{rank}], t[{rank}]; }};",
             f"void f{number}(struct m{number} *r{', i64 layer' if layered else ''})"
@@ -120,14 +120,19 @@ def widened(array):
     return array
 
 
+def protect(begin, size):
+    """Makes pages unreadable."""
+    mprotect = ctypes.CDLL(None, use_errno=True).mprotect
+    failed = mprotect(ctypes.c_void_p(begin), ctypes.c_size_t(size), 0)
+    check(not failed, f"mprotect: errno {ctypes.get_errno()}")
+
+
 def guarded(array):
     """A copy, aligned only to its elements, with memory after it that cannot be read."""
     size = -(-array.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
     memory = mmap.mmap(-1, size + mmap.PAGESIZE)
     end = ctypes.addressof(ctypes.c_char.from_buffer(memory)) + size
-    protect = ctypes.CDLL(None, use_errno=True).mprotect
-    failed = protect(ctypes.c_void_p(end), ctypes.c_size_t(mmap.PAGESIZE), 0)
-    check(not failed, f"mprotect: errno {ctypes.get_errno()}")
+    protect(end, mmap.PAGESIZE)
     copy = np.frombuffer(memory, array.dtype, array.size, size - array.nbytes)
     copy = copy.reshape(array.shape)
     copy[...] = array

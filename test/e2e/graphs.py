@@ -128,7 +128,8 @@ def check_source(graph):
 def main():
     tools = Tools(*sys.argv[1:3])
     device = sys.argv[3]
-    for name in ["opt", "bert", "bart"]:
+    names = ["opt", "bert", "bart", "mixtral"]
+    for name in names + ["granitemoe"] * (device == "cpu"):
         graph = Graph(tools, name, device)
         check_tools(graph)
         check_whole(graph) if name == "bert" else check_pieces(graph)

@@ -49,13 +49,18 @@ FAMILIES = {
         "llama", {"hidden_size": 64, "intermediate_size": 96, "head_dim": 16}
     ),
     "cache": families.config("llama", {"head_dim": 32}),  # in blocks
-    "bart": None,  # a program
+    "bart": None,  # programs
+    "mixtral": None,
 }
 
 
 def drawn(weight, layer, rank=0, ranks=1):
-    """A slot's weight in f64: rows of a checkpoint's tensor, or a rank's share of its
-    rows or columns."""
+    """A layer's weight in f64: rows of a checkpoint's tensor, or a rank's share of its
+    rows or columns; or the matrices of all experts."""
+    if "experts" in weight:
+        of_layer = weight["name"].replace("{}", str(layer + weight["first"]), 1)
+        each = [of_layer.replace("{}", str(e)) for e in range(weight["experts"])]
+        return np.stack([weights.values(SEED, name, weight["shape"]) for name in each])
     shape, split = weight["shape"], weight.get("split")
     rows = weight.get("rows", {"first": 0, "of": shape[0]})
     first, of, rest = rows["first"], rows["of"], shape[1:]
@@ -109,11 +114,17 @@ class Memory:
             for layer in range(max(weight["count"], 1)):
                 exact = drawn(weight, layer, *share)
                 values = weights.rounded(exact, dtype)
-                self.arrays[weight["slot"] + layer] = guarded(
+                array = guarded(
                     blocks.quantize(exact, weight["dtype"])
                     if weight["dtype"] in blocks.FORMATS
                     else encoded(values, stored)
                 )
+                # Upstream and GPUs read the experts of a layer from the first slot on.
+                slots = weight.get("experts", 1)
+                first = weight["slot"] + layer * slots
+                self.arrays[first] = array
+                for i in range(1, slots):
+                    self.arrays[first + i] = array[i]
         for table in manifest.get("rope", []):
             angles = np.outer(np.arange(table["rows"]), table["inv_freq"])
             for i, turn in enumerate([np.cos, np.sin]):
@@ -154,13 +165,16 @@ def text_of(tools, program, flags):
     return execute(command).ok().text
 
 
-def bf16_program(tools):
-    """examples/graphs/bart.mlir with weights and activations in bf16."""
-    text = (GRAPHS / "bart.mlir").read_text()
-    logits = re.search(r"-> \((tensor<\?x\d+xf32>)", text)[1]
-    text = text.replace("xf32>", "xbf16>")
-    text = text.replace(logits.replace("f32", "bf16"), logits)
-    path = tools.scratch / "bart.mlir"
+def bf16_program(tools, name):
+    """A program of examples/graphs with weights and activations in bf16, without logits,
+    and without what is f32 in programs of all types."""
+    text = (GRAPHS / f"{name}.mlir").read_text()
+    logits = re.search(r"-> \((tensor<\?x\d+xf32>)", text)
+    narrow = lambda line: line[0].replace("xf32>", "xbf16>")
+    text = re.sub(r"^(?!!f32_).*$", narrow, text, flags=re.M)
+    if logits:
+        text = text.replace(logits[1].replace("f32", "bf16"), logits[1])
+    path = tools.scratch / f"{name}.mlir"
     path.write_text(text)
     return path
 
@@ -172,8 +186,8 @@ def check_family(tools, name, dtype):
     if name == "cache":
         flags.append("--kv=q8_0")
     if FAMILIES[name] is None:
-        program = bf16_program(tools) if dtype == "bf16" else GRAPHS / "bart.mlir"
-        wide_program, wide_flags = GRAPHS / "bart.mlir", flags
+        wide_program, wide_flags = GRAPHS / f"{name}.mlir", flags
+        program = bf16_program(tools, name) if dtype == "bf16" else wide_program
     else:
         wide_program = program = tools.scratch / f"{name}.json"
         program.write_text(json.dumps(FAMILIES[name]))

@@ -1,8 +1,8 @@
 """execution.py BIN SCRATCH CPU OP...: the meaning of ops.
 
-Compiles each program of cases.OP or variants.OP and runs it on the numbers of tokens that
-the schedules differ in (one, tiles of dot products, packed panels; several calls of
-@forward). Compares the logits with the reference:
+Compiles each program of cases.OP, variants.OP or experts.OP, and runs it on the numbers
+of tokens that the schedules differ in (one, tiles of dot products, packed panels; several
+calls of @forward). Compares the logits with the reference:
 
 - NMSE against f64 at most 1e-7 for f32, 1e-5 for bf16 and f16;
 - for bf16 and f16 also an error at most twice that of NumPy in f32 that rounds
@@ -24,6 +24,7 @@ from capi import LOGITS_LAST, Model  # noqa: E402
 from harness import Tools, check, nmse  # noqa: E402
 
 import cases  # noqa: E402
+import experts  # noqa: E402
 import variants  # noqa: E402
 
 BAR = {"f32": 1e-7, "bf16": 1e-5, "f16": 1e-5}
@@ -96,7 +97,8 @@ def main():
     bin, scratch, cpu, *ops = sys.argv[1:]
     tools = Tools(bin, scratch)
     for op in ops:
-        module = cases if hasattr(cases, op) else variants
+        modules = (cases, variants, experts)
+        module = next(each for each in modules if hasattr(each, op))
         for what, program in getattr(module, op)():
             if cpu != "emulated":
                 run(tools, program, cpu, f"{op} {what}")

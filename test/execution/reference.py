@@ -73,3 +73,69 @@ def gqa(query, keys, values, layer, position, scale, causal, window, cap=None):
     scores = np.exp(scores - scores.max(-1, keepdims=True))
     p = scores / scores.sum(-1, keepdims=True)
     return np.einsum("hts,hsd->thd", p, values)
+
+
+def softmax(x):
+    powers = np.exp(x - x.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def sigmoid(x):
+    with np.errstate(over="ignore"):
+        return 1 / (1 + np.exp(-x))
+
+
+def largest(row, count):
+    """Indices of the largest numbers: NaN first; of equal numbers, the lower index."""
+    number = lambda i: np.inf if np.isnan(row[i]) else row[i]
+    key = lambda i: (not np.isnan(row[i]), -number(i), i)
+    return sorted(range(len(row)), key=key)[:count]
+
+
+def route(
+    logits,
+    k,
+    score="softmax",
+    correction=None,
+    normalize="none",
+    floor=0.0,
+    scale=1.0,
+    groups=None,
+    kept_groups=None,
+    group_best=2,
+):
+    """Experts and weights (tokens, k), as a token at a time is sorted."""
+    scores = {"softmax": softmax, "sigmoid": sigmoid, "logits": np.array}[score](logits)
+    choices = scores if correction is None else scores + correction
+    experts = np.zeros((len(logits), k), int)
+    for t, row in enumerate(choices):
+        row = row.copy()
+        if groups:
+            parts = row.reshape(groups, -1)
+            best = [part[largest(part, group_best)].sum() for part in parts]
+            kept = largest(best, kept_groups)
+            for g in set(range(groups)) - set(kept):
+                parts[g] = -np.inf
+        experts[t] = largest(row, k)
+    w = np.take_along_axis(scores, experts, 1)
+    floor = w.dtype.type(floor)
+    if normalize.startswith("sum"):
+        sums = w.sum(-1, keepdims=True)
+        w = w / (sums + floor if normalize == "sum" else np.maximum(sums, floor))
+    elif normalize != "none":
+        w = {"softmax": softmax, "sigmoid": sigmoid}[normalize](w)
+    return experts, w * w.dtype.type(scale)
+
+
+def expert_linear(x, weight, experts, bias=None):
+    """x (tokens, K), or (tokens, chosen, K); weight (experts, N, K)."""
+    rows = x if x.ndim == 3 else np.repeat(x[:, None], experts.shape[1], 1)
+    y = np.zeros((*experts.shape, weight.shape[1]), x.dtype)
+    for t, chosen in enumerate(experts):
+        for s, e in enumerate(chosen):
+            y[t, s] = weight[e] @ rows[t, s]
+    return y if bias is None else y + bias[experts]
+
+
+def combine(weights, x):
+    return np.einsum("ts,tsn->tn", weights.astype(x.dtype), x)

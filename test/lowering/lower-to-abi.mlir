@@ -128,3 +128,63 @@ func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first:
   call @sum_decode(%x) : (memref<?xbf16>) -> ()
   return
 }
+
+// -----
+
+// Experts need not lie together: a kernel takes a table of pointers to them, which is
+// a part of the table of slots, and loads the pointer of the expert that it reads.
+// CHECK-LABEL: func private @up_decode(
+// CHECK-SAME: %[[TABLE:[^:]*]]: !llvm.ptr, %[[E:[^:]*]]: index, %[[N:[^:]*]]: index, %{{[^:]*}}: !llvm.ptr) -> f32
+// CHECK: %[[NUMBER:.*]] = arith.index_cast %[[E]] : index to i64
+// CHECK: %[[AT:.*]] = llvm.getelementptr %[[TABLE]][%[[NUMBER]]] : (!llvm.ptr, i64) -> !llvm.ptr, !llvm.ptr
+// CHECK: %[[EXPERT:.*]] = llvm.load %[[AT]]
+// CHECK: llvm.insertvalue %[[EXPERT]]
+// CHECK: %[[MATRIX:.*]] = builtin.unrealized_conversion_cast {{.*}} to memref<6x8xf32>
+// CHECK: memref.load %[[MATRIX]][%[[N]], %[[N]]] : memref<6x8xf32>
+// CHECK-LABEL: func @cria_decode
+// CHECK-SAME: %[[SLOTS:[^:]*]]: !llvm.ptr, %{{[^:]*}}: !llvm.ptr) {
+// CHECK: %[[FIRST:.*]] = arith.constant 3 : i64
+// CHECK: %[[LAYER:.*]] = arith.index_cast
+// CHECK: %[[COUNT:.*]] = arith.constant 4 : i64
+// CHECK: %[[STEP:.*]] = arith.muli %[[LAYER]], %[[COUNT]]
+// CHECK: %[[SLOT:.*]] = arith.addi %[[FIRST]], %[[STEP]]
+// CHECK: %[[EXPERTS:.*]] = llvm.getelementptr %[[SLOTS]][%[[SLOT]]]
+// CHECK-NOT: llvm.load %[[EXPERTS]]
+// CHECK: call @up_decode(%[[EXPERTS]],
+func.func private @up(index) -> memref<4x6x8xf32> attributes {cria.weight = {experts = 4 : index, slot = 3 : index, source = "l.{}.e.{}"}}
+func.func private @up_decode(%w: memref<4x6x8xf32>, %e: index, %n: index) -> f32 {
+  %0 = memref.load %w[%e, %n, %n] : memref<4x6x8xf32>
+  return %0 : f32
+}
+func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x16xf32>)
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
+  %w = call @up(%position) : (index) -> memref<4x6x8xf32>
+  %0 = call @up_decode(%w, %tokens, %first) : (memref<4x6x8xf32>, index, index) -> f32
+  return
+}
+
+// -----
+
+func.func private @up() -> memref<4x6x8xf32> attributes {cria.weight = {experts = 4 : index, slot = 0 : index, source = "e.{}"}}
+func.func private @up_decode(%w: memref<4x6x8xf32>) {
+  // expected-error @below {{expected only loads of the numbers of experts, and views of one expert}}
+  %0 = memref.collapse_shape %w [[0, 1], [2]] : memref<4x6x8xf32> into memref<24x8xf32>
+  return
+}
+func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x16xf32>)
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
+  %w = call @up() : () -> memref<4x6x8xf32>
+  call @up_decode(%w) : (memref<4x6x8xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func private @up() -> memref<4x6x8xf32> attributes {cria.weight = {experts = 4 : index, slot = 0 : index, source = "e.{}"}}
+func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x16xf32>)
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
+  %w = call @up() : () -> memref<4x6x8xf32>
+  // expected-error @below {{expected a kernel to read experts}}
+  %0 = memref.load %w[%tokens, %first, %first] : memref<4x6x8xf32>
+  return
+}

@@ -81,6 +81,30 @@ module attributes {gpu.container_module} {
 
 // -----
 
+// Experts of a layer lie together, and have a slot each: a layer is so many slots.
+// CHECK: decode = [{body = [{args = [{layered = true, stride = 8 : i64, weight = 4 : i64}], {{.*}}launch = "layer", {{.*}}], loop = 3 : i64}]
+module attributes {gpu.container_module} {
+  func.func private @w(index) -> memref<8x4x4xf32> attributes {cria.weight = {experts = 8 : index, slot = 4 : index, source = "w.{}.{}"}}
+  func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>)
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c3 = arith.constant 3 : index
+    scf.for %layer = %c0 to %c3 step %c1 {
+      %w = func.call @w(%layer) : (index) -> memref<8x4x4xf32>
+      gpu.launch_func @kernels::@layer blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1) args(%w : memref<8x4x4xf32>)
+    }
+    return
+  }
+  gpu.module @kernels {
+    gpu.func @layer(%w: memref<8x4x4xf32>) kernel {
+      gpu.return
+    }
+  }
+}
+
+// -----
+
 // A layer of a cache begins so many bytes further each turn. A type that says
 // the offset has its address where the offset counts from.
 // CHECK: decode = [{body = [{args = [{cache = 0 : i64, layer_bytes = 64 : i64}, {cache = 1 : i64, layer_bytes = 64 : i64, offset = 64 : i64}],{{.*}}loop = 2 : i64},

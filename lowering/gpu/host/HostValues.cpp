@@ -186,6 +186,14 @@ std::optional<int64_t> cria::simt::slotOf(func::FuncOp function) {
   return std::nullopt;
 }
 
+/// The slots of each layer of a weight: one, or one for each expert. The
+/// matrices of a layer's experts lie one after the other in a GPU's memory.
+static int64_t slotsOfLayer(func::FuncOp function) {
+  auto what = function->getAttrOfType<DictionaryAttr>(kWeightAttribute);
+  auto experts = what ? what.getAs<IntegerAttr>("experts") : IntegerAttr();
+  return experts ? experts.getInt() : 1;
+}
+
 func::FuncOp cria::simt::calledWeight(func::CallOp call) {
   auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
       call, call.getCalleeAttr());
@@ -230,7 +238,8 @@ HostValues::Memory HostValues::find(func::CallOp call) const {
   func::FuncOp weight = calledWeight(call);
   AffineExpr number = constant(*slotOf(weight));
   if (call.getNumOperands())
-    number = sum(number, read(call.getOperand(0)));
+    number = sum(number, product(read(call.getOperand(0)),
+                                 constant(slotsOfLayer(weight))));
   return memory("weight", number);
 }
 

@@ -1,0 +1,214 @@
+"""Programs of mixtures of experts: {what: Program}, as in cases.py."""
+
+import numpy as np
+
+import reference
+from cases import TYPES, elementwise, linear_of, swiglu_of
+from program import ROWS, Program, Value
+from weights import rounded
+
+
+COUNTS = [1, 33, 70]  # tokens
+
+
+def program(dtype="f32"):
+    p = Program(dtype)
+    p.counts = COUNTS
+    return p
+
+
+def route_of(p, logits, k, correction=None, **options):
+    """The experts, as floats for the logits of a program, and their weights."""
+    score = f" score {options['score']}" if "score" in options else ""
+    normalize = f" normalize {options['normalize']}" if "normalize" in options else ""
+    of = f" correction({correction.name} : {correction.type})" if correction else ""
+    floats = [
+        f"{key} = {options[key]:e} : f64" for key in ("floor", "scale") if key in options
+    ]
+    numbers = [
+        f"{key} = {options[key]} : i64"
+        for key in ("groups", "kept_groups", "group_best")
+        if key in options
+    ]
+    attributes = f" {{{', '.join(floats + numbers)}}}" if floats + numbers else ""
+    op = f"llama.route {logits.name} top {k}{score}{of}{normalize}{attributes}"
+    name = f"%route{len(p.body)}"
+    p.body.append(f"{name}:2 = {op} : {logits.type}")
+
+    def part(i, dtype):
+        routed = lambda call: reference.route(
+            call[logits], k, correction=call[correction], **options
+        )[i]
+        return Value(f"{name}#{i}", (None, k), dtype, routed)
+
+    return part(0, "i32"), part(1, "f32")
+
+
+def as_floats(p, chosen):
+    floats = chosen.type.replace("i32", "f32")
+    op = f"arith.sitofp {chosen.name} : {chosen.type} to {floats}"
+    return p.emit(op, chosen.shape, lambda call: call[chosen], "f32")
+
+
+ROUTES = [  # experts, chosen, options
+    (1, 1, {}),
+    (7, 7, {"normalize": "sum", "floor": 1e-20}),
+    (8, 2, {"normalize": "sum"}),
+    (33, 5, {"score": "sigmoid", "normalize": "sum_at_least", "floor": 3.5}),
+    (32, 4, {"score": "logits", "normalize": "softmax"}),
+    (9, 1, {"score": "logits", "normalize": "sigmoid", "scale": 0.5}),
+]
+GROUPS = [
+    {"groups": 4, "kept_groups": 2},
+    {"groups": 8, "kept_groups": 3, "group_best": 1},
+    {"groups": 2, "kept_groups": 2, "group_best": 16},
+]
+
+
+def route():
+    for experts, k, options in ROUTES:
+        for part in 0, 1:
+            p = program()
+            made = route_of(p, p.tokens(experts, scale=2), k, **options)
+            x = made[1] if part else as_floats(p, made[0])
+            yield f"{experts} {k} {'weights' if part else 'experts'}", p.returns(x)
+    for i, groups in enumerate(GROUPS):
+        for part in 0, 1:
+            p = program()
+            bias = p.weight(32, scale=0.3)
+            options = {"score": "sigmoid", "normalize": "sum", "scale": 2.5}
+            made = route_of(p, p.tokens(32), 6, bias, floor=1e-20, **options, **groups)
+            x = made[1] if part else as_floats(p, made[0])
+            yield f"groups {i} {'weights' if part else 'experts'}", p.returns(x)
+
+
+def ties():
+    """Few different numbers, so that most choices are ties; and NaN and infinities."""
+    for name, values in [
+        ("integers", [0, 1, 2]),
+        ("zeros", [0.0, -0.0]),
+        ("nan", [np.nan, -1, 0, 1]),
+        ("infinite", [np.inf, -np.inf, np.nan, 0]),
+    ]:
+        for experts, k, groups in [(16, 4, {}), (16, 16, {}), (24, 5, GROUPS[0])]:
+            p = program()
+            table = p.random.choice(values, (ROWS, experts))
+            logits = p.tokens(experts, array=table)
+            chosen = route_of(p, logits, k, score="logits", **groups)[0]
+            yield f"{name} {experts} {k}", p.returns(as_floats(p, chosen))
+
+
+def experts_weight(p, e, n, k, how, scale=0.2):
+    """(E, N, K) as the checkpoint has it: "apart", "stacked", or "rows", the last N of
+    2 N rows of each expert in a stack."""
+    first = n if how == "rows" else 0
+    array = p.random.standard_normal((e, first + n, k)) * scale
+    name, dtype = f"w{len(p.arrays)}", p.dtype
+    array = rounded(array, dtype)
+    if how == "apart":
+        for i, matrix in enumerate(array):
+            p.arrays[f"{name}.{i}"] = matrix
+    else:
+        p.arrays[name] = array
+    pattern = f"{name}.{{}}" if how == "apart" else name
+    rows = f" rows {n} of {2 * n}" if how == "rows" else ""
+    kind = f"tensor<{e}x{n}x{k}x{dtype}>"
+    p.symbols.append(f'llama.weight @{name} experts : {kind} from "{pattern}"{rows}')
+    op = f"llama.get_weight @{name} : {kind}"
+    return p.emit(op, (e, n, k), lambda call: array[:, first:], dtype)
+
+
+def expert_linear_of(p, x, weight, chosen, bias=None):
+    op = f"llama.expert_linear {x.name}, {weight.name}[{chosen.name}]"
+    op += f" bias({bias.name} : {bias.type})" if bias else ""
+    product = lambda call: reference.expert_linear(
+        call[x], call[weight], call[chosen].astype(int), call[bias]
+    )
+    shape = (None, chosen.shape[1], weight.shape[1])
+    op += f" : {x.type}, {weight.type}, {chosen.type}"
+    return p.emit(op, shape, product)
+
+
+def combine_of(p, weights, x):
+    op = f"llama.combine {weights.name}, {x.name} : {weights.type}, {x.type}"
+    sum = lambda call: reference.combine(call[weights], call[x])
+    return p.emit(op, (None, x.shape[2]), sum)
+
+
+def routed(p, experts, k, **options):
+    """A route by a table of logits in f32, whatever the program's type is."""
+    return route_of(p, p.tokens(experts, dtype="f32", scale=2), k, **options)
+
+
+def expert_linear():
+    for dtype in TYPES:
+        for how, biased in [("apart", False), ("stacked", True), ("rows", False)]:
+            p = program(dtype)
+            chosen, _ = routed(p, 5, 2)
+            x, w = p.tokens(13), experts_weight(p, 5, 7, 13, how)
+            bias = p.weight(5, 7) if biased else None
+            y = expert_linear_of(p, x, w, chosen, bias)
+            yield f"{dtype} {how}", p.returns(y)
+    for experts, k in [(1, 1), (6, 6), (33, 1)]:
+        p = program()
+        chosen, _ = routed(p, experts, k)
+        x, w = p.tokens(9), experts_weight(p, experts, 3, 9, "apart")
+        y = expert_linear_of(p, x, w, chosen)
+        yield f"{k} of {experts}", p.returns(y)
+
+
+def combine():
+    for dtype in TYPES:
+        p = program(dtype)
+        chosen, weights = routed(p, 6, 3, normalize="sum")
+        x, w = p.tokens(5), experts_weight(p, 6, 11, 5, "apart")
+        y = expert_linear_of(p, x, w, chosen)
+        p.slack = 4
+        yield dtype, p.returns(combine_of(p, weights, y))
+
+
+def mixture(dtype, how, experts, k, size, inner, **options):
+    """A router, gate and up of the experts that it chooses, down, and their sum."""
+    p = program(dtype)
+    p.slack = 4
+    x = p.tokens(size)
+    router = p.weight(experts, size, scale=size**-0.5)
+    op = f"llama.linear {x.name}, {router.name} as f32 : {x.type}, {router.type}"
+    product = lambda call: reference.linear(call[x], call[router], None)
+    logits = p.emit(op, (None, experts), product, "f32")
+    chosen, weights = route_of(p, logits, k, **options)
+    gate, up = (
+        expert_linear_of(p, x, experts_weight(p, experts, inner, size, how), chosen)
+        for _ in range(2)
+    )
+    h = swiglu_of(p, gate, up)
+    y = expert_linear_of(p, h, experts_weight(p, experts, size, inner, how), chosen)
+    return p, x, combine_of(p, weights, y)
+
+
+def mixtures():
+    for dtype in TYPES:
+        how = {"f32": "apart", "bf16": "stacked", "f16": "rows"}[dtype]
+        p, _, y = mixture(dtype, how, 8, 2, 48, 40, normalize="sum")
+        yield dtype, p.returns(y)
+    # An expert beside them, with a gate of its own.
+    p, x, y = mixture("f32", "apart", 4, 4, 32, 24)
+    gate = linear_of(p, x, p.weight(1, 32))
+    up = linear_of(p, x, p.weight(32, 32, scale=0.2))
+    op = f"llama.swiglu {gate.name}, {up.name} activation sigmoid"
+    op += f" : {gate.type}, {up.type}"
+    shared = p.emit(op, up.shape, lambda call: reference.sigmoid(call[gate]) * call[up])
+    yield "shared", p.returns(elementwise(p, "residual", y, shared, lambda a, b: a + b))
+
+
+def unused():
+    """Experts that no token chooses are not read: theirs are NaN."""
+    p = program()
+    bias = np.where(np.arange(6) % 2, -1e9, 0)
+    logits = p.tokens(6, dtype="f32")
+    chosen, _ = route_of(p, logits, 2, p.weight(6, array=bias), score="logits")
+    w = experts_weight(p, 6, 5, 7, "apart")
+    for name, matrix in p.arrays.items():
+        if name.endswith((".1", ".3", ".5")):
+            matrix[:] = np.nan
+    yield "", p.returns(expert_linear_of(p, p.tokens(7), w, chosen))

@@ -1,0 +1,95 @@
+"""unread.py BIN SCRATCH: experts that a token does not choose are not read.
+
+Runs a token through gate, up and down of the experts that its logits choose. The other
+experts lie on pages that cannot be read. The results are those of readable experts, bit
+for bit, and NumPy's.
+"""
+
+import ctypes
+import json
+import pathlib
+import sys
+
+import numpy as np
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
+import entries  # noqa: E402
+from harness import Tools, check, execute, nmse  # noqa: E402
+
+import reference  # noqa: E402
+from cases import swiglu_of  # noqa: E402
+from execution import BAR, compiled  # noqa: E402
+from experts import combine_of, expert_linear_of, experts_weight, route_of  # noqa: E402
+from program import Program  # noqa: E402
+
+EXPERTS, CHOSEN, SIZE, INNER = 8, 2, 48, 40
+
+
+def mixture(dtype):
+    """The program, and its logits of experts."""
+    p = Program(dtype)
+    logits = p.tokens(EXPERTS, dtype="f32")
+    chosen, weights = route_of(p, logits, CHOSEN)
+    sizes = [(INNER, SIZE), (INNER, SIZE), (SIZE, INNER)]
+    gate, up, down = (experts_weight(p, EXPERTS, *size, "apart") for size in sizes)
+    x = p.tokens(SIZE)
+    h = swiglu_of(p, *(expert_linear_of(p, x, w, chosen) for w in (gate, up)))
+    y = expert_linear_of(p, h, down, chosen)
+    return p.returns(combine_of(p, weights, y)), p.arrays["w0"]
+
+
+class Memory:
+    """What an entry is called with. Each expert has pages of its own."""
+
+    def __init__(self, manifest, program):
+        self.arrays, self.experts = [None] * manifest["slots"], []
+        for weight in manifest["weights"]:
+            count = weight.get("experts", 0)
+            for i in range(max(count, 1)):
+                name = weight["name"].replace("{}", str(i))
+                array = entries.encoded(program.arrays[name], weight["dtype"])
+                self.arrays[weight["slot"] + i] = array = entries.guarded(array)
+                if count:
+                    self.experts.append((i, array))
+        self.slots = (ctypes.c_void_p * len(self.arrays))(
+            *(array.ctypes.data for array in self.arrays)
+        )
+        self.caches, self.chunk = [], manifest["model"]["chunk"]
+        columns = manifest["model"]["vocab_size"]
+        self.logits = np.zeros((self.chunk, columns), np.float32)
+        self.arena = np.zeros(manifest["cpu"][0]["arena"] // 64 + 2, "V64")
+
+    def hide(self, chosen):
+        """Makes the pages of all other experts unreadable."""
+        page = entries.mmap.PAGESIZE
+        for expert, array in self.experts:
+            if expert not in chosen:
+                begin = array.ctypes.data // page * page
+                size = array.ctypes.data + array.nbytes - begin
+                entries.protect(begin, size)
+
+
+def main():
+    tools = Tools(*sys.argv[1:3])
+    for dtype in ["f32", "bf16"]:
+        program, table = mixture(dtype)
+        artifact = compiled(tools, program, "native", dtype)
+        inspect = [tools.bin / "cria-inspect", artifact, "--json"]
+        manifest = json.loads(execute(inspect).ok().out)
+        for entry in ["decode", "prefill"]:
+            memory = Memory(manifest, program)
+            ids = [11]
+            chosen = reference.route(table[ids], CHOSEN)[0][0]
+            called = entries.Artifact(artifact, memory)
+            called.call(entry, ids, 0, 0)
+            want = memory.logits[0].copy()
+            memory.hide(chosen)
+            memory.logits[:] = 0
+            called.call(entry, ids, 0, 0)
+            check(np.array_equal(want, memory.logits[0]), f"{dtype} {entry}")
+            error, bar = nmse(program.expected(ids), want[None]), BAR[dtype] * 4
+            check(error <= bar, f"{dtype} {entry}: NMSE {error:.2e}")
+
+
+if __name__ == "__main__":
+    main()
