@@ -171,7 +171,9 @@ def LowerContractions : Pass<"lower-contractions", "::mlir::func::FuncOp"> {
   let description = [{
     Every `linalg.generic` on memrefs that multiplies two matrices into f32
     becomes loops over vector ops. The second matrix may be in blocks of
-    integers with a scale for each block. The outer loop is parallel
+    integers with a scale for each block. A product with the experts that each
+    token chose becomes a loop over tokens and experts, with a product of one row
+    in it. The outer loop is parallel
     (`scf.forall`) unless the op is already inside a parallel loop. Extents may
     have any size. Only the token count may be dynamic, and is at most the
     function's `cria.chunk`. The pass leaves alone products of other forms, products
@@ -182,7 +184,7 @@ def LowerContractions : Pass<"lower-contractions", "::mlir::func::FuncOp"> {
     (see attach-target).
   }];
   let dependentDialects = [
-    "::mlir::amx::AMXDialect", "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
+    "::mlir::amx::AMXDialect", "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::LLVM::LLVMDialect",
     "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect",
     "::mlir::x86vector::X86VectorDialect"];
 }

@@ -4,6 +4,7 @@
 
 #include "lowering/cpu/VectorBuilder.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
 namespace cria {
@@ -33,6 +34,10 @@ struct Contraction {
   mlir::Type aType() const;
   mlir::Type bType() const;
 };
+
+/// Makes products with experts that each token chose a loop of products with
+/// one expert each (Experts.cpp).
+void separateExperts(mlir::func::FuncOp function);
 
 /// One dot product along k for each result (Dot.cpp): b (n, k). `oneRow` says
 /// that a has one row. `parallel` distributes the rows of b over threads.

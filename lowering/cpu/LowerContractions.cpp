@@ -2,7 +2,9 @@
 ///
 /// Chooses a schedule for each product. The schedules are in Outer.cpp,
 /// Dot.cpp, Panel.cpp and Amx.cpp, and, for products with blocks of integers,
-/// in BlockDot.cpp and BlockPanel.cpp. Other products are left to
+/// in BlockDot.cpp and BlockPanel.cpp. A product with the experts that tokens
+/// chose is first separated into products with one of them, in Experts.cpp.
+/// Other products are left to
 /// lower-linalg-to-loops, with a missed-optimization remark.
 #include "dialect/Attributes.h"
 #include "lowering/Passes.h"
@@ -91,6 +93,7 @@ struct LowerContractions
     if (failed(unit))
       return signalPassFailure();
     auto chunk = function->getAttrOfType<IntegerAttr>(kChunkAttribute);
+    separateExperts(function);
     SmallVector<linalg::LinalgOp> ops;
     function.walk([&](linalg::LinalgOp op) { ops.push_back(op); });
     Packings packings = findPackings(ops, /*isBounded=*/bool(chunk));

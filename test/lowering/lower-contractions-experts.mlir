@@ -1,0 +1,92 @@
+// Products with the experts that tokens chose become products of one row with one
+// expert each.
+// RUN: cria-opt --lower-contractions --split-input-file %s | FileCheck %s
+
+#experts = affine_map<(t, s, n, k) -> (t, s)>
+#row = affine_map<(t, s, n, k) -> (t, k)>
+#each = affine_map<(t, s, n, k) -> (t, s, k)>
+#out = affine_map<(t, s, n, k) -> (t, s, n)>
+
+// Threads share the rows of an expert of one token.
+// CHECK-LABEL: func @one
+// CHECK-SAME: %[[E:[^:]*]]: memref<1x2xi32>, %[[X:[^:]*]]: memref<1x64xbf16>, %[[W:[^:]*]]: memref<8x40x64xbf16>
+// CHECK: scf.for %[[S:.*]] = %c0{{.*}} to %c2
+// CHECK: %[[NUMBER:.*]] = memref.load %[[E]][%{{.*}}, %[[S]]]
+// CHECK: %[[AT:.*]] = arith.index_cast %[[NUMBER]] : i32 to index
+// CHECK: memref.subview %[[W]][%[[AT]], 0, 0] [1, 40, 64] [1, 1, 1] : memref<8x40x64xbf16> to memref<40x64xbf16, strided<[64, 1], offset: ?>>
+// CHECK: scf.forall
+// CHECK: vector.fma
+// CHECK-NOT: linalg.generic
+func.func @one(%e: memref<1x2xi32>, %x: memref<1x64xbf16>, %w: memref<8x40x64xbf16>, %y: memref<1x2x40xf32>) {
+  linalg.generic {indexing_maps = [#experts, #row, #out], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+      ins(%e, %x : memref<1x2xi32>, memref<1x64xbf16>) outs(%y : memref<1x2x40xf32>) {
+  ^bb0(%i: i32, %xk: bf16, %sum: f32):
+    %n = linalg.index 2 : index
+    %k = linalg.index 3 : index
+    %at = arith.index_cast %i : i32 to index
+    %wk = memref.load %w[%at, %n, %k] : memref<8x40x64xbf16>
+    %a = arith.extf %xk : bf16 to f32
+    %b = arith.extf %wk : bf16 to f32
+    %p = arith.mulf %a, %b fastmath<reassoc,contract> : f32
+    %r = arith.addf %sum, %p fastmath<reassoc,contract> : f32
+    linalg.yield %r : f32
+  }
+  return
+}
+
+// -----
+
+#experts = affine_map<(t, s, n, k) -> (t, s)>
+#row = affine_map<(t, s, n, k) -> (t, k)>
+#each = affine_map<(t, s, n, k) -> (t, s, k)>
+#out = affine_map<(t, s, n, k) -> (t, s, n)>
+
+// Threads share tokens and experts of several tokens; each expert has a row.
+// CHECK-LABEL: func @several
+// CHECK-SAME: %[[E:[^:]*]]: memref<?x2xi32>, %[[X:[^:]*]]: memref<?x2x40xf32>, %[[W:[^:]*]]: memref<8x64x40xf32>
+// CHECK: scf.forall (%[[T:.*]], %[[S:.*]]) in (%{{.*}}, 2)
+// CHECK: memref.load %[[E]][%[[T]], %[[S]]]
+// CHECK: memref.subview %[[X]][%[[T]], %[[S]], 0] [1, 1, 40]
+// CHECK: memref.subview %[[W]][
+// CHECK-NOT: scf.forall
+// CHECK: vector.fma
+// CHECK-NOT: linalg.generic
+func.func @several(%e: memref<?x2xi32>, %x: memref<?x2x40xf32>, %w: memref<8x64x40xf32>, %y: memref<?x2x64xf32>) attributes {cria.chunk = 16 : index} {
+  linalg.generic {indexing_maps = [#experts, #each, #out], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+      ins(%e, %x : memref<?x2xi32>, memref<?x2x40xf32>) outs(%y : memref<?x2x64xf32>) {
+  ^bb0(%i: i32, %xk: f32, %sum: f32):
+    %n = linalg.index 2 : index
+    %k = linalg.index 3 : index
+    %at = arith.index_cast %i : i32 to index
+    %wk = memref.load %w[%at, %n, %k] : memref<8x64x40xf32>
+    %p = arith.mulf %xk, %wk fastmath<reassoc,contract> : f32
+    %r = arith.addf %sum, %p fastmath<reassoc,contract> : f32
+    linalg.yield %r : f32
+  }
+  return
+}
+
+// -----
+
+#experts = affine_map<(t, s, n, k) -> (t, s)>
+#row = affine_map<(t, s, n, k) -> (t, k)>
+#out = affine_map<(t, s, n, k) -> (t, s, n)>
+
+// A weight that is read elsewhere than at the chosen expert's rows stays.
+// CHECK-LABEL: func @turned
+// CHECK-NOT: scf.for
+// CHECK: linalg.generic
+func.func @turned(%e: memref<1x2xi32>, %x: memref<1x64xf32>, %w: memref<8x64x64xf32>, %y: memref<1x2x64xf32>) {
+  linalg.generic {indexing_maps = [#experts, #row, #out], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+      ins(%e, %x : memref<1x2xi32>, memref<1x64xf32>) outs(%y : memref<1x2x64xf32>) {
+  ^bb0(%i: i32, %xk: f32, %sum: f32):
+    %n = linalg.index 2 : index
+    %k = linalg.index 3 : index
+    %at = arith.index_cast %i : i32 to index
+    %wk = memref.load %w[%at, %k, %n] : memref<8x64x64xf32>
+    %p = arith.mulf %xk, %wk fastmath<reassoc,contract> : f32
+    %r = arith.addf %sum, %p fastmath<reassoc,contract> : f32
+    linalg.yield %r : f32
+  }
+  return
+}
