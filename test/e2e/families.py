@@ -94,7 +94,7 @@ FAMILIES = {
         | {"tie_word_embeddings": True, "num_hidden_layers": 5},
     ),
     # Other norms, MLPs, biases, ropes and windows than Llama's.
-    "arcee": config("arcee", {"head_dim": 24}),
+    "arcee": config("arcee", {"head_dim": 24, "rms_norm_eps": 1e-5}),
     "exaone4": config("exaone4", {"head_dim": 24, "sliding_window": 24}),
     "gemma3_text": config(
         "gemma3_text",
