@@ -1,8 +1,8 @@
 /// The families of models as data: a family is a row of a table, not code. A
 /// row says which modules a layer has, in which order, what they compute, how
 /// checkpoints call them, and which keys of config.json the family reads.
-/// Numbers come from the config, through the ledger. No other file names a
-/// family.
+/// Numbers come from the config, through the ledger. Only the reader of GGUF
+/// files names families, too.
 #pragma once
 
 #include "llvm/ADT/ArrayRef.h"

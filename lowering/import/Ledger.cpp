@@ -239,6 +239,7 @@ static const LedgerKey kKeys[] = {
     {"initializer_range", false, "any", kTraining, nullptr},
     {"intermediate_size", true, "", "width of an MLP",
      size<&Draft::intermediateSize, kMaxDim>},
+    {"is_composition", false, "any", kProvenance, nullptr},
     {"is_decoder", false, "false", "has no effect without an encoder", nullptr},
     {"is_encoder_decoder", false, "false", kEncoder, nullptr},
     {"label2id", false, "any", kClasses, nullptr},
