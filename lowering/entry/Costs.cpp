@@ -80,7 +80,7 @@ static StringRef partOf(WeightOp weight) {
     return "norms";
   if (source.contains("attn"))
     return "attention";
-  if (source.contains("mlp"))
+  if (source.contains("mlp") || source.contains("moe"))
     return "mlp";
   if (source.contains("embed"))
     return "embedding";

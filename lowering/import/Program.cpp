@@ -418,7 +418,9 @@ static LogicalResult verifyExperts(Operation *op) {
   auto linear = dyn_cast<ExpertLinearOp>(op);
   if (!linear)
     return success();
-  int64_t experts = linear.getWeight().getType().getDimSize(0);
+  int64_t experts = // numbers of experts have 32 bits
+      std::min<int64_t>(linear.getWeight().getType().getDimSize(0),
+                        std::numeric_limits<int32_t>::max());
   Value chosen = origin(linear.getExperts());
   auto route = chosen.getDefiningOp<RouteOp>();
   if (route && chosen == route.getExperts() &&

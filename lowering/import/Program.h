@@ -39,9 +39,8 @@ mlir::OwningOpRef<mlir::ModuleOp> loadProgram(llvm::StringRef path,
 ///   numbers of rows agree (Rows.h).
 /// - Only the first dimension of a tensor, the number of tokens, may be
 ///   dynamic. No dimension is empty, and no tensor has more than 2^44 bytes.
-/// - Experts of `llama.expert_linear` are what `llama.route` chose, and no
-/// other
-///   op reads a weight with `experts`.
+/// - `llama.expert_linear` multiplies with experts that `llama.route` chose. No
+///   other op reads a weight with `experts`.
 /// - An embedding has a row for each id for which the logits have a column.
 /// - Weights and rope tables use at most 2^20 slots, and have names that the
 ///   compiler does not give to functions.

@@ -46,7 +46,7 @@ class Memory:
     def __init__(self, text, arena):
         generator = np.random.default_rng(1)
         self.weights, slots = {}, []
-        for name, _, sizes, kind, _ in DECLARED.findall(text):
+        for name, _, sizes, kind, *_ in DECLARED.findall(text):
             shape = [int(size) for size in sizes.split("x")]
             values = generator.standard_normal(shape)
             if kind == "i8":

@@ -2,7 +2,7 @@
 
 Runs a token through gate, up and down of the experts that its logits choose. The other
 experts lie on pages that cannot be read. The results are those of readable experts, bit
-for bit, and NumPy's.
+for bit, and NumPy's. A checkpoint that lacks an expert is refused by name.
 """
 
 import ctypes
@@ -15,6 +15,7 @@ import numpy as np
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
 import entries  # noqa: E402
 from harness import Tools, check, execute, nmse  # noqa: E402
+from weights import write_safetensors  # noqa: E402
 
 import reference  # noqa: E402
 from cases import swiglu_of  # noqa: E402
@@ -69,6 +70,16 @@ class Memory:
                 entries.protect(begin, size)
 
 
+def check_missing(tools, program, artifact):
+    """The checkpoint lacks an expert, which the error names."""
+    arrays = {name: a for name, a in program.arrays.items() if name != "w1.3"}
+    folder = tools.scratch / "missing"
+    folder.mkdir(exist_ok=True)
+    write_safetensors(folder / "model.safetensors", arrays, "f32")
+    run = tools.run(artifact, f"--weights={folder}", "--ids=1", "--max-tokens=1")
+    check(run.status == 1 and "'w1.3' is missing" in run.errors, run)
+
+
 def main():
     tools = Tools(*sys.argv[1:3])
     for dtype in ["f32", "bf16"]:
@@ -89,6 +100,7 @@ def main():
             check(np.array_equal(want, memory.logits[0]), f"{dtype} {entry}")
             error, bar = nmse(program.expected(ids), want[None]), BAR[dtype] * 4
             check(error <= bar, f"{dtype} {entry}: NMSE {error:.2e}")
+    check_missing(tools, program, artifact)
 
 
 if __name__ == "__main__":
