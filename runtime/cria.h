@@ -842,9 +842,10 @@ CRIA_API cria_status cria_batch_propose(cria_batch *batch, int64_t sequence,
                                         const int32_t *ids, size_t count,
                                         cria_error *error);
 
-/* Computes one id of each sequence that decodes, with its drafts, and one chunk
- * of one prompt. At most as many sequences run as the artifact has rows; the
- * others wait. A sequence has a result for each id that it drew, in order.
+/* Computes one id of each sequence that decodes, with its drafts, the ids of
+ * short prompts in the rows that are left, and one chunk of one longer prompt
+ * (docs/batches.md). At most as many sequences run as the artifact has rows;
+ * the others wait. A sequence has a result for each id that it drew, in order.
  * `results` receives the number of results, `unfinished` the number of
  * sequences that still run or wait; either may be NULL. The failure of one
  * sequence is in its result. An error of the call is one of all sequences: they
@@ -931,8 +932,8 @@ typedef struct cria_batch_info {
   int64_t kept_pages;       /* of the free ones, found by their content */
   int64_t running, waiting; /* sequences */
   /* Since the batch was made, ids: */
-  int64_t prefilled;  /* computed as a prompt, */
-  int64_t decoded;    /* one in each step, */
+  int64_t prefilled;  /* computed in chunks of a prompt, */
+  int64_t decoded;    /* each in a row: drawn ones, and those of short feeds; */
   int64_t recomputed; /* of both, computed once more; */
   int64_t reused;     /* found in pages. */
   int64_t put_back;   /* sequences that gave their pages back */

@@ -65,8 +65,9 @@ class BatchInfo(NamedTuple):
     #: Sequences that run, and sequences that wait.
     running: int
     waiting: int
-    #: Ids computed in chunks of a prompt; ids computed one a step; ids among these that
-    #: were computed again; ids not computed, as a page had them already.
+    #: Ids computed in chunks of a prompt; ids computed each in a row, drawn ones and those
+    #: of short feeds; ids among these that were computed again; ids not computed, as a page
+    #: had them already.
     prefilled: int
     decoded: int
     recomputed: int

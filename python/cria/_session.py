@@ -156,11 +156,12 @@ class Session(_native.OneThread):
         """The parts in which ids are fed, so that signal handlers run in between."""
         model, held = self.model.artifact.manifest["model"], self.position
         chunk = len(ids) if model.get("bidirectional") else int(model["chunk"])
-        if len(ids) > chunk and self._expected < held + len(ids):
+        parts = range(-(held % max(1, chunk)), len(ids), max(1, chunk))
+        if len(parts) > 1 and self._expected < held + len(ids):
             self.expect_prompt(held + len(ids))
         # Parts end at multiples of the chunk, also where a text is fed in pieces: the
         # same steps give the same bits.
-        for at in range(-(held % max(1, chunk)), len(ids), max(1, chunk)):
+        for at in parts:
             yield slice(max(0, at), at + chunk)
 
     def _check_room(self, count: int) -> None:

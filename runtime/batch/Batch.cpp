@@ -221,11 +221,15 @@ Status Batch::feed(int64_t number, const int32_t *ids, int64_t count,
       sequence.ids.size() + static_cast<size_t>(count + std::min(most, room));
   sequence.ids.reserve(size);
   sequence.decodes.reserve(size);
+  bool isSettled = sequence.settled == sequence.end();
   sequence.ids.insert(sequence.ids.end(), ids, ids + count);
   sequence.decodes.resize(sequence.ids.size());
-  if (count) // an id that was drawn last is computed with those that follow
-    std::fill(sequence.decodes.begin() + (sequence.settled - sequence.unknown),
-              sequence.decodes.end(), sequence.end() - sequence.settled == 1);
+  if (count) { // an id that was drawn last is fed with those that follow
+    int64_t fed = count + (sequence.drewLast && !isSettled);
+    std::fill(sequence.decodes.end() - fed, sequence.decodes.end(),
+              fed <= shared->shortFeed());
+    sequence.drewLast = false;
+  }
   if (sequence.sampler)
     std::for_each(ids, ids + count,
                   [&](int32_t id) { sequence.sampler->accept(id, false); });

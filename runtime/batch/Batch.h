@@ -2,10 +2,10 @@
 /// Schedule.h for which of them a step runs.
 ///
 /// Which entry runs an id depends on its text alone: prefill, unless the id was
-/// drawn or fed alone. Both give a token the same bits whatever runs beside it,
-/// so the bits of a text do not depend on its neighbours. For the same reason
-/// pages are found again by their content only where prefill ran all ids up to
-/// their ends.
+/// drawn or belongs to a short feed (Model::shortFeed). Both give a token the
+/// same bits whatever runs beside it, so the bits of a text do not depend on
+/// its neighbours. For the same reason pages are found again by their content
+/// only where prefill ran all ids up to their ends.
 ///
 /// If ranks share the model, each rank makes the same calls, so that all choose
 /// the same sequences and pages. Ranks add up the sums of a step and agree on

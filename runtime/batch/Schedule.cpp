@@ -78,7 +78,8 @@ void Schedule::admit() {
 }
 
 // A sequence takes pages from those that come later alone, so that one that was
-// chosen keeps its own.
+// chosen keeps its own. Rows that the texts leave go to the sequences that were
+// let in first, for as many of their ids as are known.
 void Schedule::begin(Chosen &chosen) {
   made.clear();
   // A sequence may be refused, and then draw; a draft may be drawn.
@@ -88,9 +89,13 @@ void Schedule::begin(Chosen &chosen) {
   admit();
   chosen.prompt = nullptr;
   chosen.rows.clear();
+  int64_t texts = std::count_if(
+      running.begin(), running.end(),
+      [](const Sequence *sequence) { return sequence->needsRow(); });
   for (Sequence *sequence : std::vector<Sequence *>(running)) {
     if (!sequence->isRunning())
       continue;
+    texts -= sequence->needsRow(); // those that come later
     sequence->lastUse = begun;
     if (!sequence->decodesAt(sequence->computed)) {
       if (chosen.prompt)
@@ -98,10 +103,7 @@ void Schedule::begin(Chosen &chosen) {
       total.reused += pages.reuse(*sequence);
     }
     if (sequence->decodesAt(sequence->computed)) {
-      int64_t next = sequence->computed;
-      if (provide(*sequence, next + 1))
-        chosen.rows.push_back({sequence, *sequence->nextIds(), next,
-                               sequence->drawsAt(next + 1), false});
+      addRows(*sequence, manifest.batch->rows - texts, chosen);
       continue;
     }
     chosen.promptTokens = std::min(sequence->promptRun(), chunk);
@@ -109,6 +111,18 @@ void Schedule::begin(Chosen &chosen) {
       chosen.prompt = sequence;
   }
   addDrafts(chosen);
+}
+
+/// Adds the next ids of a sequence, as far as the step then has `most` rows.
+void Schedule::addRows(Sequence &sequence, int64_t most, Chosen &chosen) {
+  auto room = most - static_cast<int64_t>(chosen.rows.size());
+  int64_t first = sequence.computed, count = std::min(sequence.rowRun(), room);
+  if (count < 1 || !provide(sequence, first + count))
+    return;
+  for (int64_t i = 0; i < count; ++i)
+    chosen.rows.push_back({&sequence, sequence.nextIds()[i], first + i,
+                           sequence.drawsAt(first + i + 1),
+                           /*isDraft=*/false});
 }
 
 /// Fills the step with drafts. Each sequence has its share of the rows.
@@ -287,6 +301,7 @@ void Schedule::take(const Row &row, const Result<int32_t> &id,
     sequence.sampler->accept(*id, true);
   sequence.ids.push_back(*id);
   sequence.decodes.push_back(true);
+  sequence.drewLast = true;
   --sequence.left;
   bool ends = std::find(sequence.ends.begin(), sequence.ends.end(), *id) !=
               sequence.ends.end();

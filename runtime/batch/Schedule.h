@@ -6,8 +6,10 @@
 /// which they were let in, at most as many as the artifact has rows; the others
 /// wait in the order in which they were fed.
 ///
-/// Rows that are left, up to a number that the caller gives, compute ids that
-/// the sequences may draw next: see Drafts.h.
+/// Rows that are left compute short prompts, and ids of sequences that gave
+/// their pages back: the ids of one after the other, as many as there are rows.
+/// Rows that are still left, up to a number that the caller gives, compute ids
+/// that the sequences may draw next: see Drafts.h.
 ///
 /// Where no page is free, either the sequence that needs one is refused, or
 /// another gives all of its pages back and has them computed anew later: one
@@ -39,7 +41,7 @@ struct BatchResult {
 
 /// Counts since the batch was made.
 struct BatchCounts {
-  int64_t prefilled = 0, decoded = 0; // ids that the two entries computed
+  int64_t prefilled = 0, decoded = 0; // ids that prefill and batch computed
   int64_t recomputed = 0; // ids among them that had been computed before
   int64_t reused = 0;     // ids that were found in pages
   int64_t putBack = 0;    // times that a sequence gave its pages back
@@ -47,7 +49,7 @@ struct BatchCounts {
   int64_t accepted = 0;   // of these, that were drawn; they count as decoded
 };
 
-/// An id that decode runs.
+/// An id that the batch entry runs.
 struct Row {
   Sequence *sequence;
   int32_t id;
@@ -60,8 +62,8 @@ struct Row {
 struct Chosen {
   Sequence *prompt = nullptr; // the sequence that prefills; null for none
   int64_t promptTokens = 0;   // the number of ids that it prefills
-  /// The next id of each sequence that decodes, then drafts. Those of a
-  /// sequence are in the order of their positions.
+  /// The next ids of sequences, then drafts. Those of a sequence are in the
+  /// order of their positions.
   std::vector<Row> rows;
 };
 
@@ -108,6 +110,7 @@ private:
   int64_t pagesToGoOn(const Sequence &sequence) const;
   bool fits(const Sequence &sequence) const;
   void admit();
+  void addRows(Sequence &sequence, int64_t most, Chosen &chosen);
   void addDrafts(Chosen &chosen);
   bool provide(Sequence &sequence, int64_t end);
   int64_t provideDrafts(Sequence &sequence, int64_t count);

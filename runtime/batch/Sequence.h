@@ -28,15 +28,17 @@ struct Sequence : SequenceOptions {
   State state = State::Idle;
   uint64_t weights = 0; // what it is computed with, a number below 2^32
 
-  /// The ids of the positions from `unknown` on, and whether decode runs each.
+  /// The ids of the positions from `unknown` on, and whether the batch entry
+  /// runs each.
   std::vector<int32_t> ids;
   std::vector<bool> decodes;
-  int64_t unknown = 0;  // positions of a restored state; their ids are unknown
-  int64_t computed = 0; // positions that are in the pages
-  int64_t settled = 0;  // positions that were ever computed: entries are fixed
-  int64_t reused = 0;   // of these, that were found in pages
-  int64_t left = 0;     // ids to draw
-  Drafts drafts;        // of these
+  bool drewLast = false; // the last one was drawn, not fed
+  int64_t unknown = 0;   // positions of a restored state; their ids are unknown
+  int64_t computed = 0;  // positions that are in the pages
+  int64_t settled = 0;   // positions that were ever computed: entries are fixed
+  int64_t reused = 0;    // of these, that were found in pages
+  int64_t left = 0;      // ids to draw
+  Drafts drafts;         // of these
 
   /// The pages of the computed positions and, during a step, of the positions
   /// that the step computes.
@@ -64,15 +66,24 @@ struct Sequence : SequenceOptions {
   bool decodesAt(int64_t position) const {
     return decodes[static_cast<size_t>(position - unknown)];
   }
-  /// How many ids in a row prefill is to run next.
-  int64_t promptRun() const {
-    int64_t at = computed;
-    while (at < end() && !decodesAt(at))
-      ++at;
-    return at - computed;
+  /// How many ids one after the other prefill is to run next, and the batch
+  /// entry.
+  int64_t promptRun() const { return run(/*decodes=*/false); }
+  int64_t rowRun() const { return run(/*decodes=*/true); }
+  /// Whether only its last id is left to compute, so that it goes on by a row.
+  bool needsRow() const {
+    return isRunning() && computed + 1 == end() && decodesAt(computed);
   }
   /// Whether the step that computes up to `position` draws.
   bool drawsAt(int64_t position) const { return position == end() && left > 0; }
+
+private:
+  int64_t run(bool decodes) const {
+    int64_t at = computed;
+    while (at < end() && decodesAt(at) == decodes)
+      ++at;
+    return at - computed;
+  }
 };
 
 } // namespace cria

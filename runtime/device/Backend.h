@@ -51,8 +51,8 @@ private:
 };
 
 /// One forward pass: the next `tokens` ids of one text; or, if the KV caches
-/// are in pages, the next id of each of `tokens` texts. See CriaEntry and
-/// CriaBatchEntry.
+/// are in pages, ids of several texts, one in each of `tokens` rows. See
+/// CriaEntry and CriaBatchEntry.
 struct Step {
   const int32_t *ids;
   int64_t tokens;
@@ -65,10 +65,9 @@ struct Step {
   /// table in which ids are looked up; the ids are then 0, 1, ... No logits are
   /// wanted with it.
   const std::byte *embeddings = nullptr;
-  /// Whether the ids belong to a prompt or to a feed of several ids, even if
-  /// only one of them is left. It matters if the KV caches are in pages: the
-  /// entry that runs an id then depends on the text, not on how the text is
-  /// cut.
+  /// Whether prefill runs the ids, even if only one of them is left. It matters
+  /// if the KV caches are in pages: the entry that runs an id then depends on
+  /// the text, not on how the text is cut.
   bool isOfPrompt = false;
   /// Hidden states of the last `hiddenRows` tokens go to `hidden`: (hiddenRows,
   /// hidden size). 0 if the artifact has none.
@@ -78,9 +77,9 @@ struct Step {
   /// with.
   const BoundLoras *loras = nullptr;
   /// If the KV caches are in pages: the numbers of the text's pages, up to its
-  /// last id; or (tokens, width), the pages of each text.
+  /// last id; or (tokens, width), the pages of each row's text.
   const int32_t *pages = nullptr;
-  /// (tokens), the position of each text's id; null for one text.
+  /// (tokens), the position of each row's id; null for one text.
   const int32_t *positions = nullptr;
 
   int64_t firstHidden() const { return tokens - hiddenRows; }

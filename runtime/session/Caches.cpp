@@ -15,6 +15,16 @@ Status Caches::place(Step &step) {
   if (pages.empty())
     return Status();
   step.pages = pages.data();
+  if (step.tokens > 1 && !step.isOfPrompt) {
+    positions.resize(static_cast<size_t>(step.tokens));
+    std::iota(positions.begin(), positions.end(),
+              static_cast<int32_t>(step.position));
+    tables.clear();
+    for (int64_t row = 0; row < step.tokens; ++row)
+      tables.insert(tables.end(), pages.begin(), pages.end());
+    step.positions = positions.data();
+    step.pages = tables.data();
+  }
   int64_t page = manifest.batch->page;
   Status status;
   // A text that was rewound may have left numbers in these pages.

@@ -18,7 +18,8 @@ public:
   Caches(const Manifest &manifest, Backend &backend);
 
   /// Gives `step` the text's pages, and clears those that it is the first to
-  /// write.
+  /// write. Of several ids that are not a prompt's, each gets a row. They live
+  /// until the next call.
   Status place(Step &step);
 
   /// Copies `bytes` of cache `cache`, from `begin` on, to or from the host.
@@ -31,6 +32,7 @@ private:
   const Manifest &manifest;
   Backend &backend;
   std::vector<int32_t> pages; // 0, 1, 2, ...; none if caches have no pages
+  std::vector<int32_t> positions, tables; // of the rows of a step
 };
 
 } // namespace cria

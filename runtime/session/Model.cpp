@@ -7,6 +7,7 @@
 #include "runtime/ranks/SharedVocabulary.h"
 #include "runtime/session/Preflight.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <unistd.h>
@@ -96,6 +97,25 @@ Result<std::unique_ptr<Backend>>
 Model::newBackend(const Threads &threads) const {
   const std::optional<BatchSpec> &batch = manifest().batch;
   return newBackend(threads, batch ? batch->width : 1);
+}
+
+// The rows take no more instructions than a prefill of as many ids, which
+// copies or unpacks the weights first (docs/batches.md). A GPU's prefill has
+// the tiles of a whole chunk. With fewer rows, prompts would wait for each
+// other longer than as chunks. No page is full of a short feed that begins a
+// text, so that pages which others find are prefill's.
+int64_t Model::shortFeed() const {
+  const std::optional<BatchSpec> &batch = manifest().batch;
+  if (!batch)
+    return 1;
+  const std::vector<WeightSpec> &all = manifest().weights;
+  bool hasBlocks =
+      std::any_of(all.begin(), all.end(), [](const WeightSpec &weight) {
+        return isBlocked(weight.type);
+      });
+  int64_t most = !onCpu() ? 16 : hasBlocks ? 4 : 8;
+  most = std::min({most, batch->rows / 4, batch->page, manifest().chunk});
+  return std::max<int64_t>(most, 1);
 }
 
 /// Logs the warnings of a loaded model, how long loading took, and its sizes.

@@ -44,6 +44,10 @@ public:
   Result<std::unique_ptr<Backend>> newBackend(const Threads &threads,
                                               int64_t pages) const;
   Result<std::unique_ptr<Backend>> newBackend(const Threads &threads) const;
+  /// The most ids of a short feed. If the KV caches are in pages, the entry
+  /// `batch` runs a short feed, an id in each row, and prefill runs all others.
+  /// Depends on the artifact and the kind of device alone.
+  int64_t shortFeed() const;
   /// The device in words: "cpu", "NVIDIA H200, sm_90".
   std::string device() const { return weights->device(); }
   /// Whether the host's CPU computes.

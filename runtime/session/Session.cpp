@@ -177,8 +177,10 @@ Status Session::inChunks(int64_t count, int64_t chunk, PhaseTime &phase,
   using Clock = std::chrono::steady_clock;
   Clock::time_point begin = Clock::now();
   const auto before = std::pair(prompt, expected);
+  bool isAnnounced = expected || fed < prompt;
   prompt = promptWith(count);
   expected = 0;
+  int64_t length = isAnnounced ? prompt - promptBegin : count;
   Result<int64_t> earlier = 0;
   if (!isRotatedForPrompt())
     earlier = recompute(static_cast<bool>(body));
@@ -187,7 +189,7 @@ Status Session::inChunks(int64_t count, int64_t chunk, PhaseTime &phase,
   while (status.ok() && done < count &&
          !cancelled.load(std::memory_order_relaxed)) {
     Step step = make(done, std::min(count - done, chunk - *earlier));
-    step.isOfPrompt = count > 1 || (fed < prompt && prompt > 1);
+    step.isOfPrompt = step.embeddings || length > shortFeed;
     status = perform(step, *earlier, done + step.tokens == count, body);
     if (!status.ok())
       break;
@@ -385,6 +387,7 @@ Status Session::expectPrompt(int64_t count) {
     return Status(CRIA_OUT_OF_RANGE, {"a prompt of ", count, ", expected 0 to ",
                                       shared->manifest().maxSeq});
   expected = count;
+  promptBegin = fed;
   return Status();
 }
 
@@ -458,7 +461,7 @@ Status Session::writeRows(const std::byte *rows, const SessionHeader &header,
   prompt = header.prompt;
   rotated = header.rotated;
   source = header.source;
-  expected = 0;
+  expected = promptBegin = 0;
   history = std::move(text);
   return status;
 }

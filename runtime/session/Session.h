@@ -152,7 +152,8 @@ private:
                  const StepBody &body);
   Session(std::shared_ptr<const Model> model, std::unique_ptr<Backend> backend)
       : shared(std::move(model)), backend(std::move(backend)),
-        caches(shared->manifest(), *this->backend) {}
+        caches(shared->manifest(), *this->backend),
+        shortFeed(shared->shortFeed()) {}
   const BoundLoras *adapters() const {
     return loraSet ? &loraSet->bound() : nullptr;
   }
@@ -162,13 +163,15 @@ private:
   std::unique_ptr<Backend> backend; // destroyed before the model and the
                                     // adapters
   Caches caches;                    // of the backend
+  const int64_t shortFeed;          // the model's
   int64_t fed = 0;
-  int64_t prompt = 0;   // its positions; 0: it ends with the next feed
-  int64_t expected = 0; // its length to come; 0: none was announced
-  int64_t rotated = 0;  // the prompt for which the caches' rows were computed;
-                        // 0: some are not there
-  int64_t source = 0;   // ids of the text that was encoded
-  History history;      // kept if the rope of a text depends on its length
+  int64_t prompt = 0;      // its positions; 0: it ends with the next feed
+  int64_t expected = 0;    // its length to come; 0: none was announced
+  int64_t promptBegin = 0; // where the feeds of an announced prompt begin
+  int64_t rotated = 0; // the prompt for which the caches' rows were computed;
+                       // 0: some are not there
+  int64_t source = 0;  // ids of the text that was encoded
+  History history;     // kept if the rope of a text depends on its length
   PhaseTime prefill, decode;
   std::atomic<bool> cancelled{false};
 };

@@ -1,7 +1,7 @@
 """batch_cuda.py BIN SCRATCH [CASE ...]: batches on the emulated GPU.
 
-Texts of several lengths join, two of them with the same beginning and one forked
-off another in the middle of a page:
+Texts of several lengths join, one of them so short that its prompt has rows, two with the
+same beginning and one forked off another in the middle of a page:
 
 - all bits of a text's logits are those of a session that is fed the same alone, in
   other chunks;
@@ -20,7 +20,7 @@ import capi
 import families
 from harness import Tools, check, nmse
 
-DRAWN, ROWS, CHUNK = 3, 3, 32
+DRAWN, ROWS, CHUNK = 3, 12, 32  # prompts of up to 3 ids are short
 BARS = {"f32": 1e-8, "bf16": 2e-3, "blocks": 1e-4}
 # Name: config, type, flags, bar. Windows of gemma2 are shorter than the texts, and
 # its heads are for tensor cores.
@@ -132,13 +132,13 @@ def check_draws(model, texts):
             check(id == wanted, f"sequence {number} drew {id}, the host {wanted}")
             mirror.accept(id)
     batch.free()
-    for ids, options, expected in zip(texts, DRAWS, drawn.values()):
-        check_drafts(model, ids, options, expected)
+    for ids, options, number in zip(texts, DRAWS, mirrors):
+        check_drafts(model, ids, options, drawn[number])
 
 
 def check_drafts(model, ids, options, expected):
     """With two right ids a step, in turns with a wrong one before a right one."""
-    batch, drawn = capi.Batch(model, draft_rows=ROWS), []
+    batch, drawn = capi.Batch(model, draft_rows=3), []
     number = batch.join(sampler_of(model, [], **options))
     check(not batch.feed(number, ids, len(expected)), "a feed failed")
     while batch.info.running + batch.info.waiting:
@@ -159,7 +159,7 @@ def check_case(tools, name, config, dtype, flags, bar):
     artifact = tools.compile(program, *flags, "--target=cpu,cuda", out=f"{name}.cria")
     generator = np.random.default_rng(0)
     vocab = config["vocab_size"]
-    texts = [generator.integers(3, vocab, count).tolist() for count in (5, 21, 40)]
+    texts = [generator.integers(3, vocab, count).tolist() for count in (3, 21, 40)]
     texts.append(texts[2][:33] + [9, 8])
     gpu = capi.Model(tools, artifact, 1, vocab, device="emulated")
     got, fork = together(gpu, texts)

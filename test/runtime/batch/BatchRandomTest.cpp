@@ -92,11 +92,19 @@ struct Text {
 class BatchRandomTest : public testing::Test {
 protected:
   void SetUp() override {
-    auto artifact = Artifact::open(
-        folder.write("paged.cria", artifactOf(fakePagedManifest())));
-    ASSERT_TRUE(artifact.ok()) << artifact.status().message();
     folder.write("model.safetensors", safetensorsOf(fakeTensors()));
-    model = *Model::bind(*artifact, folder.path());
+    nlohmann::json manifest = fakePagedManifest();
+    few = modelOf(manifest);
+    manifest["batch"]["rows"] = 12;
+    many = modelOf(manifest);
+    EXPECT_EQ(few->shortFeed(), 1);
+    EXPECT_EQ(many->shortFeed(), 3);
+  }
+  std::shared_ptr<const Model> modelOf(const nlohmann::json &manifest) const {
+    auto artifact =
+        Artifact::open(folder.write("paged.cria", artifactOf(manifest)));
+    EXPECT_TRUE(artifact.ok()) << artifact.status().message();
+    return *Model::bind(*artifact, folder.path());
   }
 
   uint32_t below(uint32_t most) { return random() % most; }
@@ -134,7 +142,8 @@ protected:
   void compare(const Text &text);
 
   TemporaryFolder folder;
-  std::shared_ptr<const Model> model;
+  // Of few rows, and of enough for prompts of up to 3 ids to be short.
+  std::shared_ptr<const Model> few, many, model;
   std::mt19937 random;
   uint32_t odds = 0;
   std::unique_ptr<Batch> batch;
@@ -144,6 +153,7 @@ protected:
 };
 
 void BatchRandomTest::makeBatch() {
+  model = below(2) ? few : many;
   BatchOptions options;
   options.pages = 3 + below(20);
   options.chunk = 1 + below(8);
@@ -169,7 +179,7 @@ void BatchRandomTest::feed(int64_t number) {
   Text &text = texts[number];
   const Sequence &held = **batch->sequence(number);
   int64_t computed = held.computed, end = held.end();
-  Ids ids = someIds(end ? 4 : 20);
+  Ids ids = someIds(end || below(2) ? 4 : 20);
   int64_t most = below(6);
   bool mayGoOn = computed < end && !text.events.empty();
   if (mayGoOn && below(4)) {
@@ -307,7 +317,28 @@ void BatchRandomTest::compare(const Text &text) {
   auto session = std::move(*Session::create(model, 1));
   std::shared_ptr<Sampler> own = sampler(text.seed);
   Ids pending, all;
+  bool isFed = false; // what is pending, not drawn alone
   std::vector<float> logits(5);
+  // In one piece or, announced, in two.
+  auto feed = [&](cria_logits which) {
+    auto count = static_cast<int64_t>(pending.size()), first = count / 2;
+    Status status;
+    if (count % 3 == 2) {
+      status = session->expectPrompt(session->position() + count);
+      if (status.ok())
+        status =
+            session->feed(pending.data(), first, CRIA_LOGITS_NONE, nullptr);
+      count -= first;
+    } else {
+      first = 0;
+    }
+    if (count && status.ok())
+      status = session->feed(&pending[static_cast<size_t>(first)], count, which,
+                             logits.data());
+    ASSERT_TRUE(status.ok()) << status.message();
+    pending.clear();
+    isFed = false;
+  };
   for (size_t i = 0; i < text.events.size(); ++i) {
     if (i == text.begin) {
       own = sampler(text.seed);
@@ -318,13 +349,10 @@ void BatchRandomTest::compare(const Text &text) {
     if (event.kind == Event::Moved) // without ids, and what was not computed
       pending = all = {};
     if (event.kind == Event::Drawn || event.kind == Event::Computed) {
-      auto count = static_cast<int64_t>(pending.size());
-      // None: the last id was computed anew, and now draws.
-      Status status = count ? session->feed(pending.data(), count,
-                                            CRIA_LOGITS_LAST, logits.data())
-                            : Status();
-      ASSERT_TRUE(status.ok()) << status.message();
-      pending.clear();
+      // None is pending: the last id was computed anew, and now draws.
+      feed(CRIA_LOGITS_LAST);
+    } else if (event.kind == Event::Fed && isFed) {
+      feed(CRIA_LOGITS_NONE); // refused before it was computed
     }
     if (event.kind == Event::Drawn) {
       EXPECT_EQ(event.logits, logits);
@@ -332,6 +360,7 @@ void BatchRandomTest::compare(const Text &text) {
         EXPECT_EQ(event.ids[0], *own->sample(logits.data()));
       }
     }
+    isFed |= event.kind == Event::Fed;
     for (int32_t id : event.ids) {
       pending.push_back(id);
       all.push_back(id);

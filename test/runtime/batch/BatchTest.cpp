@@ -40,6 +40,12 @@ protected:
     ASSERT_TRUE(bound.ok()) << bound.status().message();
     model = *bound;
   }
+  /// Sixteen rows: prompts of up to 4 ids, a page, are short.
+  void useManyRows() {
+    nlohmann::json manifest = fakePagedManifest();
+    manifest["batch"]["rows"] = 16;
+    use(manifest, fakeTensors());
+  }
   /// Logits of ids after id 4 are NaN.
   void useNan() {
     std::vector<TestTensor> tensors = fakeTensors();
@@ -471,6 +477,128 @@ TEST_F(BatchTest, ALongPromptHoldsUpNobody) {
     EXPECT_EQ(drawn[fast].ids.size(), i);
     EXPECT_EQ(drawn[slow].ids.size(), i == 7 ? 1u : 0u);
   }
+}
+
+// The batch entry adds 50 for each id that it ran.
+TEST_F(BatchTest, RunsShortFeedsInRows) {
+  useManyRows();
+  EXPECT_EQ(model->shortFeed(), 4);
+  Ids ids = text(1, 9);
+  for (int64_t count : {1, 4, 5}) {
+    bool isShort = count < 5;
+    auto session = std::move(*Session::create(model, 1));
+    std::vector<float> last(5);
+    ASSERT_TRUE(session->feed(ids.data(), 5, CRIA_LOGITS_NONE, nullptr).ok());
+    ASSERT_TRUE(session->rewind(0).ok());
+    ASSERT_TRUE(
+        session->feed(ids.data(), count, CRIA_LOGITS_LAST, last.data()).ok());
+    std::vector<float> expected =
+        fakeLogits({ids.begin(), ids.begin() + count});
+    expected.erase(expected.begin(), expected.end() - 5);
+    for (float &logit : expected)
+      logit += isShort ? 50 * static_cast<float>(count) : 0;
+    expectNear(last, expected);
+    auto one = batch();
+    int64_t number = join(*one, 1);
+    ASSERT_TRUE(feed(*one, number, {ids.begin(), ids.begin() + count}, 1).ok());
+    step(*one);
+    EXPECT_EQ(drawn[number].logits, std::vector<std::vector<float>>{last});
+    EXPECT_EQ(one->counts().decoded, isShort ? count : 0);
+    drawn.clear();
+  }
+}
+
+// A short feed may come in pieces that are announced, as a long one may.
+TEST_F(BatchTest, AnAnnouncedPromptIsOneFeed) {
+  useManyRows();
+  Ids ids = text(1, 10);
+  for (int64_t count : {4, 5}) {
+    auto whole = std::move(*Session::create(model, 1)),
+         pieces = std::move(*Session::create(model, 1));
+    std::vector<float> one(5), other(5);
+    for (Session *session : {whole.get(), pieces.get()})
+      ASSERT_TRUE(session->feed(ids.data(), 5, CRIA_LOGITS_NONE, nullptr).ok());
+    ASSERT_TRUE(whole->feed(&ids[5], count, CRIA_LOGITS_LAST, one.data()).ok());
+    ASSERT_TRUE(pieces->expectPrompt(5 + count).ok());
+    ASSERT_TRUE(
+        pieces->feed(&ids[5], count - 2, CRIA_LOGITS_NONE, nullptr).ok());
+    ASSERT_TRUE(pieces
+                    ->feed(&ids[static_cast<size_t>(3 + count)], 2,
+                           CRIA_LOGITS_LAST, other.data())
+                    .ok());
+    EXPECT_EQ(one, other) << count;
+  }
+}
+
+TEST_F(BatchTest, ShortPromptsShareAStep) {
+  useManyRows();
+  auto some = batch();
+  std::map<int64_t, Drawn> expected;
+  for (uint32_t i = 0; i < 4; ++i) { // 1, 2, 3 and 2 ids
+    Ids prompt = text(i, i == 3 ? 2 : i + 1);
+    int64_t number = join(*some, i);
+    ASSERT_TRUE(feed(*some, number, prompt, 5).ok());
+    expected[number] = alone({prompt}, 5, i);
+  }
+  step(*some);
+  EXPECT_EQ(drawn.size(), 4u);
+  EXPECT_EQ(some->counts().decoded, 8);
+  finish(*some);
+  for (const auto &[number, of] : expected)
+    expectSame(number, of);
+}
+
+// Texts draw in each step; the first prompt has the rows that they leave.
+TEST_F(BatchTest, ShortPromptsTakeNoRowOfAText) {
+  useManyRows();
+  auto some = batch();
+  std::map<int64_t, Drawn> expected;
+  auto begin = [&](uint32_t seed, size_t count) {
+    Ids prompt = text(seed, count);
+    int64_t number = join(*some, seed);
+    ASSERT_TRUE(feed(*some, number, prompt, 9).ok());
+    expected[number] = alone({prompt}, 9, seed);
+  };
+  for (uint32_t i = 0; i < 13; ++i)
+    begin(i, 1);
+  step(*some);
+  begin(13, 4);
+  begin(14, 4);
+  for (size_t steps : {2, 3, 4}) {
+    step(*some);
+    for (int64_t number = 1; number <= 13; ++number)
+      EXPECT_EQ(drawn[number].ids.size(), steps);
+    // The first prompt's last id is in the second step.
+    EXPECT_EQ(drawn[14].ids.size(), steps - 2);
+    EXPECT_EQ(drawn[15].ids.size(), steps == 4 ? 1u : 0u);
+  }
+  finish(*some);
+  for (const auto &[number, of] : expected)
+    expectSame(number, of);
+}
+
+// What was drawn needs no step for each id where it is computed anew. A text
+// that was let in later goes on in each step.
+TEST_F(BatchTest, ComputesAnewInRows) {
+  useManyRows();
+  auto some = batchOf(11);
+  int64_t idle = join(*some, 1), busy = join(*some, 2), late = join(*some, 3);
+  ASSERT_TRUE(feed(*some, idle, text(1, 4), 16).ok());
+  finish(*some);
+  ASSERT_TRUE(feed(*some, busy, text(3, 10), 19).ok());
+  finish(*some);
+  EXPECT_EQ((*some->sequence(idle))->computed, 0);
+  ASSERT_TRUE(some->leave(busy).ok());
+  ASSERT_TRUE(feed(*some, idle, text(2, 2), 16).ok());
+  ASSERT_TRUE(feed(*some, late, {1}, 9).ok());
+  for (size_t i = 0; i < 2; ++i) { // 4 + 16 + 2 ids in 15 rows
+    EXPECT_EQ(drawn[idle].ids.size(), 16u);
+    EXPECT_EQ(drawn[late].ids.size(), i);
+    step(*some);
+  }
+  finish(*some);
+  expectSame(idle, alone({text(1, 4), text(2, 2)}, 16, 1));
+  expectSame(late, alone({{1}}, 9, 3));
 }
 
 TEST_F(BatchTest, FindsTheBeginningOfAPromptAgain) {
