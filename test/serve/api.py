@@ -339,20 +339,28 @@ def check_responses(server):
     refuses("'input' is missing", "input", "missing_required_parameter", input=None)
     image = {"type": "input_image", "image_url": "http://x/y.png"}
     for wrong in (1, {}, [], [1], [{}], [{"role": "user"}], [{"role": "user", "content": [image]}],
-                  [{"type": "function_call_output", "call_id": "1", "output": "x"}],
+                  [{"type": "function_call_output", "call_id": "1"}], [{"type": "reasoning"}],
+                  [{"type": "function_call", "call_id": "1", "name": "f", "arguments": "1"}],
+                  [{"type": "function_call_output", "call_id": "1", "output": [image]}],
                   [{"role": "user", "content": "x", "unheard_of": 1}]):
         refuses("input", "input", input=wrong)
     for name, value in {
         "previous_response_id": "resp_1", "conversation": "c", "prompt": {"id": "p"},
         "store": True, "background": True, "truncation": "auto", "tools": [{"type": "web_search"}],
-        "tool_choice": "required", "include": ["x"], "stream_options": {"include_usage": True},
+        "tool_choice": {"type": "web_search"}, "include": ["x"], "stream_options": {"include_usage": True},
     }.items():
         refuses(name, name, "unsupported_value", **{name: value})
     for name, value in {
         "instructions": 1, "metadata": {"a": 1}, "max_output_tokens": 0, "stream": 1,
-        "top_p": 2,
+        "top_p": 2, "tool_choice": "required", "parallel_tool_calls": 1,
     }.items():
         refuses(name, name, "invalid_value", **{name: value})
+    tool = {"type": "function", "name": "f"}
+    for wrong in ("x", [1], [{**tool, "x": 1}], [{"type": "function", "function": {"name": "f"}}],
+                  [tool, tool], [{**tool, "name": "a b"}]):
+        refuses("tools", "tools", tools=wrong)
+    refuses("writes no calls", "tools", "unsupported_value", tools=[tool])
+    refuses("none of 'tools'", "tool_choice", tools=[tool], tool_choice={**tool, "name": "g"})
     for wrong in (1, {"verbosity": "low"}, {"format": {}}, {"format": {"type": "json_schema"}},
                   {"format": {"type": "json_schema", "schema": {"multipleOf": 3, "type": "integer"}}}):
         refuses("text", "text", text=wrong)
@@ -362,6 +370,10 @@ def check_responses(server):
     answer = server.post("/v1/responses", {**both, "text": {"format": {"type": "json_object"}}}).json
     check(answer["output"][0]["content"][0]["text"].startswith("{"), answer)
     check(answer["text"] == {"format": {"type": "json_object"}}, answer)
+    check(answer["tool_choice"] == "auto" and answer["tools"] == [], answer)
+    asked = {"tools": [tool], "tool_choice": "none"}  # which the model is not shown
+    answer = server.post("/v1/responses", {**both, **asked}).json
+    check({name: answer[name] for name in asked} == asked, answer)
     form = {"format": {"type": "json_schema", "name": "it", "schema": True}}
     check(server.post("/v1/responses", {**both, "text": form}).json["text"] == form, form)
 

@@ -175,6 +175,55 @@ def check_forced_calls(client, format):
     check(written in prompt and "Snow." in prompt, f"{format}: {prompt}")
 
 
+def respond(client, given="Once upon a time", **fields):
+    """The response to tools, which is the same by a stream."""
+    asked = {"model": "tiny", "input": given, "temperature": 0, "max_output_tokens": 100,
+             "tools": [{"type": "function", **tool["function"]} for tool in TOOLS], **fields}
+    whole = client.responses.create(**asked)
+    events = list(client.responses.create(**asked, stream=True))
+    if whole.status == "completed":  # which openai-python's helper waits for
+        with client.responses.stream(**asked) as stream:
+            made = stream.get_final_response()
+        check(len(made.output) == len(whole.output), made)
+    plain = [[{key: value for key, value in item.model_dump().items() if key not in ("id", "call_id")}
+              for item in response.output] for response in (events[-1].response, whole)]
+    check(plain[0] == plain[1], f"{plain[0]}, expected {plain[1]}")
+    check([event.sequence_number for event in events] == list(range(len(events))), events)
+    for index, item in enumerate(events[-1].response.output):
+        own = [event for event in events if getattr(event, "output_index", None) == index]
+        check(own[0].type == "response.output_item.added", own)
+        check(own[-1].type == "response.output_item.done" and own[-1].item == item, own)
+        if item.type == "function_call":
+            delta, done = own[1:-1]
+            check(delta.delta == done.arguments == item.arguments and done.item_id == item.id, own)
+    return whole
+
+
+def check_response_calls(client):
+    """A response must call as a chat must, and its calls are input of the next one."""
+    choice = {"type": "function", "name": "get_forecast"}
+    made = respond(client, tool_choice=choice, parallel_tool_calls=False)
+    check(made.status == "completed" and made.tool_choice.model_dump() == choice, made)
+    check(made.parallel_tool_calls is False and len(made.tools) == 2, made)
+    [call] = made.output
+    check((call.type, call.name, call.status) == ("function_call", "get_forecast", "completed"), call)
+    check(json.loads(call.arguments)["city"] in ("Kyiv", "Oslo"), call)
+    turns = [{"role": "user", "content": "Once"}, call,
+             {"type": "function_call_output", "call_id": call.call_id, "output": "Snow."}]
+    next = respond(client, turns, max_output_tokens=6, tool_choice="none")
+    check(next.tool_choice == "none" and len(next.tools) == 2, next)
+    function = {"name": call.name, "arguments": call.arguments}
+    messages = [
+        {"role": "user", "content": "Once"},
+        {"role": "assistant", "content": "", "tool_calls": [
+            {"id": call.call_id, "type": "function", "function": function}]},
+        {"role": "tool", "tool_call_id": call.call_id, "content": "Snow."},
+    ]
+    text = client.chat.completions.create(model="tiny", messages=messages, temperature=0,
+                                          max_completion_tokens=6).choices[0].message.content
+    check(next.output_text == text and next.usage.input_tokens > 10, f"{next}, expected {text!r}")
+
+
 def check_calls(tools, artifact, format):
     """Calls of tools in a format, by a model that likes to write them: its likeliest tokens
     are renamed."""
@@ -186,6 +235,7 @@ def check_calls(tools, artifact, format):
     asked = {"max_completion_tokens": 6, "extra_body": {"return_token_ids": True}}
     with open_client(tools, artifact, folder) as client:
         check_forced_calls(client, format)
+        check_response_calls(client)
         plain = call_tools(client, **asked)
         check(plain.message.tool_calls is None and plain.finish_reason == "length", plain)
         without = call_tools(client, **asked, tool_choice="none")
@@ -208,6 +258,14 @@ def check_calls(tools, artifact, format):
         check(both.message.content == (None if format == "llama" else "Well."), both)
         found = [(call.function.name, call.function.arguments) for call in both.message.tool_calls]
         check(found == [("get_weather", '{"city": 0}'), ("get_forecast", '{"city": 1}')], both)
+        response = respond(client, max_output_tokens=5)
+        messages = ["".join(part.text for part in item.content)
+                    for item in response.output if item.type == "message"]
+        check(messages == ([] if format == "llama" else ["Well."]), response)
+        calls = [(item.name, item.arguments) for item in response.output[len(messages):]]
+        check(calls == found and response.status == "incomplete", response)
+        single = respond(client, max_output_tokens=5, parallel_tool_calls=False)
+        check(len(single.output) == len(messages) + 1, single)
         first = call_tools(client, extra_body={"stop_token_ids": ids[5:]}, parallel_tool_calls=False)
         check(len(first.message.tool_calls) == 1, first)
         cut = call_tools(client, max_completion_tokens=4 if format == "mistral" else 2)

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <random>
 #include <utility>
 
 namespace cria::serve {
@@ -9,6 +10,17 @@ namespace cria::serve {
 int64_t unixTime() {
   using namespace std::chrono;
   return duration_cast<seconds>(system_clock::now().time_since_epoch()).count();
+}
+
+// Nine letters and digits, as Mistral's templates want.
+std::string makeCallId() {
+  static constexpr char characters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                       "abcdefghijklmnopqrstuvwxyz";
+  std::string id;
+  std::random_device random;
+  while (id.size() < 9)
+    id += characters[random() % (sizeof(characters) - 1)];
+  return id;
 }
 
 void Delivery::take(size_t, const std::vector<float> &) {}

@@ -21,6 +21,9 @@ answerResponses(const Engine &engine, const Request &request, const Job &job);
 std::unique_ptr<Delivery>
 answerEmbeddings(const Engine &engine, const Request &request, const Job &job);
 
+/// An id of a call, which no other one has.
+std::string makeCallId();
+
 /// Seconds since 1970.
 int64_t unixTime();
 

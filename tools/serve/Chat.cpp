@@ -1,21 +1,8 @@
 #include "tools/serve/Answer.h"
 
-#include <random>
-
 namespace cria::serve {
 
 namespace {
-
-/// Nine letters and digits, as Mistral's templates want.
-std::string makeCallId() {
-  static constexpr char characters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                       "abcdefghijklmnopqrstuvwxyz";
-  std::string id;
-  std::random_device random;
-  while (id.size() < 9)
-    id += characters[random() % (sizeof(characters) - 1)];
-  return id;
-}
 
 class ChatAnswer : public TextAnswer {
 public:

@@ -185,30 +185,54 @@ void checkCall(In call) {
     arguments.string();
 }
 
-/// Checks the input of a response: a text, or messages.
+/// Checks text in the input of a response: a string, or parts.
+void checkParts(In content) {
+  if (content.raw().is_string())
+    return;
+  for (In part : content.elements()) {
+    std::string type = part["type"].string();
+    if (part.ok() && type != "input_text" && type != "output_text")
+      notSupported(part["type"], "expected \"input_text\" or \"output_text\"");
+    if (part.ok())
+      part["text"].string();
+  }
+}
+
+/// Checks an item of the input of a response: a message, a call of an earlier
+/// response, or what a call returned.
+void checkItem(In item) {
+  auto given = item.find("type");
+  std::string type = given ? given->string() : "message";
+  if (!item.ok())
+    return;
+  if (type == "message") {
+    onlyKeys(item, {"type", "role", "content", "id", "status", "phase"});
+    item["role"].string();
+    checkParts(item["content"]);
+  } else if (type == "function_call") {
+    onlyKeys(item, {"type", "call_id", "name", "arguments", "id", "status"});
+    item["call_id"].string();
+    item["name"].string();
+    item["arguments"].string();
+  } else if (type == "function_call_output") {
+    onlyKeys(item, {"type", "call_id", "output", "id", "status"});
+    item["call_id"].string();
+    checkParts(item["output"]);
+  } else {
+    notSupported(*given, "expected \"message\", \"function_call\" or "
+                         "\"function_call_output\"");
+  }
+}
+
+/// Checks the input of a response: a text, or items.
 void checkInput(In value, Out) {
   if (value.raw().is_string())
     return;
   size_t count = value.count(kMostMessages);
   if (value.ok() && count == 0)
     value.fail("is empty");
-  for (size_t i = 0; i < count && value.ok(); ++i) {
-    JsonCursor item = value.element(i);
-    if (auto type = item.find("type"); type && type->raw() != "message")
-      return notSupported(*type, "expected \"message\"");
-    onlyKeys(item, {"type", "role", "content", "id", "status", "phase"});
-    item["role"].string();
-    JsonCursor content = item["content"];
-    if (!content.raw().is_string())
-      for (In part : content.elements()) {
-        std::string type = part["type"].string();
-        if (part.ok() && type != "input_text" && type != "output_text")
-          notSupported(part["type"],
-                       "expected \"input_text\" or \"output_text\"");
-        if (part.ok())
-          part["text"].string();
-      }
-  }
+  for (size_t i = 0; i < count && value.ok(); ++i)
+    checkItem(value.element(i));
 }
 
 void checkMessages(In value, Out) {
@@ -260,13 +284,21 @@ std::string readFunctionName(In value) {
   return name;
 }
 
+/// Reads tools. A function is in `function` of a chat's tool, and is the tool
+/// of a response.
 void readTools(In value, Out request) {
   constexpr size_t most = 128;
+  bool isNested = request.endpoint != Responses;
   for (In tool : value.elements(most)) {
-    onlyKeys(tool, {"type", "function"});
     checkFunction(tool);
-    JsonCursor function = tool["function"];
-    onlyKeys(function, {"name", "description", "parameters", "strict"});
+    if (isNested)
+      onlyKeys(tool, {"type", "function"});
+    JsonCursor function = isNested ? tool["function"] : tool;
+    if (isNested)
+      onlyKeys(function, {"name", "description", "parameters", "strict"});
+    else
+      onlyKeys(function,
+               {"type", "name", "description", "parameters", "strict"});
     std::string name = readFunctionName(function["name"]);
     if (auto text = function.find("description"))
       text->string();
@@ -284,9 +316,10 @@ void readToolChoice(In value, Out request) {
   using Choice = Request::ToolChoice;
   const auto &raw = value.raw();
   if (raw.is_object()) {
-    onlyKeys(value, {"type", "function"});
+    bool isNested = request.endpoint != Responses;
     checkFunction(value);
-    request.toolName = value["function"]["name"].string();
+    onlyKeys(value, {"type", isNested ? "function" : "name"});
+    request.toolName = (isNested ? value["function"] : value)["name"].string();
     request.toolChoice = Choice::Required;
   } else if (raw == "none" || raw == "auto" || raw == "required") {
     request.toolChoice = raw == "none"   ? Choice::None
@@ -390,9 +423,9 @@ const Field fields[] = {
        constrain(v, r, "grammar", CRIA_GRAMMAR_GBNF, v.string());
      }},
     {"modalities", ChatCompletions, readModalities},
-    {"tools", kWithMessages, readTools},
-    {"tool_choice", ChatCompletions, readToolChoice},
-    {"parallel_tool_calls", ChatCompletions,
+    {"tools", kWithMessages | Responses, readTools},
+    {"tool_choice", ChatCompletions | Responses, readToolChoice},
+    {"parallel_tool_calls", ChatCompletions | Responses,
      [](In v, Out r) { r.parallelCalls = v.boolean(); }},
     {"best_of", Completions,
      [](In v, Out) {
@@ -428,15 +461,8 @@ const Field fields[] = {
          notSupported(v, "expected \"disabled\"");
      }},
     {"include", Responses, checkEmpty},
-    {"tools", Responses, checkEmpty},
-    {"tool_choice", Responses,
-     [](In v, Out) {
-       if (v.raw() != "auto" && v.raw() != "none")
-         notSupported(v, "expected \"auto\" or \"none\"");
-     }},
     {"stream_options", Responses,
      [](In v, Out) { onlyKeys(v, {"include_obfuscation"}); }},
-    {"parallel_tool_calls", Responses},
     {"previous_response_id", Responses, refuseState},
     {"conversation", Responses, refuseState},
     {"prompt", Responses, refuseState},
@@ -596,7 +622,20 @@ std::optional<ApiError> checkTogether(const nlohmann::json &root,
   return std::nullopt;
 }
 
-/// The messages of a response's input, with its instructions before them.
+/// Adds a call of an earlier response to the last message, or to a new one.
+void addCall(json &messages, json &item) {
+  if (messages.empty() || messages.back()["role"] != "assistant")
+    messages.push_back({{"role", "assistant"}, {"content", ""}});
+  messages.back()["tool_calls"].push_back(
+      {{"id", std::move(item["call_id"])},
+       {"type", "function"},
+       {"function",
+        {{"name", std::move(item["name"])},
+         {"arguments", std::move(item["arguments"])}}}});
+}
+
+/// The messages of a response's input, with its instructions before them, as a
+/// chat has them.
 json messagesOf(json &input, const json &instructions) {
   json messages = json::array();
   if (!instructions.is_null())
@@ -604,6 +643,18 @@ json messagesOf(json &input, const json &instructions) {
   if (input.is_string())
     input = json::array({{{"role", "user"}, {"content", input}}});
   for (json &item : input) {
+    json type = item.value("type", json());
+    if (type == "function_call") {
+      addCall(messages, item);
+      continue;
+    }
+    if (type == "function_call_output") {
+      messages.push_back({{"role", "tool"},
+                          {"tool_call_id", std::move(item["call_id"])},
+                          {"content", std::move(item["output"])}});
+      flatten(messages.back());
+      continue;
+    }
     bool isDeveloper = item["role"] == "developer"; // no template knows it
     messages.push_back({{"role", isDeveloper ? json("system") : item["role"]},
                         {"content", std::move(item["content"])}});
@@ -612,9 +663,19 @@ json messagesOf(json &input, const json &instructions) {
   return messages;
 }
 
+/// The tools of a response, as a chat has them.
+json nested(json tools) {
+  for (json &tool : tools) {
+    json function = std::move(tool);
+    function.erase("type");
+    tool = {{"type", "function"}, {"function", std::move(function)}};
+  }
+  return tools;
+}
+
 /// Reads the arguments of a message's calls, for templates that write them by
 /// themselves.
-std::optional<ApiError> readArguments(json &message) {
+std::optional<ApiError> readArguments(json &message, const char *field) {
   auto calls = message.find("tool_calls");
   if (calls == message.end() || !calls->is_array())
     return std::nullopt;
@@ -625,10 +686,11 @@ std::optional<ApiError> readArguments(json &message) {
     const auto &text = arguments.get_ref<const std::string &>();
     Result<JsonDocument> document = parseJson(text, "arguments of a call");
     if (!document.ok() || !document->root().is_object())
-      return about("messages",
-                   document.ok() ? "arguments of a call in 'messages' are no "
-                                   "JSON object"
-                                 : "'messages': " + document.status().message(),
+      return about(field,
+                   quote(field) + (document.ok()
+                                       ? " has arguments of a call that are no "
+                                         "JSON object"
+                                       : ": " + document.status().message()),
                    "invalid_value");
     arguments = json::parse(text);
   }
@@ -665,6 +727,13 @@ std::optional<ApiError> parseRequest(Endpoint endpoint, std::string_view body,
                    : ordered["response_format"]["json_schema"]["schema"]);
   if (isResponse) {
     request.messages = messagesOf(ordered["input"], request.instructions);
+    for (json &message : request.messages)
+      if (auto error = readArguments(message, "input"))
+        return error;
+    if (!request.toolNames.empty())
+      request.askedTools = std::move(ordered["tools"]);
+    if (request.mayCall())
+      request.tools = nested(request.askedTools);
     if (request.constraint)
       request.textFormat = std::move(ordered["text"]["format"]);
     return std::nullopt;
@@ -674,7 +743,7 @@ std::optional<ApiError> parseRequest(Endpoint endpoint, std::string_view body,
   request.messages = std::move(ordered["messages"]);
   for (json &message : request.messages) {
     flatten(message);
-    if (auto error = readArguments(message))
+    if (auto error = readArguments(message, "messages"))
       return error;
   }
   if (request.mayCall())

@@ -38,12 +38,13 @@ struct Request {
   std::string model;
   std::vector<Prompt> prompts;
   json messages, templateOptions; // of a chat; null if not given
-  json tools; // of a chat, which the model may call; null: none
+  json tools; // which the model may call, as a chat has them; null: none
   std::vector<std::string> toolNames;
   enum class ToolChoice { None, Auto, Required } toolChoice = ToolChoice::Auto;
-  std::string toolName;                    // that must be called; "": any
-  bool parallelCalls = true;               // else one call at most
-  json instructions, metadata, textFormat; // of a response, to tell it again
+  std::string toolName;      // that must be called; "": any
+  bool parallelCalls = true; // else one call at most
+  // Of a response, to tell it again.
+  json instructions, metadata, textFormat, askedTools = json::array();
   bool addGenerationPrompt = true, addSpecialTokens = true;
 
   std::optional<double> temperature, topP, minP, repetitionPenalty;
