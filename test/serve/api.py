@@ -442,6 +442,20 @@ def check_keys(tools, artifact):
         check(server.get("/v1/models", {"Authorization": "bearer k"}).status == 200, "it")
 
 
+def check_pool(tools, artifact):
+    """A text that outgrows the pages of all is the client's error, as a prompt is."""
+    with Server(tools, artifact, "--pages=3") as server:
+        asked = {"prompt": PROMPT, "temperature": 0, "ignore_eos": True}
+        room = 48 - server.complete(**asked, max_tokens=1).json["usage"]["prompt_tokens"]
+        server.complete(**asked, max_tokens=room + 1)
+        long = {**asked, "max_tokens": room + 2}
+        check_error(server, "/v1/completions", long, 400, "the text has 49 tokens", None,
+                    "context_length_exceeded")
+        check_error(server, "/v1/completions", {**asked, "prompt": [1] * 60}, 400, "pages")
+        failed = server.metrics()['request_failure_total{reason="internal"}']
+        check(failed == 0, f"{failed} failures of the server")
+
+
 def check_defaults(tools, artifact):
     """Sampling defaults are the checkpoint's, or OpenAI's."""
     folder = tools.scratch / "greedy"
@@ -476,6 +490,7 @@ def main():
         check_embeddings(server, tools)
         check_tokens(server)
     check_keys(tools, artifact)
+    check_pool(tools, artifact)
     check_defaults(tools, artifact)
 
 

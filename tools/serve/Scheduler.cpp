@@ -409,10 +409,9 @@ bool Scheduler::step() {
     std::shared_ptr<Job> job = found->second.job;
     try {
       if (result.status != CRIA_OK) {
-        auto why = make<cria_error>();
-        why.status = result.status;
-        strncpy(why.message, result.message, sizeof(why.message) - 1);
-        throw Error(why);
+        events.erase(job);
+        failJob(job, whyFailed(result, found->second));
+        continue;
       }
       note(result, found->second, events);
       if (job->kept > kMostKept) {
@@ -431,6 +430,20 @@ bool Scheduler::step() {
   failedSteps = 0;
   failAll(internalError(error.message));
   return status == CRIA_RESOURCE_EXHAUSTED;
+}
+
+/// What a client is told of a text that failed.
+ApiError Scheduler::whyFailed(const cria_batch_result &result,
+                              const Text &text) const {
+  int64_t ids = static_cast<int64_t>(text.prompt->ids.size()) + text.drawn,
+          most = info.pages * info.page;
+  if (result.status != CRIA_RESOURCE_EXHAUSTED || ids < most)
+    return internalError(result.message);
+  return {400,
+          "the text has " + std::to_string(ids) +
+              " tokens, its prompt included, and the server's KV caches hold " +
+              std::to_string(most) + "; ask for fewer tokens",
+          "", "context_length_exceeded"};
 }
 
 /// Makes the event of a result.

@@ -87,6 +87,7 @@ private:
   void allowNext(Text &text) const;
   void propose();
   bool step();
+  ApiError whyFailed(const cria_batch_result &result, const Text &text) const;
   void note(const cria_batch_result &result, Text &text, Events &events);
   void describe(const float *logits, const Job &job, Event &event) const;
   void leave(int64_t sequence);
