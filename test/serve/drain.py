@@ -92,9 +92,23 @@ def check_second_signal(tools, artifact):
     server.__exit__(True)
 
 
+def check_lost_device(tools, artifact):
+    """A device that is lost ends the server, also if it computes embeddings alone."""
+    plain = tools.compile(TINY / "config.json", "--target=cuda", "--chip=sm_80", out="plain.cria")
+    env = {"CRIA_EMULATOR_FAULTS": "cuLaunchKernel:1:719:sticky,cuLaunchKernelEx:1:719:sticky"}
+    server = Server(tools, artifact, "--device=emulated", f"--embeddings={plain}", env=env)
+    for _ in range(2):
+        answer = server.post("/v1/embeddings", {"input": "Once"})
+        check(answer.status == 500, answer)
+    check(server.process.wait(30) == 1, server.errors)
+    server.__exit__(True)
+
+
 def main():
     tools = Tools(*sys.argv[1:3])
     artifact = tools.compile(TINY / "config.json", "--batch=4")
+    both = tools.compile(TINY / "config.json", "--batch=4", "--target=cuda", "--chip=sm_80",
+                         out="cuda.cria")
     found = collections.Counter()
     for delay in (0, 0.02, 0.05, 0.1, 0.2):
         found += check_all_written(tools, artifact, delay)
@@ -102,6 +116,7 @@ def main():
     check_deadline(tools, artifact)
     check_idle(tools, artifact)
     check_second_signal(tools, artifact)
+    check_lost_device(tools, both)
 
 
 main()

@@ -133,9 +133,8 @@ std::optional<ApiError> Scheduler::run() {
       admit();
       if (!running.empty())
         propose();
-      if (!running.empty() && !step())
+      if ((!running.empty() && !step()) || !pass())
         error = internalError("the device failed");
-      pass();
       see();
     } catch (const std::exception &problem) { // no memory, for example
       failAll(internalError(problem.what()));
@@ -534,17 +533,29 @@ bool Scheduler::isAhead() const {
 // ---- Passes over prompts ---------------------------------------------------
 
 /// Computes a chunk of a prompt of the first job whose prompts a session reads.
-void Scheduler::pass() {
+/// False if the device is gone.
+bool Scheduler::pass() {
   if (passes.empty())
-    return;
+    return true;
   std::shared_ptr<Job> job = passes.front();
   try {
     job->embeds ? embedChunk(*job) : scoreChunk(*job);
+    failedPasses = 0;
   } catch (const Error &error) {
-    return failJob(job, toApiError(error));
+    ApiError told = toApiError(error);
+    failedPasses += told.status == 500;
+    failJob(job, told);
+    return failedPasses < 2;                // the next one may be computed
   } catch (const std::exception &problem) { // no memory for logits, for example
-    return failJob(job, internalError(problem.what()));
+    failJob(job, internalError(problem.what()));
+    return true;
   }
+  passed(job);
+  return true;
+}
+
+/// Goes on after a chunk of the first job whose prompts a session reads.
+void Scheduler::passed(const std::shared_ptr<Job> &job) {
   size_t last = job->embeds ? 0 : 1; // nothing is computed of it
   if (passDone < job->prompts[passIndex].ids.size() - last)
     return;

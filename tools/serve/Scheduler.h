@@ -96,7 +96,8 @@ private:
   template <typename Wanted> Jobs jobs(Wanted wanted) const;
   void failAll(const ApiError &error);
   void failJob(const std::shared_ptr<Job> &job, const ApiError &error);
-  void pass();
+  bool pass();
+  void passed(const std::shared_ptr<Job> &job);
   void resetPass();
   void embedChunk(const Job &job);
   void scoreChunk(const Job &job);
@@ -115,7 +116,7 @@ private:
   // Jobs whose prompts a session reads: for embeddings, or for their
   // log-probabilities before texts are drawn.
   std::deque<std::shared_ptr<Job>> passes;
-  int failedSteps = 0; // one after the other
+  int failedSteps = 0, failedPasses = 0; // one after the other
   // Events that the thread of I/O has not taken yet; it may outlive this.
   std::shared_ptr<std::atomic<int64_t>> posted =
       std::make_shared<std::atomic<int64_t>>(0);
