@@ -361,7 +361,8 @@ class Session(_native.OneThread):
         """Announces, before a feed, that the text from position 0 on is a prompt of
         ``count`` positions, what the session holds included. Models whose RoPE depends on
         the prompt's length need the number if several feeds make a prompt, or if its last
-        id is fed alone."""
+        id is fed alone; so do artifacts with ``--batch``, which compute short prompts in
+        another way than long ones."""
         self._call("cria_session_expect_prompt", count)
         self._expected = count
 

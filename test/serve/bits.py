@@ -110,6 +110,28 @@ def check_adapters(tools):
             check(np.abs(np.array(found[1:]) - right).max() < 1e-9, (name, found, right))
 
 
+def check_short_prompts(tools):
+    """Eight prompts of 8 tokens are computed in two steps of 32 rows, and have the texts that
+    they have alone."""
+    artifact = tools.compile(TINY / "config.json", "--batch=32", out="rows.cria")
+    asked = {"temperature": 0.8, "seed": 5}
+    with Server(tools, artifact, "--pages=128") as server:
+        text = "".join(PROMPTS)
+        ids = server.post("/tokenize", {"prompt": text, "add_special_tokens": False}).json["tokens"]
+        prompts = [ids[begin : begin + 8] for begin in range(8)]
+        alone = [server.complete(prompt, **asked, max_tokens=20).text for prompt in prompts]
+        run = tools.run(artifact, f"--weights={TINY}", "--ids=" + ",".join(map(str, prompts[0])),
+                        "--temperature=0.8", "--seed=5", "--max-tokens=20").ok()
+        check(run.text.endswith(alone[0]) and len(set(alone)) > 4, f"{alone}, {run.text}")
+        before = server.metrics()["step_seconds_count"]
+        server.complete(prompts, **asked, max_tokens=1)
+        steps = server.metrics()["step_seconds_count"] - before
+        check(steps == 2, f"{steps} steps for eight prompts of 8 tokens")
+        found = at_once([lambda prompt=prompt: server.complete(prompt, **asked, max_tokens=20).text
+                         for prompt in prompts])
+        check(found == alone, "short prompts at once")
+
+
 def main():
     tools = Tools(*sys.argv[1:3])
     artifact = tools.compile(TINY / "config.json", "--batch=4")
@@ -151,6 +173,7 @@ def main():
         check(accepted > drafted / 3, f"of {drafted} drafts {accepted} were drawn")
         check(texts_at_once(server) == expected, "texts at once with a draft model")
     check_adapters(tools)
+    check_short_prompts(tools)
 
 
 main()
