@@ -22,8 +22,7 @@ struct Image {
   /// may begin earlier.
   bool dependent = false;
   bool wgmma = false; // has the kernels for chips with wgmma
-  /// The data are packed by zstd and stand for so many bytes. 0: they are not
-  /// packed.
+  /// The bytes of the data before zstd packed them; 0 if they are not packed.
   uint64_t unpacked = 0;
   /// The code is joined from parts of the data, unpacked: [spans[0], spans[1]),
   /// then [spans[2], spans[3]), ..., in ascending order. Empty: it is all the
