@@ -90,8 +90,10 @@ def ties():
         ("nan", [np.nan, -1, 0, 1]),
         ("infinite", [np.inf, -np.inf, np.nan, 0]),
     ]:
-        for experts, k, groups in [(16, 4, {}), (16, 16, {}), (24, 5, GROUPS[0])]:
+        sizes = [(16, 4, {}), (24, 5, GROUPS[0])]
+        for experts, k, groups in sizes + [(8, 8, {})] * (name == "integers"):
             p = program()
+            p.counts = [33]
             table = p.random.choice(values, (ROWS, experts))
             logits = p.tokens(experts, array=table)
             chosen = route_of(p, logits, k, score="logits", **groups)[0]
@@ -189,16 +191,19 @@ def mixture(dtype, how, experts, k, size, inner, **options):
 def mixtures():
     for dtype in TYPES:
         how = {"f32": "apart", "bf16": "stacked", "f16": "rows"}[dtype]
-        p, _, y = mixture(dtype, how, 8, 2, 48, 40, normalize="sum")
+        p, _, y = mixture(dtype, how, 8, 2, 32, 24, normalize="sum")
         yield dtype, p.returns(y)
-    # An expert beside them, with a gate of its own.
-    p, x, y = mixture("f32", "apart", 4, 4, 32, 24)
-    gate = linear_of(p, x, p.weight(1, 32))
-    up = linear_of(p, x, p.weight(32, 32, scale=0.2))
+
+
+def shared():
+    """An expert beside the mixture, with a gate of its own."""
+    p, x, y = mixture("f32", "apart", 4, 3, 24, 17)
+    gate = linear_of(p, x, p.weight(1, 24))
+    up = linear_of(p, x, p.weight(24, 24, scale=0.2))
     op = f"llama.swiglu {gate.name}, {up.name} activation sigmoid"
     op += f" : {gate.type}, {up.type}"
-    shared = p.emit(op, up.shape, lambda call: reference.sigmoid(call[gate]) * call[up])
-    yield "shared", p.returns(elementwise(p, "residual", y, shared, lambda a, b: a + b))
+    opened = p.emit(op, up.shape, lambda call: reference.sigmoid(call[gate]) * call[up])
+    yield "", p.returns(elementwise(p, "residual", y, opened, lambda a, b: a + b))
 
 
 def unused():
