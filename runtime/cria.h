@@ -537,14 +537,15 @@ CRIA_API cria_status cria_session_feed_embeddings(cria_session *session,
 /* Says, before a feed, that the text from position 0 on is a prompt of `count`
  * positions: those that the session holds, and those of the feeds that follow.
  * Models whose rope depends on the length of the prompt (dynamic, longrope)
- * need to know. Without this call, a prompt ends with the first feed, with the
- * first one after a rewind to a place within the prompt, and with each feed of
- * several ids or embeddings. An id that is fed alone behind a prompt counts as
- * generated: it has the frequencies of the text up to this id. If positions
- * that the session holds have other frequencies in the prompt, the feed
- * computes them anew, so that it gives what a new session gives for the whole
- * prompt. CRIA_OUT_OF_RANGE above max_seq; 0 takes it back, and so does
- * cria_session_rewind. */
+ * need to know; with an artifact of --batch, feeds that are announced are
+ * computed as one feed is (docs/batches.md). Without this call, a prompt ends
+ * with the first feed, with the first one after a rewind to a place within the
+ * prompt, and with each feed of several ids or embeddings. An id that is fed
+ * alone behind a prompt counts as generated: it has the frequencies of the text
+ * up to this id. If positions that the session holds have other frequencies in
+ * the prompt, the feed computes them anew, so that it gives what a new session
+ * gives for the whole prompt. CRIA_OUT_OF_RANGE above max_seq; 0 takes it back,
+ * and so does cria_session_rewind. */
 CRIA_API cria_status cria_session_expect_prompt(cria_session *session,
                                                 size_t count,
                                                 cria_error *error);
