@@ -73,7 +73,11 @@ static LogicalResult addAdapter(LinearOp linear, int64_t rank) {
 
 LogicalResult cria::addAdapters(ModuleOp module, int64_t rank) {
   SmallVector<LinearOp> linears;
-  module.walk([&](LinearOp linear) { linears.push_back(linear); });
+  // Routers have none: their logits are not of the model's type.
+  module.walk([&](LinearOp linear) {
+    if (!linear.getAs())
+      linears.push_back(linear);
+  });
   for (LinearOp linear : linears)
     if (failed(addAdapter(linear, rank)))
       return failure();

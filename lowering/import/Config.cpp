@@ -35,6 +35,39 @@ static void finishHeads(ObjectReader &reader, ConfigDraft &draft) {
                 llvm::Twine(draft.headDim));
 }
 
+/// Checks and completes the numbers of experts.
+static void finishExperts(ObjectReader &reader, ConfigDraft &draft) {
+  const Family &family = *draft.family;
+  if (family.experts.router.empty())
+    return;
+  if (!draft.experts)
+    return reader.fail("'" +
+                       llvm::Twine(family.reads("num_experts")
+                                       ? "num_experts"
+                                       : "num_local_experts") +
+                       "' is missing");
+  if (!draft.expertSize)
+    draft.expertSize = draft.intermediateSize;
+  draft.sharedSize += draft.sharedExperts * draft.expertSize;
+  int64_t groups = draft.expertGroups, kept = draft.keptGroups,
+          size = draft.experts / groups;
+  if (draft.chosenExperts > draft.experts)
+    reader.fail("'num_experts_per_tok': expected at most " +
+                llvm::Twine(draft.experts) + ", the number of experts, got " +
+                llvm::Twine(draft.chosenExperts));
+  else if (draft.experts % groups || (groups > 1 && size < 2))
+    reader.fail("'n_group': expected a divisor of " +
+                llvm::Twine(draft.experts) +
+                ", the number of experts, with at least 2 experts in a group, "
+                "got " +
+                llvm::Twine(groups));
+  else if (kept > groups || kept * size < draft.chosenExperts)
+    reader.fail("'topk_group': expected at most " + llvm::Twine(groups) +
+                " groups with at least " + llvm::Twine(draft.chosenExperts) +
+                " experts, got " + llvm::Twine(kept) + " of " +
+                llvm::Twine(size) + " each");
+}
+
 static void finishFactors(ConfigDraft &draft) {
   double scores = draft.queryScalar ? draft.queryScalar
                                     : static_cast<double>(draft.headDim);
@@ -81,6 +114,13 @@ static bool hasWindow(const ConfigDraft &draft, size_t layer) {
   llvm_unreachable("unknown rule");
 }
 
+/// Whether a layer's MLP is a mixture of experts.
+static bool hasExperts(const ConfigDraft &draft, int64_t layer) {
+  return draft.experts && layer >= draft.firstExperts &&
+         (layer + 1) % draft.expertInterval == 0 &&
+         !llvm::is_contained(draft.denseList, layer);
+}
+
 /// Whether a layer rotates queries and keys by the family's own rule.
 static bool rotates(const ConfigDraft &draft, bool hasWindow) {
   switch (draft.family->rope.layers) {
@@ -106,6 +146,21 @@ static bool hasEntries(ObjectReader &reader, llvm::StringRef key, size_t size,
                             "got " +
                             llvm::Twine(size));
   return size && !reader.failed();
+}
+
+/// Counts the layers without experts, and refuses them after others.
+static void finishDense(ObjectReader &reader, ConfigDraft &draft) {
+  auto isDense = [](const LayerKind &kind) { return !kind.hasExperts; };
+  draft.denseLayers = llvm::count_if(draft.kinds, isDense);
+  auto end = draft.kinds.begin() + draft.denseLayers,
+       found = std::find_if_not(draft.kinds.begin(), end, isDense);
+  if (found != end && !reader.failed())
+    reader.fail("'decoder_sparse_step' and 'mlp_only_layers': layers without "
+                "experts are only supported before all layers with experts, "
+                "got " +
+                llvm::Twine(draft.denseLayers) +
+                " layers without experts, and experts in layer " +
+                llvm::Twine(found - draft.kinds.begin()));
 }
 
 /// Refuses layers whose kinds repeat so little that too much code is made of
@@ -141,7 +196,9 @@ static void finishLayers(ObjectReader &reader, ConfigDraft &draft) {
     kind.window = sees ? draft.window : 0;
     kind.rotates &= draft.rotates && rotates(draft, sees);
     kind.rope = sees ? draft.ropes.size() - 1 : 0;
+    kind.hasExperts = hasExperts(draft, static_cast<int64_t>(i));
   }
+  finishDense(reader, draft);
   checkRuns(reader, draft.kinds);
 }
 
@@ -149,7 +206,9 @@ static void finishLayers(ObjectReader &reader, ConfigDraft &draft) {
 /// product overflows.
 static void checkSize(const ModelConfig &c, ObjectReader &reader) {
   int64_t attention = 2 * c.hiddenSize * c.headDim * (c.heads + c.kvHeads),
-          mlp = 3 * c.hiddenSize * c.intermediateSize;
+          inner = std::max(c.intermediateSize,
+                           c.experts * c.expertSize + c.sharedSize),
+          mlp = 3 * c.hiddenSize * inner;
   int64_t perLayer = attention + mlp, ends = 2 * c.vocabSize * c.hiddenSize;
   if (perLayer > maxParameters / c.layers ||
       perLayer * c.layers + ends > maxParameters)
@@ -220,6 +279,7 @@ static void readAll(const json &config, const std::set<std::string> &added,
     return;
   checkIds(reader, draft);
   finishHeads(reader, draft);
+  finishExperts(reader, draft);
   if (reader.failed())
     return;
   readRope(reader, draft);

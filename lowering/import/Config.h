@@ -51,10 +51,12 @@ struct LayerKind {
   int64_t window = 0;
   /// The rope of the layer: an index into ModelConfig::ropes.
   size_t rope = 0;
+  /// Whether the MLP is a mixture of experts.
+  bool hasExperts = false;
 
   bool operator==(const LayerKind &other) const {
     return rotates == other.rotates && window == other.window &&
-           rope == other.rope;
+           rope == other.rope && hasExperts == other.hasExperts;
   }
 };
 
@@ -78,6 +80,20 @@ struct ModelConfig {
   int64_t vocabSize = 0;
   int64_t hiddenSize = 0;
   int64_t intermediateSize = 0; // of the MLP
+  /// The experts of a layer, and those that a token chooses; 0 if the family
+  /// has none.
+  int64_t experts = 0, chosenExperts = 0;
+  /// The width of an expert, and of the MLP beside the experts.
+  int64_t expertSize = 0, sharedSize = 0;
+  /// The first layers, whose MLP has no experts. All others have experts, if
+  /// the family does.
+  int64_t denseLayers = 0;
+  /// The groups of experts, and those that a token chooses its experts from.
+  int64_t expertGroups = 1, keptGroups = 1;
+  /// Whether the weights of a token's experts are divided by their sum, and
+  /// their factor.
+  bool normalizesExperts = false;
+  double expertScale = 1;
   int64_t layers = 0;
   int64_t heads = 0;
   int64_t kvHeads = 0;

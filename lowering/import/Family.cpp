@@ -24,6 +24,9 @@ static constexpr LayerNorms kFourNorms = {"input_layernorm",
                             kEndNorms = {"", "post_attention_layernorm", "",
                                          "post_feedforward_layernorm"};
 
+/// The experts of the Qwen family.
+static constexpr ExpertModules kQwenExperts = {.router = "mlp.gate"};
+
 static const Family kFamilies[] = {
     {.modelType = "arcee",
      .architecture = "ArceeForCausalLM",
@@ -196,6 +199,24 @@ static const Family kFamilies[] = {
              "rms_norm_eps",
      .defaults = R"({"attention_multiplier": 1.0, "hidden_act": "silu",
          "max_position_embeddings": 2048, "rms_norm_eps": 1e-6})"},
+    {.modelType = "granitemoe",
+     .architecture = "GraniteMoeForCausalLM",
+     .models = "Granite 3 1B-A400M and 3B-A800M",
+     .differs = "as granite, and mixtures of experts, whose weights are the "
+                "softmax of a token's chosen logits; one tensor has all "
+                "experts of a layer",
+     .keys = "attention_bias attention_multiplier embedding_multiplier "
+             "hidden_act logits_scaling num_experts_per_tok num_local_experts "
+             "residual_multiplier rms_norm_eps",
+     .defaults = R"({"attention_multiplier": 1.0, "hidden_act": "silu",
+         "max_position_embeddings": 2048, "num_experts_per_tok": 2,
+         "num_local_experts": 8, "rms_norm_eps": 1e-6})",
+     .experts = {.router = "block_sparse_moe.router.layer",
+                 .score = ExpertModules::Logits,
+                 .weights = ExpertModules::SoftmaxOfChosen,
+                 .each = {.down = "block_sparse_moe.output_linear",
+                          .fused = "block_sparse_moe.input_linear"}},
+     .biases = {Bias::Given, Bias::Given, Bias::Never}},
     {.modelType = "granitemoehybrid",
      .architecture = "GraniteMoeHybridForCausalLM",
      .models = "Granite 4 without Mamba layers and experts",
@@ -311,6 +332,23 @@ static const Family kFamilies[] = {
                 "multimodal_projector_bias projector_hidden_act "
                 "spatial_merge_size vision_config vision_feature_layer",
      .text = "mistral"},
+    {.modelType = "mixtral",
+     .architecture = "MixtralForCausalLM",
+     .models = "Mixtral 8x7B and 8x22B",
+     .differs = "mixtures of experts, whose weights sum to 1",
+     .keys = "hidden_act num_experts_per_tok num_local_experts rms_norm_eps "
+             "sliding_window",
+     .defaults = R"({"hidden_act": "silu", "max_position_embeddings": 131072,
+         "num_experts_per_tok": 2, "num_key_value_heads": 8,
+         "num_local_experts": 8, "rms_norm_eps": 1e-5})",
+     .experts = {.router = "block_sparse_moe.gate",
+                 .weights = ExpertModules::Sum,
+                 .each = {"block_sparse_moe.experts.{}.w1",
+                          "block_sparse_moe.experts.{}.w3",
+                          "block_sparse_moe.experts.{}.w2"}},
+     .biases = kNoBiases,
+     .window = WindowRule::Always,
+     .rope = {.theta = 1e6}},
     {.modelType = "nemotron",
      .architecture = "NemotronForCausalLM",
      .models = "Nemotron 4 and Minitron",
@@ -358,6 +396,19 @@ static const Family kFamilies[] = {
      .window = WindowRule::Pattern,
      .windowPattern = 4,
      .rope = {.theta = 5e5, .windowTheta = 5e5}},
+    {.modelType = "olmoe",
+     .architecture = "OlmoeForCausalLM",
+     .models = "OLMoE",
+     .differs = "norms of all queries together and of all keys together; "
+                "mixtures of experts",
+     .keys = "attention_bias hidden_act norm_topk_prob num_experts "
+             "num_experts_per_tok rms_norm_eps",
+     .defaults = R"({"hidden_act": "silu", "max_position_embeddings": 4096,
+         "norm_topk_prob": false, "num_experts": 64,
+         "num_experts_per_tok": 8, "rms_norm_eps": 1e-5})",
+     .headNorm = HeadNorm::AllHeads,
+     .experts = kQwenExperts,
+     .biases = {Bias::Given, Bias::Given, Bias::Never}},
     {.modelType = "phi",
      .architecture = "PhiForCausalLM",
      .models = "Phi 1 to 2",
@@ -401,6 +452,30 @@ static const Family kFamilies[] = {
          "rms_norm_eps": 1e-6, "sliding_window": 4096})",
      .biases = {Bias::Always, Bias::Never, Bias::Never},
      .window = WindowRule::LastLayers},
+    {.modelType = "qwen2_moe",
+     .architecture = "Qwen2MoeForCausalLM",
+     .models = "Qwen 1.5 A2.7B, Qwen 2 57B-A14B",
+     .differs = "biases of queries, keys and values; mixtures of experts "
+                "beside an MLP, which has a factor for each token; the first "
+                "layers may have none",
+     .keys = "decoder_sparse_step hidden_act layer_types mlp_only_layers "
+             "moe_intermediate_size norm_topk_prob num_experts "
+             "num_experts_per_tok qkv_bias rms_norm_eps "
+             "shared_expert_intermediate_size sliding_window",
+     .defaults = R"({"decoder_sparse_step": 1, "hidden_act": "silu",
+         "max_position_embeddings": 32768, "moe_intermediate_size": 1408,
+         "norm_topk_prob": false, "num_experts": 60,
+         "num_experts_per_tok": 4, "num_key_value_heads": 16,
+         "qkv_bias": true, "rms_norm_eps": 1e-6,
+         "shared_expert_intermediate_size": 5632})",
+     .fixed = R"({"use_sliding_window": false})",
+     .experts = {.router = "mlp.gate",
+                 .shared = {"mlp.shared_expert.gate_proj",
+                            "mlp.shared_expert.up_proj",
+                            "mlp.shared_expert.down_proj"},
+                 .sharedGate = "mlp.shared_expert_gate"},
+     .biases = {Bias::Given, Bias::Never, Bias::Never},
+     .window = WindowRule::LastLayers},
     {.modelType = "qwen3",
      .architecture = "Qwen3ForCausalLM",
      .models = "Qwen 3",
@@ -413,6 +488,23 @@ static const Family kFamilies[] = {
          "num_key_value_heads": 32, "rms_norm_eps": 1e-6,
          "sliding_window": 4096})",
      .headNorm = HeadNorm::EachHead,
+     .window = WindowRule::LastLayers},
+    {.modelType = "qwen3_moe",
+     .architecture = "Qwen3MoeForCausalLM",
+     .models = "Qwen 3 30B-A3B and 235B-A22B, Qwen 3 Coder",
+     .differs = "as qwen3, and mixtures of experts; the first layers may have "
+                "none",
+     .keys = "attention_bias decoder_sparse_step hidden_act mlp_only_layers "
+             "moe_intermediate_size norm_topk_prob num_experts "
+             "num_experts_per_tok num_local_experts rms_norm_eps "
+             "sliding_window use_sliding_window",
+     .defaults = R"({"decoder_sparse_step": 1, "hidden_act": "silu",
+         "max_position_embeddings": 32768, "moe_intermediate_size": 768,
+         "norm_topk_prob": false, "num_experts_per_tok": 8, "num_key_value_heads": 4,
+         "rms_norm_eps": 1e-6, "sliding_window": 4096})",
+     .headNorm = HeadNorm::EachHead,
+     .experts = kQwenExperts,
+     .biases = {Bias::Given, Bias::Given, Bias::Never},
      .window = WindowRule::LastLayers},
     {.modelType = "qwen3_vl",
      .architecture = "Qwen3VLForConditionalGeneration",

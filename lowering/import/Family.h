@@ -51,6 +51,34 @@ struct MlpModules {
   llvm::StringLiteral fused = "";
 };
 
+/// The modules of an MLP that is a mixture of experts. A token has the experts
+/// with the best scores; the router computes the scores' logits.
+struct ExpertModules {
+  /// The router; empty if the family has no experts.
+  llvm::StringLiteral router = "";
+  /// What a score is: see llama.route.
+  enum Score { Softmax, Sigmoid, Logits } score = Softmax;
+  /// The weights of what the chosen experts compute: their scores, divided by
+  /// their sum if norm_topk_prob is true; always divided by their sum; or the
+  /// softmax of their scores.
+  enum Weights { Given, Sum, SoftmaxOfChosen } weights = Given;
+  /// A tensor of the router with a number for each expert, which is added to
+  /// the score before experts are chosen; empty if there is none.
+  llvm::StringLiteral correction = "";
+  /// Added to the sum of scores.
+  double floor = 0;
+  /// The matrices. Each expert has its own tensors if names have a `{}`, which
+  /// stands for the expert; else one tensor has the matrices of all experts.
+  MlpModules each = {"mlp.experts.{}.gate_proj", "mlp.experts.{}.up_proj",
+                     "mlp.experts.{}.down_proj"};
+  /// An MLP beside the experts, which all tokens have; `up` is empty if there
+  /// is none.
+  MlpModules shared = {"", "", ""};
+  /// A linear with one row. The sigmoid of its result is the factor of what the
+  /// MLP beside the experts computes. Empty if there is no factor.
+  llvm::StringLiteral sharedGate = "";
+};
+
 /// Whether linears have a bias: if a key of the config says so, or whatever it
 /// says.
 enum class Bias { Given, Never, Always };
@@ -66,7 +94,8 @@ enum class WindowRule {
   None,
   /// All layers.
   Always,
-  /// The layers from max_window_layers on, if use_sliding_window is true.
+  /// The layers from max_window_layers on, or all if the family does not read
+  /// that key, if use_sliding_window is true.
   LastLayers,
   /// All layers, except each n-th: see Family::windowPattern.
   Pattern,
@@ -126,7 +155,9 @@ struct Family {
   llvm::StringLiteral lastNorm = "model.norm";
   AttentionModules attention = {};
   HeadNorm headNorm = HeadNorm::None;
+  /// The MLP of layers without experts.
   MlpModules mlp = {};
+  ExpertModules experts = {};
   /// Whether the MLP reads what attention reads, instead of its result.
   bool isParallel = false;
   Biases biases = {};

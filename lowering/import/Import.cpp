@@ -32,6 +32,11 @@ struct Text {
   SmallVector<GetRopeOp> ropes;
 };
 
+/// Layers [first, first + count) of the model.
+struct Layers {
+  int64_t first, count;
+};
+
 /// Builds one module.
 class Importer {
 public:
@@ -46,13 +51,20 @@ private:
   void declareSymbols();
   void declareLayer();
   void declareAttention();
-  void declareMlp();
+  void declareMlp(const MlpModules &names, StringRef prefix, int64_t inner,
+                  Layers layers);
+  void declareExperts(Layers layers);
+  void declareExpert(StringRef symbol, StringRef path, int64_t out, int64_t in,
+                     StringRef fused, int64_t row, Layers layers);
   void declareRope(const RopeConfig &rope, StringRef symbol);
   void declareNorm(StringRef path, int64_t size, bool layered = true);
   void declareLinear(StringRef path, int64_t out, int64_t in, bool bias,
                      StringRef fused = "", int64_t row = 0, int64_t rows = 0);
+  void declareLinear(StringRef symbol, StringRef path, int64_t out, int64_t in,
+                     bool bias, Layers layers, StringRef fused = "",
+                     int64_t row = 0, int64_t rows = 0);
   WeightOp declare(StringRef path, StringRef kind, ArrayRef<int64_t> shape,
-                   bool layered, StringRef symbol = "");
+                   std::optional<Layers> layers, StringRef symbol = "");
   func::FuncOp declareForward();
   SmallVector<Value> layer(const Text &text, const LayerKind &kind, Value layer,
                            ValueRange carried);
@@ -60,7 +72,9 @@ private:
                          ValueRange carried);
   Value attention(const Text &text, const LayerKind &kind, Value x, Value layer,
                   Value &k, Value &v);
-  Value mlp(Value x, Value layer);
+  Value mlp(const MlpModules &names, StringRef prefix, Value x, Value layer);
+  RouteOp route(Value x, Value layer);
+  Value experts(Value x, Value layer);
   Value heads(Value tokens, Value x, int64_t count, StringRef norm,
               Value layer);
   Value linear(StringRef symbol, Value x, Value layer);
@@ -69,6 +83,7 @@ private:
   Value weight(StringRef symbol, Value layer);
   Value optionalWeight(StringRef symbol, Value layer);
   Value index(int64_t value);
+  Layers all() const { return {0, c.layers}; }
   SmallVector<GetRopeOp> getRopes();
   double embeddingScale();
 
@@ -100,45 +115,57 @@ static std::string biasSymbol(StringRef symbol) {
   return (symbol + "_bias").str();
 }
 
-/// Declares a weight of the module `path`: one of the model, or one of each
-/// layer.
+/// Declares a weight of the module `path`: one of the model, or one of each of
+/// some layers.
 WeightOp Importer::declare(StringRef path, StringRef kind,
-                           ArrayRef<int64_t> shape, bool layered,
-                           StringRef symbol) {
-  std::string module = layered ? (layerPath + "." + path).str() : path.str();
-  std::string source = layered ? ("model.layers.{}." + path).str() : path.str();
+                           ArrayRef<int64_t> shape,
+                           std::optional<Layers> layers, StringRef symbol) {
+  std::string module = layers ? (layerPath + "." + path).str() : path.str();
+  std::string source = layers ? ("model.layers.{}." + path).str() : path.str();
+  if (size_t expert = module.find("{}"); expert != std::string::npos)
+    module.replace(expert, 2, "*");
   at(module);
   return WeightOp::create(
       b, loc, symbol.empty() ? lastName(path) : symbol,
-      layered ? b.getI64IntegerAttr(c.layers) : IntegerAttr(), tensor(shape),
-      source + "." + kind.str(), /*first_row=*/IntegerAttr(),
-      /*source_rows=*/IntegerAttr(), /*first=*/0, /*adapter=*/false,
-      /*tied=*/FlatSymbolRefAttr(), /*slot=*/IntegerAttr(),
+      layers ? b.getI64IntegerAttr(layers->count) : IntegerAttr(),
+      tensor(shape), source + "." + kind.str(), /*first_row=*/IntegerAttr(),
+      /*source_rows=*/IntegerAttr(), layers ? layers->first : 0,
+      /*adapter=*/false, /*tied=*/FlatSymbolRefAttr(), /*slot=*/IntegerAttr(),
       /*split=*/SplitAttr(), /*sym_visibility=*/StringAttr());
 }
 
-/// Declares a linear of each layer. If `fused` is given, the linear is the rows
-/// [row, row + out) of the `rows` rows of the module `fused`.
-void Importer::declareLinear(StringRef path, int64_t out, int64_t in, bool bias,
+/// Declares a linear of some layers. If `fused` is given, the linear is the
+/// rows [row, row + out) of the `rows` rows of the module `fused`.
+void Importer::declareLinear(StringRef symbol, StringRef path, int64_t out,
+                             int64_t in, bool bias, Layers layers,
                              StringRef fused, int64_t row, int64_t rows) {
   WeightOp made = declare(fused.empty() ? path : fused, "weight", {out, in},
-                          true, lastName(path));
+                          layers, symbol);
   if (!fused.empty()) {
     made.setFirstRow(row);
     made.setSourceRows(rows);
   }
   if (bias)
-    declare(path, "bias", {out}, true, biasSymbol(lastName(path)));
+    declare(path, "bias", {out}, layers, biasSymbol(symbol));
+}
+
+/// Declares a linear of each layer, by its last name.
+void Importer::declareLinear(StringRef path, int64_t out, int64_t in, bool bias,
+                             StringRef fused, int64_t row, int64_t rows) {
+  declareLinear(lastName(path), path, out, in, bias, all(), fused, row, rows);
 }
 
 /// Declares the tensors of a norm, or nothing if `path` is empty.
 void Importer::declareNorm(StringRef path, int64_t size, bool layered) {
   if (path.empty())
     return;
+  std::optional<Layers> layers;
+  if (layered)
+    layers = all();
   if (family.norm.hasWeight)
-    declare(path, "weight", {size}, layered);
+    declare(path, "weight", {size}, layers);
   if (family.norm.hasBias)
-    declare(path, "bias", {size}, layered, biasSymbol(lastName(path)));
+    declare(path, "bias", {size}, layers, biasSymbol(lastName(path)));
 }
 
 void Importer::declareAttention() {
@@ -157,15 +184,58 @@ void Importer::declareAttention() {
   declareLinear(names.out, hidden, q, c.outBias);
 }
 
-void Importer::declareMlp() {
-  int64_t hidden = c.hiddenSize, inner = c.intermediateSize;
-  const MlpModules &names = family.mlp;
+/// The symbol of a linear of an MLP. The prefix tells MLPs of one layer apart.
+static std::string mlpSymbol(StringRef prefix, StringRef path) {
+  return (prefix + lastName(path)).str();
+}
+
+void Importer::declareMlp(const MlpModules &names, StringRef prefix,
+                          int64_t inner, Layers layers) {
+  int64_t hidden = c.hiddenSize, both = 2 * inner;
+  auto symbol = [&](StringRef path) { return mlpSymbol(prefix, path); };
   if (!names.gate.empty())
-    declareLinear(names.gate, inner, hidden, c.mlpBias, names.fused, 0,
-                  2 * inner);
-  declareLinear(names.up, inner, hidden, c.mlpBias, names.fused, inner,
-                2 * inner);
-  declareLinear(names.down, hidden, inner, c.mlpBias);
+    declareLinear(symbol(names.gate), names.gate, inner, hidden, c.mlpBias,
+                  layers, names.fused, 0, both);
+  declareLinear(symbol(names.up), names.up, inner, hidden, c.mlpBias, layers,
+                names.fused, inner, both);
+  declareLinear(symbol(names.down), names.down, hidden, inner, c.mlpBias,
+                layers);
+}
+
+/// Declares a matrix of each expert of some layers. If `fused` is given, it is
+/// the rows [row, row + out) of a matrix with twice as many rows.
+void Importer::declareExpert(StringRef symbol, StringRef path, int64_t out,
+                             int64_t in, StringRef fused, int64_t row,
+                             Layers layers) {
+  WeightOp made = declare(fused.empty() ? path : fused, "weight",
+                          {c.experts, out, in}, layers, symbol);
+  made.setExperts(true);
+  if (!fused.empty()) {
+    made.setFirstRow(row);
+    made.setSourceRows(2 * out);
+  }
+}
+
+void Importer::declareExperts(Layers layers) {
+  const ExpertModules &names = family.experts;
+  int64_t hidden = c.hiddenSize, inner = c.expertSize;
+  declareLinear("router", names.router, c.experts, hidden, /*bias=*/false,
+                layers);
+  // Scores are computed in f32.
+  if (!names.correction.empty())
+    declare(names.router, names.correction, {c.experts}, layers,
+            "router_correction")
+        .setType(RankedTensorType::get({c.experts}, b.getF32Type()));
+  declareExpert("experts_gate", names.each.gate, inner, hidden,
+                names.each.fused, 0, layers);
+  declareExpert("experts_up", names.each.up, inner, hidden, names.each.fused,
+                inner, layers);
+  declareExpert("experts_down", names.each.down, hidden, inner, "", 0, layers);
+  if (c.sharedSize)
+    declareMlp(names.shared, "shared_", c.sharedSize, layers);
+  if (!names.sharedGate.empty())
+    declareLinear("shared_factor", names.sharedGate, 1, hidden, /*bias=*/false,
+                  layers);
 }
 
 void Importer::declareLayer() {
@@ -173,7 +243,10 @@ void Importer::declareLayer() {
   declareAttention();
   declareNorm(family.norms.attentionEnd, c.hiddenSize);
   declareNorm(family.norms.mlp, c.hiddenSize);
-  declareMlp();
+  if (c.denseLayers)
+    declareMlp(family.mlp, "", c.intermediateSize, {0, c.denseLayers});
+  if (c.denseLayers < c.layers)
+    declareExperts({c.denseLayers, c.layers - c.denseLayers});
   declareNorm(family.norms.mlpEnd, c.hiddenSize);
 }
 
@@ -200,15 +273,14 @@ void Importer::declareRope(const RopeConfig &rope, StringRef symbol) {
 }
 
 void Importer::declareSymbols() {
-  declare("model.embed_tokens", "weight", {c.vocabSize, c.hiddenSize}, false);
+  declare("model.embed_tokens", "weight", {c.vocabSize, c.hiddenSize}, {});
   declareLayer();
   declareNorm(family.lastNorm, c.hiddenSize, /*layered=*/false);
-  WeightOp head =
-      declare("lm_head", "weight", {c.vocabSize, c.hiddenSize}, false);
+  WeightOp head = declare("lm_head", "weight", {c.vocabSize, c.hiddenSize}, {});
   if (c.tied)
     head.setTied("embed_tokens");
   if (c.headBias)
-    declare("lm_head", "bias", {c.vocabSize}, false, biasSymbol("lm_head"));
+    declare("lm_head", "bias", {c.vocabSize}, {}, biasSymbol("lm_head"));
   for (auto [rope, symbol] : llvm::zip(c.ropes, ropeSymbols))
     declareRope(rope, symbol);
 }
@@ -232,6 +304,9 @@ Value Importer::index(int64_t value) {
 
 Value Importer::weight(StringRef symbol, Value layer) {
   auto declared = module.lookupSymbol<WeightOp>(symbol);
+  // Layer 0 of a weight is the first layer that has it.
+  if (auto first = static_cast<int64_t>(declared.getFirst()))
+    layer = arith::AddIOp::create(b, loc, layer, index(-first));
   return GetWeightOp::create(b, loc, declared.getTensorType(), symbol, layer);
 }
 
@@ -317,17 +392,70 @@ Value Importer::attention(const Text &text, const LayerKind &kind, Value x,
   return linear(names.out, flat, layer);
 }
 
-Value Importer::mlp(Value x, Value layer) {
-  const MlpModules &names = family.mlp;
+Value Importer::mlp(const MlpModules &names, StringRef prefix, Value x,
+                    Value layer) {
   auto function = static_cast<Activation>(c.gate);
   Value gate;
   if (!names.gate.empty())
-    gate = linear(names.gate, x, layer);
-  Value up = linear(names.up, x, layer);
+    gate = linear(mlpSymbol(prefix, names.gate), x, layer);
+  Value up = linear(mlpSymbol(prefix, names.up), x, layer);
   at(layerPath + "." + names.up.substr(0, names.up.rfind('.')));
   Value product = gate ? Value(SwiGLUOp::create(b, loc, gate, up, function))
                        : ActivateOp::create(b, loc, function, up);
-  return linear(names.down, product, layer);
+  return linear(mlpSymbol(prefix, names.down), product, layer);
+}
+
+/// Chooses the experts of each token.
+RouteOp Importer::route(Value x, Value layer) {
+  const ExpertModules &names = family.experts;
+  loc = module.lookupSymbol<WeightOp>("router").getLoc();
+  Value logits =
+      LinearOp::create(b, loc, x, weight("router", layer), /*bias=*/Value(),
+                       TypeAttr::get(b.getF32Type()));
+  auto score = names.score == ExpertModules::Softmax   ? Score::Softmax
+               : names.score == ExpertModules::Sigmoid ? Score::Sigmoid
+                                                       : Score::Logits;
+  auto normalize = Normalization::None;
+  if (names.weights == ExpertModules::SoftmaxOfChosen)
+    normalize = Normalization::Softmax;
+  else if (names.weights == ExpertModules::Sum || c.normalizesExperts)
+    normalize = Normalization::Sum;
+  auto route = RouteOp::create(
+      b, loc, logits, optionalWeight("router_correction", layer),
+      static_cast<uint64_t>(c.chosenExperts), score, normalize,
+      llvm::APFloat(normalize == Normalization::Sum ? names.floor : 0.0),
+      llvm::APFloat(c.expertScale), /*groups=*/IntegerAttr(),
+      /*kept_groups=*/IntegerAttr());
+  if (c.expertGroups > 1) {
+    route.setGroups(c.expertGroups);
+    route.setKeptGroups(c.keptGroups);
+  }
+  return route;
+}
+
+/// Builds a mixture of experts.
+Value Importer::experts(Value x, Value layer) {
+  const ExpertModules &names = family.experts;
+  RouteOp chosen = route(x, layer);
+  auto linearOfEach = [&](StringRef symbol, Value x) -> Value {
+    loc = module.lookupSymbol<WeightOp>(symbol).getLoc();
+    return ExpertLinearOp::create(b, loc, x, weight(symbol, layer),
+                                  chosen.getExperts(), /*bias=*/Value());
+  };
+  Value gate = linearOfEach("experts_gate", x),
+        up = linearOfEach("experts_up", x);
+  Value product =
+      SwiGLUOp::create(b, loc, gate, up, static_cast<Activation>(c.gate));
+  Value down = linearOfEach("experts_down", product);
+  Value sum = CombineOp::create(b, loc, chosen.getWeights(), down);
+  if (!c.sharedSize)
+    return sum;
+  Value shared = mlp(names.shared, "shared_", x, layer);
+  if (!names.sharedGate.empty()) {
+    Value factor = linear("shared_factor", x, layer);
+    shared = SwiGLUOp::create(b, loc, factor, shared, Activation::Sigmoid);
+  }
+  return ResidualOp::create(b, loc, sum, shared, llvm::APFloat(1.0));
 }
 
 /// Builds one layer. Returns the hidden states and caches after the layer.
@@ -347,7 +475,8 @@ SmallVector<Value> Importer::layer(const Text &text, const LayerKind &kind,
   add(normed(norms.attentionEnd, mixed));
   if (!family.isParallel)
     read = normed(norms.mlp, x);
-  add(normed(norms.mlpEnd, mlp(read, layer)));
+  add(normed(norms.mlpEnd, kind.hasExperts ? experts(read, layer)
+                                           : mlp(family.mlp, "", read, layer)));
   return {x, k, v};
 }
 

@@ -115,6 +115,39 @@ static void ropeLayers(Reader &reader, llvm::StringRef key, Draft &draft) {
                      "expected a list of 0 and 1, got " + shownJson(*list));
 }
 
+/// Reads the number of experts, which transformers writes by more names than
+/// one.
+static void experts(Reader &reader, llvm::StringRef key, Draft &draft) {
+  if (!reader.find(key))
+    return;
+  int64_t number = reader.integer(key, 1, kMaxExperts);
+  if (draft.experts && draft.experts != number)
+    reader.failKey(key, "expected " + llvm::Twine(draft.experts) +
+                            ", as another key says, got " +
+                            llvm::Twine(number));
+  draft.experts = number;
+}
+
+static void denseLayers(Reader &reader, llvm::StringRef key, Draft &draft) {
+  const json *list = reader.find(key);
+  if (!list)
+    return;
+  for (const json &layer : list->is_array() ? *list : json::array({*list}))
+    if (std::optional<int64_t> number = wholeNumber(layer);
+        list->is_array() && number && *number >= 0)
+      draft.denseList.push_back(*number);
+    else
+      reader.failKey(key, "expected a list of layers, got " + shownJson(*list));
+}
+
+static void firstExperts(Reader &reader, llvm::StringRef key, Draft &draft) {
+  draft.firstExperts = reader.integer(key, 0, kMaxLayers, 0);
+}
+
+static void sharedExperts(Reader &reader, llvm::StringRef key, Draft &draft) {
+  draft.sharedExperts = reader.integer(key, 0, kMaxExperts, 0);
+}
+
 static void quantization(Reader &reader, llvm::StringRef key, Draft &draft) {
   checkQuantization(reader, key, draft);
 }
@@ -209,6 +242,8 @@ static const LedgerKey kKeys[] = {
     {"clip_qkv", false, "", "queries, keys and values are not clipped",
      nullptr},
     {"cross_attention_hidden_size", false, "null", kEncoder, nullptr},
+    {"decoder_sparse_step", false, "", "each n-th layer has experts",
+     size<&Draft::expertInterval, kMaxDim>},
     {"decoder_start_token_id", false, "null", kGeneration, nullptr},
     {"diversity_penalty", false, "0", kGeneration, nullptr},
     {"do_sample", false, "false", kGeneration, nullptr},
@@ -225,6 +260,8 @@ static const LedgerKey kKeys[] = {
     {"final_logit_softcapping", false, "", "soft cap of logits",
      optionalPositive<&Draft::logitSoftcap>},
     {"finetuning_task", false, "any", kProvenance, nullptr},
+    {"first_k_dense_replace", false, "", "the first layers have no experts",
+     firstExperts},
     {"forced_bos_token_id", false, "null", kGeneration, nullptr},
     {"forced_eos_token_id", false, "null", kGeneration, nullptr},
     {"head_dim", true, "", "size of a head; default: hidden_size / heads",
@@ -261,7 +298,15 @@ static const LedgerKey kKeys[] = {
     {"min_length", false, "0", kGeneration, nullptr},
     {"mlp_bias", false, "false", "biases of the linears of an MLP",
      flag<&Draft::mlpBias>},
+    {"mlp_only_layers", false, "[]", "layers without experts", denseLayers},
     {"model_type", true, "", "the family", nullptr},
+    {"moe_intermediate_size", false, "", "width of an expert",
+     size<&Draft::expertSize, kMaxDim>},
+    {"n_group", false, "", "groups of experts",
+     optionalSize<&Draft::expertGroups, kMaxExperts>},
+    {"n_routed_experts", false, "", "experts of a layer", experts},
+    {"n_shared_experts", false, "",
+     "width of the MLP beside the experts, in experts", sharedExperts},
     {"no_repeat_ngram_size", false, "0", kGeneration, nullptr},
     {"no_rope_layer_interval", false, "",
      "each n-th layer has no rope; for configs without no_rope_layers",
@@ -269,19 +314,27 @@ static const LedgerKey kKeys[] = {
     {"no_rope_layers", false, "", "0 for each layer without rope", ropeLayers},
     {"norm_eps", false, "", "epsilon of norms", positive<&Draft::normEps>},
     {"norm_epsilon", false, "", "epsilon of norms", positive<&Draft::normEps>},
+    {"norm_topk_prob", false, "",
+     "the weights of a token's experts are divided by their sum",
+     flag<&Draft::normalizesExperts>},
     {"num_attention_heads", true, "", "query heads",
      size<&Draft::heads, kMaxHeads>},
     {"num_beam_groups", false, "1", kGeneration, nullptr},
     {"num_beams", false, "1", kGeneration, nullptr},
+    {"num_experts", false, "", "experts of a layer", experts},
+    {"num_experts_per_tok", false, "", "experts that a token chooses",
+     size<&Draft::chosenExperts, kMaxExperts>},
     {"num_hidden_layers", true, "", "layers", size<&Draft::layers, kMaxLayers>},
     {"num_key_value_heads", true, "",
      "KV heads; default: as many as query heads",
      optionalSize<&Draft::kvHeads, kMaxHeads>},
+    {"num_local_experts", false, "", "experts of a layer", experts},
     {"num_return_sequences", false, "1", kGeneration, nullptr},
     {"original_max_position_embeddings", true, "",
      "positions before rope was scaled", nullptr},
     {"output_attentions", false, "any", kReturned, nullptr},
     {"output_hidden_states", false, "any", kReturned, nullptr},
+    {"output_router_logits", false, "any", kReturned, nullptr},
     {"output_scores", false, "any", kReturned, nullptr},
     {"pad_token_id", false, "id", "padding is never computed", nullptr},
     {"partial_rotary_factor", false, "1", "part of a head that is rotated",
@@ -314,7 +367,14 @@ static const LedgerKey kKeys[] = {
     {"rope_parameters", true, "", "rope: its type, base and scaling", nullptr},
     {"rope_scaling", true, "", "older name of rope_parameters", nullptr},
     {"rope_theta", true, "", "base of rope's frequencies", nullptr},
+    {"routed_scaling_factor", false, "",
+     "factor of the weights of a token's experts",
+     positive<&Draft::expertScale>},
+    {"router_aux_loss_coef", false, "any", kTraining, nullptr},
+    {"router_jitter_noise", false, "any", kTraining, nullptr},
     {"sep_token_id", false, "id", "text has no segments", nullptr},
+    {"shared_expert_intermediate_size", false, "",
+     "width of the MLP beside the experts", size<&Draft::sharedSize, kMaxDim>},
     {"shared_intermediate_size", false, "",
      "width of an MLP, in place of intermediate_size",
      size<&Draft::intermediateSize, kMaxDim>},
@@ -335,6 +395,8 @@ static const LedgerKey kKeys[] = {
      nullptr},
     {"top_k", false, "50", kGeneration, nullptr},
     {"top_p", false, "1", kGeneration, nullptr},
+    {"topk_group", false, "", "groups that a token chooses its experts from",
+     optionalSize<&Draft::keptGroups, kMaxExperts>},
     {"torch_dtype", true, "", "older name of dtype", dtype},
     {"torchscript", false, "any", kHow, nullptr},
     {"transformers.js_config", false, "any", "another runtime", nullptr},

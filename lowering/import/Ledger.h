@@ -23,6 +23,10 @@ struct ConfigDraft : ModelConfig {
   /// sliding_window_pattern: each n-th layer has no window; 0: none has.
   int64_t windowPattern = 0;
   bool rotates = true; // whether any layer has rope
+  /// Layers with experts: each n-th from this one on, except those listed.
+  int64_t firstExperts = 0, expertInterval = 1;
+  std::vector<int64_t> denseList; // mlp_only_layers
+  int64_t sharedExperts = 0;      // n_shared_experts
 };
 
 /// One key. Families that read the key honour it. In configs of other families
@@ -76,6 +80,7 @@ void readRope(ObjectReader &reader, ConfigDraft &draft);
 /// bits.
 inline constexpr int64_t kMaxDim = 1 << 20, kMaxHeads = 1 << 14,
                          kMaxHeadDim = 1 << 12, kMaxLayers = 1 << 12,
-                         kMaxVocab = 1 << 24, kMaxPositions = 1 << 24;
+                         kMaxExperts = 1 << 14, kMaxVocab = 1 << 24,
+                         kMaxPositions = 1 << 24;
 
 } // namespace cria

@@ -122,7 +122,18 @@ void Shrinker::shrinkLayers() {
   auto first = [&](auto matches) {
     return llvm::find_if(kept, matches) - kept.begin();
   };
-  if (config.family->window == WindowRule::LastLayers &&
+  int64_t dense = first([&](size_t i) { return config.kinds[i].hasExperts; });
+  if (config.family->reads("first_k_dense_replace"))
+    result["first_k_dense_replace"] = dense;
+  if (config.family->reads("mlp_only_layers")) {
+    json layers = json::array();
+    for (int64_t i = 0; i < dense; ++i)
+      layers.push_back(i);
+    result["mlp_only_layers"] = std::move(layers);
+    result["decoder_sparse_step"] = 1;
+  }
+  if (config.family->reads("max_window_layers") &&
+      config.family->window == WindowRule::LastLayers &&
       !isGiven("layer_types"))
     result["max_window_layers"] =
         first([&](size_t layer) { return config.kinds[layer].window != 0; });
@@ -264,9 +275,14 @@ llvm::Error Shrinker::shrinkWidth() {
   if (isGiven("head_dim"))
     result["head_dim"] = heads->headDim;
   result["hidden_size"] = sizes.hidden;
-  for (const char *key : {"intermediate_size", "shared_intermediate_size"})
+  const std::pair<const char *, int64_t> widths[] = {
+      {"intermediate_size", config.intermediateSize},
+      {"moe_intermediate_size", config.expertSize},
+      {"shared_expert_intermediate_size", config.sharedSize},
+      {"shared_intermediate_size", config.intermediateSize}};
+  for (auto [key, width] : widths)
     if (isGiven(key)) {
-      double inner = static_cast<double>(config.intermediateSize) *
+      double inner = static_cast<double>(width) *
                      static_cast<double>(sizes.hidden) /
                      static_cast<double>(config.hiddenSize);
       result[key] = std::max(std::llround(inner), 1LL);

@@ -147,13 +147,42 @@ FAMILIES = {
     "glm4": config("glm4", {"head_dim": 24, "eos_token_id": []}),
     "helium": config("helium", {"head_dim": 16}),
     "nemotron": config("nemotron", {}),
+    # Mixtures of experts. Layers without experts come first.
+    "mixtral": config(
+        "mixtral",
+        {"sliding_window": 24, "num_local_experts": 4, "intermediate_size": 48},
+    ),
+    "qwen3_moe": config(
+        "qwen3_moe",
+        {"head_dim": 24, "moe_intermediate_size": 40, "mlp_only_layers": [0]}
+        | {"num_experts": 6, "num_experts_per_tok": 3, "norm_topk_prob": True},
+    ),
+    "qwen3_moe-given": config(
+        "qwen3_moe",
+        {"head_dim": 24, "moe_intermediate_size": 40, "norm_topk_prob": False}
+        | {"num_experts": 6, "num_experts_per_tok": 3}
+        | {"use_sliding_window": True, "sliding_window": 24},
+    ),
+    "olmoe": config("olmoe", {"num_experts": 12, "intermediate_size": 24}),
+    "qwen2_moe": config(
+        "qwen2_moe",
+        {"moe_intermediate_size": 40, "shared_expert_intermediate_size": 56}
+        | {"num_experts": 6, "decoder_sparse_step": 1, "mlp_only_layers": [0, 1]},
+    ),
+    "granitemoe": config(
+        "granitemoe",
+        {"embedding_multiplier": 12.0, "attention_multiplier": 0.11}
+        | {"residual_multiplier": 0.22, "logits_scaling": 0.4}
+        | {"attention_bias": True, "intermediate_size": 40},
+    ),
 }
 
 # Families with a golden each, beside those that are written down in cases.py.
 OTHERS = [
     *("arcee", "cohere", "cohere2", "ernie4_5", "exaone4", "gemma3_text", "glm"),
-    *("glm4", "granitemoehybrid", "helium", "hunyuan_v1_dense", "jais2", "nemotron"),
-    *("olmo", "olmo3", "phi", "seed_oss", "stablelm", "starcoder2"),
+    *("glm4", "granitemoe", "granitemoehybrid", "helium", "hunyuan_v1_dense", "jais2"),
+    *("mixtral", "nemotron", "olmo", "olmo3", "olmoe", "phi", "qwen2_moe"),
+    *("qwen3_moe", "qwen3_moe-given", "seed_oss", "stablelm", "starcoder2"),
 ]
 
 

@@ -25,8 +25,10 @@ import hashlib
 import json
 import pathlib
 import sys
+import tempfile
 
 import numpy as np
+import safetensors.torch
 import torch
 import transformers
 
@@ -47,11 +49,12 @@ def model_of(folder, state=None, dtype="f32"):
         config, dtype=torch.float32
     ).eval()
     if state is None:
-        state = transformers.AutoModelForCausalLM.from_pretrained(
+        loaded = transformers.AutoModelForCausalLM.from_pretrained(
             folder, dtype=torch.float32
-        ).state_dict()
-    missing, extra = model.load_state_dict(state, strict=False)
-    assert set(missing) <= {"lm_head.weight"} and not extra, (missing, extra)
+        )
+    else:
+        loaded = loaded_from(config, state)
+    model.load_state_dict(loaded.state_dict())
     model.tie_weights()
     rotary = model.model.rotary_emb
     tables = {name: table.clone() for name, table in rotary.named_buffers()}
@@ -61,14 +64,26 @@ def model_of(folder, state=None, dtype="f32"):
     return model
 
 
+def loaded_from(config, state):
+    """The model of a checkpoint with these tensors, all of which it must have."""
+    with tempfile.TemporaryDirectory() as checkpoint:
+        config.save_pretrained(checkpoint)
+        safetensors.torch.save_file(state, f"{checkpoint}/model.safetensors")
+        model, info = transformers.AutoModelForCausalLM.from_pretrained(
+            checkpoint, dtype=torch.float32, output_loading_info=True
+        )
+    assert not any(info.values()), info
+    return model
+
+
 def shapes_of(folder):
-    """{checkpoint name: shape} of the tensors that transformers would save."""
+    """{checkpoint name: shape} of the tensors that transformers saves."""
     config = transformers.AutoConfig.from_pretrained(folder)
     model = transformers.AutoModelForCausalLM.from_config(config)
-    shapes = {k: tuple(v.shape) for k, v in model.state_dict().items()}
-    if config.tie_word_embeddings:
-        del shapes["lm_head.weight"]
-    return shapes
+    with tempfile.TemporaryDirectory() as checkpoint:
+        model.save_pretrained(checkpoint)
+        state = safetensors.torch.load_file(f"{checkpoint}/model.safetensors")
+    return {name: tuple(tensor.shape) for name, tensor in state.items()}
 
 
 def logits_of(model, ids):
