@@ -23,7 +23,8 @@ BOTH = ("--target=cpu,cuda", "--chip=sm_80,sm_90,sm_90a", "--cpu=x86-64-v3")
 # One golden for each schedule and type that can be wrong on its own.
 GOLDENS = (
     "bf16-gemma2", "bf16-qwen3", "bf16-multi-head", "f16-grouped", "f32-phi3-longrope",
-    "f32-wide-heads", "f32-odd", "bf16-odd",
+    "f32-wide-heads", "f32-gemma3_text", "f32-phi", "f32-glm4", "f32-mixtral",
+    "f32-qwen3_moe", "f32-odd", "bf16-odd",
 )
 # The models to time. `short` has two layers, for tools that slow kernels down.
 MODELS = {
