@@ -40,12 +40,12 @@ static void finishExperts(ObjectReader &reader, ConfigDraft &draft) {
   const Family &family = *draft.family;
   if (family.experts.router.empty())
     return;
-  if (!draft.experts)
-    return reader.fail("'" +
-                       llvm::Twine(family.reads("num_experts")
-                                       ? "num_experts"
-                                       : "num_local_experts") +
-                       "' is missing");
+  for (const char *key :
+       {"num_experts", "num_local_experts", "n_routed_experts"})
+    if (!draft.experts && family.reads(key) && !reader.failed())
+      reader.fail("'" + llvm::Twine(key) + "' is missing");
+  if (reader.failed())
+    return;
   if (!draft.expertSize)
     draft.expertSize = draft.intermediateSize;
   draft.sharedSize += draft.sharedExperts * draft.expertSize;
@@ -106,6 +106,8 @@ static bool hasWindow(const ConfigDraft &draft, size_t layer) {
   case WindowRule::LastLayers:
     return draft.useWindow &&
            static_cast<int64_t>(layer) >= draft.maxWindowLayers;
+  case WindowRule::FromLayer:
+    return static_cast<int64_t>(layer) >= draft.maxWindowLayers;
   case WindowRule::Pattern:
     return (static_cast<int64_t>(layer) + 1) % draft.windowPattern != 0;
   case WindowRule::WithoutRope:

@@ -103,6 +103,7 @@ struct ModelConfig {
   /// supported.
   int64_t mostPositions = 0;
   double normEps = 1e-5;
+  bool normalizesHeads = true; // as the family does
   /// One rope, or two: of layers that see all keys, and of layers with a
   /// window.
   std::vector<RopeConfig> ropes;

@@ -27,6 +27,15 @@ static constexpr LayerNorms kFourNorms = {"input_layernorm",
 /// The experts of the Qwen family.
 static constexpr ExpertModules kQwenExperts = {.router = "mlp.gate"};
 
+/// As DeepSeek V3's: scores are chosen with a correction, in groups.
+static constexpr ExpertModules kCorrectedExperts = {
+    .router = "mlp.gate",
+    .score = ExpertModules::Sigmoid,
+    .correction = "e_score_correction_bias",
+    .floor = 1e-20,
+    .shared = {"mlp.shared_experts.gate_proj", "mlp.shared_experts.up_proj",
+               "mlp.shared_experts.down_proj"}};
+
 static const Family kFamilies[] = {
     {.modelType = "arcee",
      .architecture = "ArceeForCausalLM",
@@ -74,6 +83,24 @@ static const Family kFamilies[] = {
      .window = WindowRule::Pattern,
      .windowPattern = 4,
      .rope = {.layers = RotatedLayers::Windowed, .isInterleaved = true}},
+    {.modelType = "dots1",
+     .architecture = "Dots1ForCausalLM",
+     .models = "dots.llm1",
+     .differs = "norms of each head's queries and keys; a window in the last "
+                "layers; as glm4_moe, mixtures of experts",
+     .keys = "attention_bias first_k_dense_replace hidden_act layer_types "
+             "max_window_layers moe_intermediate_size n_group n_routed_experts "
+             "n_shared_experts norm_topk_prob num_experts_per_tok "
+             "rms_norm_eps routed_scaling_factor sliding_window topk_group",
+     .defaults = R"({"first_k_dense_replace": 0, "hidden_act": "silu",
+         "max_position_embeddings": 2048, "max_window_layers": 62,
+         "moe_intermediate_size": 1408, "norm_topk_prob": false,
+         "num_key_value_heads": 32, "rms_norm_eps": 1e-6,
+         "routed_scaling_factor": 1.0, "sliding_window": 4096})",
+     .headNorm = HeadNorm::EachHead,
+     .experts = kCorrectedExperts,
+     .biases = {Bias::Given, Bias::Given, Bias::Never},
+     .window = WindowRule::FromLayer},
     {.modelType = "ernie4_5",
      .architecture = "Ernie4_5ForCausalLM",
      .models = "ERNIE 4.5 0.3B",
@@ -189,6 +216,28 @@ static const Family kFamilies[] = {
      .mlp = {.fused = "mlp.gate_up_proj"},
      .biases = {Bias::Given, Bias::Never, Bias::Never},
      .rope = {.part = 0.5, .isInterleaved = true}},
+    {.modelType = "glm4_moe",
+     .architecture = "Glm4MoeForCausalLM",
+     .models = "GLM-4.5, 4.6 and 4.7, GLM-4.5 Air",
+     .differs = "mixtures of experts beside an MLP, but not in the first "
+                "layers; scores are sigmoids, and chosen with a correction, in "
+                "groups; norms of each head's queries and keys; rope on a part "
+                "of each head",
+     .keys = "attention_bias first_k_dense_replace hidden_act "
+             "moe_intermediate_size n_group n_routed_experts n_shared_experts "
+             "norm_topk_prob num_experts_per_tok partial_rotary_factor "
+             "rms_norm_eps routed_scaling_factor topk_group use_qk_norm",
+     .defaults = R"({"first_k_dense_replace": 1, "hidden_act": "silu",
+         "max_position_embeddings": 131072, "moe_intermediate_size": 1408,
+         "n_routed_experts": 128, "n_shared_experts": 1,
+         "norm_topk_prob": true, "num_experts_per_tok": 8,
+         "num_key_value_heads": 8, "rms_norm_eps": 1e-5,
+         "routed_scaling_factor": 1.0, "use_qk_norm": false})",
+     .ignored = "num_nextn_predict_layers",
+     .headNorm = HeadNorm::EachHead,
+     .experts = kCorrectedExperts,
+     .biases = {Bias::Given, Bias::Never, Bias::Never},
+     .rope = {.part = 0.5}},
     {.modelType = "granite",
      .architecture = "GraniteForCausalLM",
      .models = "Granite 3",

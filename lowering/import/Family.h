@@ -97,6 +97,8 @@ enum class WindowRule {
   /// The layers from max_window_layers on, or all if the family does not read
   /// that key, if use_sliding_window is true.
   LastLayers,
+  /// The layers from max_window_layers on.
+  FromLayer,
   /// All layers, except each n-th: see Family::windowPattern.
   Pattern,
   /// The layers without rope, if use_sliding_window is true.
@@ -154,6 +156,7 @@ struct Family {
   LayerNorms norms = {};
   llvm::StringLiteral lastNorm = "model.norm";
   AttentionModules attention = {};
+  /// If the family reads use_qk_norm, only where that is true.
   HeadNorm headNorm = HeadNorm::None;
   /// The MLP of layers without experts.
   MlpModules mlp = {};

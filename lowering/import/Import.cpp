@@ -84,6 +84,9 @@ private:
   Value optionalWeight(StringRef symbol, Value layer);
   Value index(int64_t value);
   Layers all() const { return {0, c.layers}; }
+  HeadNorm headNorm() const {
+    return c.normalizesHeads ? family.headNorm : HeadNorm::None;
+  }
   SmallVector<GetRopeOp> getRopes();
   double embeddingScale();
 
@@ -176,8 +179,8 @@ void Importer::declareAttention() {
   declareLinear(names.query, q, hidden, bias, names.fused, 0, all);
   declareLinear(names.key, kv, hidden, bias, names.fused, q, all);
   declareLinear(names.value, kv, hidden, bias, names.fused, q + kv, all);
-  if (family.headNorm != HeadNorm::None) {
-    bool all = family.headNorm == HeadNorm::AllHeads;
+  if (headNorm() != HeadNorm::None) {
+    bool all = headNorm() == HeadNorm::AllHeads;
     declareNorm(names.queryNorm, all ? q : c.headDim);
     declareNorm(names.keyNorm, all ? kv : c.headDim);
   }
@@ -342,14 +345,14 @@ Value Importer::linear(StringRef path, Value x, Value layer) {
 /// Reshapes (n, count * D) to (n, count, D), and normalizes if the family does.
 Value Importer::heads(Value tokens, Value x, int64_t count, StringRef normPath,
                       Value layer) {
-  if (family.headNorm == HeadNorm::AllHeads && !normPath.empty())
+  if (headNorm() == HeadNorm::AllHeads && !normPath.empty())
     x = norm(normPath, x, layer);
   SmallVector<OpFoldResult> shape = {tokens, b.getIndexAttr(count),
                                      b.getIndexAttr(c.headDim)};
   x = tensor::ExpandShapeOp::create(
       b, loc, tensor({ShapedType::kDynamic, count, c.headDim}), x,
       ArrayRef<ReassociationIndices>{{0}, {1, 2}}, shape);
-  if (family.headNorm == HeadNorm::EachHead && !normPath.empty())
+  if (headNorm() == HeadNorm::EachHead && !normPath.empty())
     x = norm(normPath, x, layer);
   return x;
 }
@@ -371,7 +374,7 @@ Value Importer::attention(const Text &text, const LayerKind &kind, Value x,
       *rotated = RopeOp::create(b, loc, *rotated, rope.getCos(), rope.getSin(),
                                 position, family.rope.isInterleaved);
   }
-  if (family.headNorm == HeadNorm::EachHeadAfterRope) {
+  if (headNorm() == HeadNorm::EachHeadAfterRope) {
     q = norm(names.queryNorm, q, layer);
     keys = norm(names.keyNorm, keys, layer);
     at(layerPath + ".self_attn");

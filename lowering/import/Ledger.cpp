@@ -410,6 +410,8 @@ static const LedgerKey kKeys[] = {
     {"use_bidirectional_attention", false, "false",
      "a token sees only the tokens before it", nullptr},
     {"use_cache", false, "any", kHow, nullptr},
+    {"use_qk_norm", false, "", "norms of queries and keys",
+     flag<&Draft::normalizesHeads>},
     {"use_qkv_bias", false, "false", "biases of queries, keys and values",
      flag<&Draft::queryKeyValueBias>},
     {"use_sliding_window", false, "false", "whether any layer has a window",

@@ -133,7 +133,8 @@ void Shrinker::shrinkLayers() {
     result["decoder_sparse_step"] = 1;
   }
   if (config.family->reads("max_window_layers") &&
-      config.family->window == WindowRule::LastLayers &&
+      (config.family->window == WindowRule::LastLayers ||
+       config.family->window == WindowRule::FromLayer) &&
       !isGiven("layer_types"))
     result["max_window_layers"] =
         first([&](size_t layer) { return config.kinds[layer].window != 0; });

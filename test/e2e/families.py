@@ -175,12 +175,25 @@ FAMILIES = {
         | {"residual_multiplier": 0.22, "logits_scaling": 0.4}
         | {"attention_bias": True, "intermediate_size": 40},
     ),
+    "glm4_moe": config(
+        "glm4_moe",
+        {"head_dim": 24, "moe_intermediate_size": 24, "use_qk_norm": True}
+        | {"n_routed_experts": 12, "num_experts_per_tok": 4, "n_shared_experts": 2}
+        | {"n_group": 3, "topk_group": 2, "routed_scaling_factor": 1.5}
+        | {"attention_bias": True},
+    ),
+    "dots1": config(
+        "dots1",
+        {"head_dim": 24, "moe_intermediate_size": 24, "first_k_dense_replace": 2}
+        | {"n_routed_experts": 6, "num_experts_per_tok": 2, "n_shared_experts": 1}
+        | {"sliding_window": 24, "max_window_layers": 3},
+    ),
 }
 
 # Families with a golden each, beside those that are written down in cases.py.
 OTHERS = [
-    *("arcee", "cohere", "cohere2", "ernie4_5", "exaone4", "gemma3_text", "glm"),
-    *("glm4", "granitemoe", "granitemoehybrid", "helium", "hunyuan_v1_dense", "jais2"),
+    *("arcee", "cohere", "cohere2", "dots1", "ernie4_5", "exaone4", "gemma3_text"),
+    *("glm", "glm4", "glm4_moe", "granitemoe", "granitemoehybrid", "helium", "hunyuan_v1_dense", "jais2"),
     *("mixtral", "nemotron", "olmo", "olmo3", "olmoe", "phi", "qwen2_moe"),
     *("qwen3_moe", "qwen3_moe-given", "seed_oss", "stablelm", "starcoder2"),
 ]

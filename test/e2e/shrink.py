@@ -58,6 +58,7 @@ def configs():
         "no_rope_layers": [1, 1, 1, 0] * 8
     }
     every["qwen2-window"] |= {"max_window_layers": 28}
+    every["dots1"] |= {"first_k_dense_replace": 0, "max_window_layers": 28}
     return every
 
 

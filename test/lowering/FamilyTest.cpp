@@ -53,6 +53,39 @@ TEST(FamilyTest, RowAloneMakesProgram) {
   EXPECT_THAT(text, Not(HasSubstr("gate_proj")));
 }
 
+TEST(FamilyTest, RowMakesMixturesOfExperts) {
+  Family row = wombat();
+  row.keys = "hidden_act first_k_dense_replace norm_eps num_experts_per_tok "
+             "num_local_experts n_shared_experts partial_rotary_factor "
+             "use_bias";
+  row.experts.router = "pouch.scent";
+  row.experts.score = ExpertModules::Sigmoid;
+  row.experts.weights = ExpertModules::Sum;
+  row.experts.each = {"", "", "pouch.narrow", "pouch.{}.wide"};
+  row.experts.shared = {"", "pouch.up", "pouch.down"};
+  row.biases.mlp = Bias::Never;
+  std::string text(kConfig);
+  text.insert(text.rfind('}'), R"(, "hidden_act": "silu",
+      "first_k_dense_replace": 1, "num_experts_per_tok": 3,
+      "num_local_experts": 5, "n_shared_experts": 2)");
+  auto config = parseConfig(text, {}, row);
+  ASSERT_TRUE(static_cast<bool>(config)) << llvm::toString(config.takeError());
+  mlir::MLIRContext context;
+  auto module = importModel(*config, ImportOptions(), &context);
+  ASSERT_TRUE(module && mlir::succeeded(mlir::verify(*module)));
+  text.clear();
+  llvm::raw_string_ostream(text) << *module;
+  for (const char *part :
+       {"@narrow[1] : tensor<64x96xf32>",
+        "@experts_gate[1] experts : tensor<5x96x64xf32> from "
+        "\"model.layers.{}.pouch.{}.wide.weight\" rows 0 of 192 {first = 1",
+        "@experts_down[1] experts : tensor<5x64x96xf32> from "
+        "\"model.layers.{}.pouch.narrow.weight\" {first = 1",
+        "@shared_up[1] : tensor<192x64xf32>", "llama.activate silu",
+        "top 3 score sigmoid normalize sum : tensor<?x5xf32>"})
+    EXPECT_THAT(text, HasSubstr(part));
+}
+
 TEST(FamilyTest, RowSaysWhatIsRefused) {
   Family row = wombat();
   std::string wrong(kConfig);
