@@ -98,7 +98,8 @@ def QuantizeWeights : Pass<"llama-quantize-weights", "::mlir::ModuleOp"> {
 
     A format is `q8_0`, `q4_0` or `none`. The default of `head` and `embedding`
     is `format`. A matrix whose rows are not whole blocks keeps its type, with a
-    warning. Adapters, and weights that other ops read, also keep their types.
+    warning. Adapters, routers (linears `as f32`), and weights that other ops
+    read, also keep their types.
   }];
   let dependentDialects = ["::cria::llama::LlamaDialect"];
   let options = [

@@ -36,8 +36,10 @@ private:
 
 QuantizeWeights::Reader QuantizeWeights::readerOf(OpOperand &use) {
   Operation *reader = use.getOwner();
+  // Routers choose, and rounding would change what they choose.
   if (auto linear = dyn_cast<LinearOp>(reader))
-    return &use == &linear.getWeightMutable() ? Product : Other;
+    return &use == &linear.getWeightMutable() && !linear.getAs() ? Product
+                                                                 : Other;
   if (auto head = dyn_cast<HeadOp>(reader))
     return &use == &head.getWeightMutable() ? Head : Other;
   return isa<EmbedOp>(reader) ? Lookup : Other;

@@ -65,6 +65,17 @@ func.func @forward(%x: tensor<?x32xf32>, %e: tensor<?x1xi32>) -> tensor<?x1x32xf
 
 // -----
 
+// A router stays.
+// CHECK: @router : tensor<4x32xf32>
+llama.weight @router : tensor<4x32xf32> from "r"
+func.func @forward(%x: tensor<?x32xf32>) -> tensor<?x4xf32> {
+  %w = llama.get_weight @router : tensor<4x32xf32>
+  %y = llama.linear %x, %w as f32 : tensor<?x32xf32>, tensor<4x32xf32>
+  return %y : tensor<?x4xf32>
+}
+
+// -----
+
 // A matrix that is read otherwise, too, stays.
 // CHECK: @w : tensor<32x32xf32>
 llama.weight @w : tensor<32x32xf32> from "w"
