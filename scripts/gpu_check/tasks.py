@@ -322,10 +322,8 @@ def batches(name):
 class Texts:
     """Sequences of a batch that draw their likeliest ids; `known[i]` are those of the ith."""
 
-    def __init__(self, model, prompts, known, draft_rows):
-        import capi
-
-        self.batch, self.known = capi.Batch(model, draft_rows=draft_rows), known
+    def __init__(self, batch, prompts, known):
+        self.batch, self.known = batch, known
         self.numbers = [self.batch.join(logits=0) for _ in prompts]
         self.drawn = {number: [] for number in self.numbers}
         for number, ids in zip(self.numbers, prompts):
@@ -358,7 +356,8 @@ class Texts:
         count = sum(map(len, self.drawn.values())) - before
         while min(map(len, self.drawn.values())) < DRAWN:
             self.step(change, most)
-        self.batch.free()
+        for number in self.numbers:
+            self.batch.leave(number)
         return list(self.drawn.values()), first, count / seconds
 
 
@@ -372,19 +371,25 @@ def drafts(name):
     model = capi.Model(tools, artifact_of(name), 1, vocab, DEVICE)
     for count in (1, 8) if GPU else (1, 2):
         prompts = different_prompts(vocab, count, 32 if GPU else 2)
-        known, _, without = Texts(model, prompts, [[]] * count, 0).run()
+        batch = capi.Batch(model)
+        known, _, without = Texts(batch, prompts, [[]] * count).run()
+        batch.free()
         for change, what in ((0, "right"), (1, "wrong")):
             for most in (1, 3, 7) if GPU else (1,):
-                texts = Texts(model, prompts, known, count * (1 + most))
-                drawn, _, rate = texts.run(change, most)
+                batch = capi.Batch(model, draft_rows=count * (1 + most))
+                drawn, _, rate = Texts(batch, prompts, known).run(change, most)
+                batch.free()
                 row("drafts", drawn == known, model=name, sequences=count, drafts=most, all=what,
                     tokens_a_second=rate, times_the_rate_without=rate / without)
-    count = 8 if GPU else 2
+    batch, count = capi.Batch(model), 8 if GPU else 2
+    nothing = [[]] * count
     for length in (8, 16, 64) if GPU else (2,):
-        prompts = different_prompts(vocab, count, length)
-        _, first, rate = Texts(model, prompts, [[]] * count, 0).run()
+        prompts = different_prompts(vocab, 2 * count, length)
+        Texts(batch, prompts[:count], nothing).run()  # which captures graphs
+        _, first, rate = Texts(batch, prompts[count:], nothing).run()
         row("prompts at once", model=name, prompts=count, ids=length, ms_to_the_last=first * 1e3,
             decode_steps=first * rate / count)
+    batch.free()
     model.free()
 
 
