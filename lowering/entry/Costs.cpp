@@ -11,6 +11,8 @@
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/Format.h"
 
+#include <cmath>
+
 using namespace mlir;
 using namespace cria;
 using namespace cria::llama;
@@ -57,6 +59,17 @@ static CostRow rowOf(Operation *op) {
   }
   row.head = isa<HeadOp>(op);
   return row;
+}
+
+static void countExperts(ExpertLinearOp op, Costs &costs) {
+  costs.experts = op.getWeight().getType().getDimSize(0);
+  costs.chosenExperts = op.getType().getDimSize(1);
+  for (Value operand : {Value(op.getWeight()), Value(op.getBias())})
+    if (operand && operand.getDefiningOp<GetWeightOp>()) {
+      auto type = cast<RankedTensorType>(operand.getType());
+      int64_t all = type.getNumElements();
+      costs.idleParameters += runsOf(op) * (all - readOf(op, type, all));
+    }
 }
 
 static AttentionRow attentionOf(GQAOp op) {
@@ -122,6 +135,8 @@ Costs cria::costsOf(ModuleOp program) {
       costs.rows.push_back(rowOf(op));
     else if (auto gqa = dyn_cast<GQAOp>(op))
       costs.attention.push_back(attentionOf(gqa));
+    if (auto linear = dyn_cast<ExpertLinearOp>(op))
+      countExperts(linear, costs);
   });
   for (Type type : cacheTypes(forward.getFunctionType())) {
     auto cache = cast<RankedTensorType>(type);
@@ -244,6 +259,12 @@ int64_t Costs::attentionBytes(int64_t depth) const {
   return sum;
 }
 
+double Costs::expectedExperts(int64_t tokens) const {
+  double all = static_cast<double>(experts);
+  double left = 1 - static_cast<double>(chosenExperts) / all;
+  return all * (1 - std::pow(left, static_cast<double>(tokens)));
+}
+
 void cria::printTotals(const Costs &costs, int64_t depth,
                        llvm::raw_ostream &os) {
   os << "\nparameters\n";
@@ -254,6 +275,8 @@ void cria::printTotals(const Costs &costs, int64_t depth,
   for (const auto &[part, count] : costs.parts)
     line(part, count);
   line("total", costs.parameters);
+  if (costs.experts)
+    line("used by a token", costs.parameters - costs.idleParameters);
   os << "\na token at depth " << depth << "\n";
   int64_t flops = costs.flops(false) + costs.flops(true),
           bytes = costs.weightBytes(false) + costs.weightBytes(true);
@@ -265,7 +288,8 @@ void cria::printTotals(const Costs &costs, int64_t depth,
   line("bytes", bytes + costs.attentionBytes(depth));
 }
 
-void cria::printCosts(const Costs &costs, llvm::raw_ostream &os) {
+void cria::printCosts(const Costs &costs, int64_t chunk,
+                      llvm::raw_ostream &os) {
   os << llvm::format("%-44s %-9s %5s %14s %14s\n", "module", "op", "runs",
                      "flops/token", "weight bytes");
   auto line = [&](StringRef path, StringRef op, int64_t runs, int64_t flops,
@@ -279,7 +303,18 @@ void cria::printCosts(const Costs &costs, llvm::raw_ostream &os) {
     line(row.path, row.op, row.runs, row.flops, row.weightBytes);
   line("total", "", 1, costs.flops(false) + costs.flops(true),
        costs.weightBytes(false) + costs.weightBytes(true));
-  os << "parameters: " << costs.parameters << "\n"
+  os << "parameters: " << costs.parameters;
+  if (costs.experts) {
+    os << ", of which a token uses " << costs.parameters - costs.idleParameters
+       << "\n"
+       << "experts of a layer: " << costs.experts << ", of which a token uses "
+       << costs.chosenExperts;
+    for (int64_t tokens : {int64_t(8), chunk})
+      os << llvm::format(", %lld tokens %.0f", static_cast<long long>(tokens),
+                         costs.expectedExperts(tokens));
+    os << " (on average)";
+  }
+  os << "\n"
      << "KV cache: " << costs.cacheBytesPerPosition << " bytes a position, "
      << costs.cacheBytes << " in all\n";
 }

@@ -38,6 +38,10 @@ struct Costs {
   std::vector<CostRow> rows;
   std::vector<AttentionRow> attention;
   int64_t parameters = 0;
+  /// Of these, those of experts that a token does not choose.
+  int64_t idleParameters = 0;
+  /// The experts of a layer, and those that a token chooses; 0 without experts.
+  int64_t experts = 0, chosenExperts = 0;
   /// The parameters of each part: embedding, attention, MLPs, norms, head.
   std::vector<std::pair<std::string, int64_t>> parts;
   /// Keys and values of one position, all layers.
@@ -49,6 +53,9 @@ struct Costs {
   /// Costs that attention adds for one token after `depth` others.
   int64_t attentionFlops(int64_t depth) const;
   int64_t attentionBytes(int64_t depth) const;
+  /// The different experts of a layer that so many tokens choose on average, if
+  /// all choices are equally likely: E (1 - (1 - k / E)^tokens).
+  double expectedExperts(int64_t tokens) const;
 };
 
 /// Walks @forward of a program in the llama dialect.
@@ -82,8 +89,8 @@ struct KernelCost {
 /// Walks the entries of a program at phase fuse.
 std::vector<KernelCost> kernelCostsOf(mlir::ModuleOp program);
 
-/// Prints a readable table.
-void printCosts(const Costs &costs, llvm::raw_ostream &os);
+/// Prints a readable table, for prompts of at most `chunk` tokens.
+void printCosts(const Costs &costs, int64_t chunk, llvm::raw_ostream &os);
 
 /// Prints the parameters by part, and the operations and bytes of one token
 /// after `depth` others.

@@ -268,6 +268,9 @@ static std::string facts(const Page &page) {
   };
   std::string text =
       fact("parameters", quantity(double(page.plan.costs.parameters), ""));
+  if (int64_t idle = page.plan.costs.idleParameters)
+    text += fact("used by a token",
+                 quantity(double(page.plan.costs.parameters - idle), ""));
   // For a program without a config, the number of layers is only known from the
   // caches, so it is not shown.
   if (getInteger(model, "layers") && !page.compilation.ledger().empty())

@@ -175,7 +175,7 @@ static void printKernels(const Plan &plan, llvm::raw_ostream &os) {
 }
 
 void cria::printPlan(const Plan &plan, llvm::raw_ostream &os) {
-  printCosts(plan.costs, os);
+  printCosts(plan.costs, plan.chunk, os);
   for (const CpuTarget &cpu : plan.cpus)
     printRates(cpu, os);
   printKernels(plan, os);
@@ -242,6 +242,7 @@ json::Object cria::planJson(const Plan &plan) {
     code.push_back(machineCodeJson(chip));
   return json::Object{
       {"parameters", plan.costs.parameters},
+      {"active_parameters", plan.costs.parameters - plan.costs.idleParameters},
       {"kv_bytes_per_position", plan.costs.cacheBytesPerPosition},
       {"kv_bytes", plan.costs.cacheBytes},
       {"depth", plan.depth},
