@@ -53,8 +53,8 @@ struct Costs {
   /// Costs that attention adds for one token after `depth` others.
   int64_t attentionFlops(int64_t depth) const;
   int64_t attentionBytes(int64_t depth) const;
-  /// The different experts of a layer that so many tokens choose on average, if
-  /// all choices are equally likely: E (1 - (1 - k / E)^tokens).
+  /// The different experts of a layer that `tokens` choose on average, if all
+  /// choices are equally likely: E (1 - (1 - k / E)^tokens).
   double expectedExperts(int64_t tokens) const;
 };
 
