@@ -15,7 +15,7 @@ import sys
 
 import numpy as np
 
-import packed
+import frames
 from harness import Tools, check, execute
 from weights import fnv1a64
 
@@ -341,14 +341,14 @@ class Planter:
         if not any(flag.startswith("--chip=") for flag in flags):
             flags = (f"--chip={device}", *flags)  # texts of several chips share lines
         artifact = tools.compile(config, "--target=cuda", *flags).read_bytes()
-        begin, end = packed.frame_in(artifact)
+        begin, end = frames.frame_in(artifact)
         self.head, self.size, self.tail = artifact[:begin], end - begin, artifact[end:-8]
-        self.ptx = packed.unpack(artifact[begin:end]).decode()
+        self.ptx = frames.unpack(artifact[begin:end]).decode()
 
     def run(self, name, ptx, seed=0):
         """(run, logits or None) of a changed artifact."""
         path = self.tools.scratch / f"{name.replace(' ', '-')}.cria"
-        image = self.head + packed.pack(ptx.encode(), self.size) + self.tail
+        image = self.head + frames.pack(ptx.encode(), self.size) + self.tail
         path.write_bytes(image + fnv1a64(image).to_bytes(8, "little"))
         logits = path.with_suffix(".npy")
         command = ["env", f"CRIA_EMULATOR_SEED={seed}"]

@@ -1,45 +1,265 @@
-"""What artifacts pack: frames of zstd (RFC 8878), by its library."""
+"""packed.py BIN SCRATCH: quantized checkpoints compute as dequantized ones.
 
-import ctypes
+NumPy packs the linears of a small model in each format, and computes the values of
+the packed numbers in f64. A checkpoint with these values in f32 must give the same
+logits, bit by bit.
 
-from harness import check
+Sources of the formulas: fp8: DeepSeek-V3's weight_dequant (inference/kernel.py)
+and OCP's E4M3; GPTQ: AutoGPTQ's QuantLinear.pack and forward
+(qlinear_cuda_old.py); AWQ: AutoAWQ's WQLinear_GEMM.from_linear; rows:
+compressed-tensors' pack_to_int32 and dequantize; AutoRound: its qlinear_torch.py,
+which stores zeros as they are, and qlinear_torch_zp.py, which stores them less one.
+"""
 
-MAGIC, SKIPPED = b"\x28\xb5\x2f\xfd", b"\x50\x2a\x4d\x18"
-SKIPPED_HEADER = 8  # bytes of a frame that is skipped, before its content
-LEVELS = (10, 16, 19)  # the compiler's, and those that make smaller frames
+import json
+import sys
 
-zstd = ctypes.CDLL("libzstd.so.1")
-for name in ("ZSTD_findFrameCompressedSize", "ZSTD_decompress", "ZSTD_compress"):
-    getattr(zstd, name).restype = ctypes.c_size_t
-zstd.ZSTD_getFrameContentSize.restype = ctypes.c_ulonglong
+import numpy as np
+
+import weights
+from harness import Tools, check
+
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_act": "silu",
+    "hidden_size": 160,
+    "intermediate_size": 320,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 320,
+    "max_position_embeddings": 64,
+    "rms_norm_eps": 1e-05,
+    "rope_theta": 10000.0,
+    "tie_word_embeddings": False,
+}
+SEED = 5
+IDS = list(range(3, 36))
 
 
-def frame_in(artifact):
-    """The place of the only frame in an artifact: (begin, end)."""
-    begin = artifact.index(MAGIC)
-    rest = artifact[begin:]
-    size = zstd.ZSTD_findFrameCompressedSize(rest, ctypes.c_size_t(len(rest)))
-    check(size <= len(rest), "no frame of zstd")
-    return begin, begin + size
+def e4m3():
+    """The value of each code of E4M3."""
+    codes = np.arange(256)
+    exponent, mantissa = codes >> 3 & 15, (codes & 7).astype(np.float64)
+    normal = (8 + mantissa) * 2.0 ** (exponent - 10)
+    values = np.where(exponent == 0, mantissa * 2.0**-9, normal)
+    values[codes & 127 == 127] = np.nan
+    return np.where(codes < 128, values, -values)
 
 
-def unpack(frame):
-    size = ctypes.c_size_t(len(frame))
-    text = ctypes.create_string_buffer(zstd.ZSTD_getFrameContentSize(frame, size))
-    written = zstd.ZSTD_decompress(text, ctypes.c_size_t(len(text)), frame, size)
-    check(written == len(text), "a frame of zstd that is broken")
-    return text.raw
+def to_e4m3(array):
+    """The codes of the values nearest to an array's."""
+    values = e4m3()[:127]
+    middles = (values[1:] + values[:-1]) / 2
+    codes = np.searchsorted(middles, np.abs(array)).astype(np.uint8)
+    return codes | np.where(array < 0, 128, 0).astype(np.uint8)
 
 
-def pack(text, size):
-    """Frames of `size` bytes that stand for `text`."""
-    packed = ctypes.create_string_buffer(size)
-    for level in LEVELS:
-        room = ctypes.c_size_t(size), text, ctypes.c_size_t(len(text))
-        left = size - zstd.ZSTD_compress(packed, *room, level)
-        if left == 0:
-            return packed.raw
-        if left >= SKIPPED_HEADER:  # not for an error, which is larger than any size
-            content = left - SKIPPED_HEADER
-            return packed.raw[:-left] + SKIPPED + content.to_bytes(4, "little") + bytes(content)
-    return check(False, f"a text without room in {size} bytes")
+def spread(scales, size, shape):
+    """Scales of blocks of `size`, repeated for each element."""
+    wide = np.repeat(np.repeat(scales, size[0], 0), size[1], 1)
+    return wide[: shape[0], : shape[1]]
+
+
+def pack_fp8(name, array, size, suffix):
+    """Packed tensors and their values, with a scale for each block of `size`."""
+    counts = [-(-length // each) for length, each in zip(array.shape, size)]
+    scales = np.zeros(counts, np.float32)
+    for i, j in np.ndindex(*counts):
+        block = array[i * size[0] :, j * size[1] :][: size[0], : size[1]]
+        scales[i, j] = np.abs(block).max() / 448
+    wide = spread(scales, size, array.shape).astype(np.float64)
+    codes = to_e4m3(array / wide)
+    tensors = {name: ("F8_E4M3", codes), name + suffix: ("F32", scales)}
+    return tensors, e4m3()[codes] * wide
+
+
+def fp8_blocks(name, array, _):
+    return pack_fp8(name, array, (128, 128), "_scale_inv")
+
+
+def fp8_other_blocks(name, array, _):
+    return pack_fp8(name, array, (64, 100), "_scale")
+
+
+def fp8_rows(name, array, _):
+    return pack_fp8(name, array, (1, array.shape[1]), "_scale")
+
+
+def fp8_tensor(name, array, _):
+    tensors, meaning = pack_fp8(name, array, array.shape, "_scale")
+    kind, scales = tensors[name + "_scale"]
+    return tensors | {name + "_scale": (kind, scales.reshape(1))}, meaning
+
+
+def to_groups(array, groups, random, zero=None):
+    """q (N, K), zeros (groups, N) and scales (groups, N) for the columns' `groups`, and
+    the values. Zeros are random, or all `zero`."""
+    count = groups.max() + 1
+    zeros = random.integers(1, 16, (count, array.shape[0]))
+    if zero is not None:
+        zeros[:] = zero
+    largest = [np.abs(array[:, groups == g]).max(1) for g in range(count)]
+    scales = (np.stack(largest) / 8).astype(np.float16)
+    wide = scales[groups].T.astype(np.float64)
+    q = np.clip(np.rint(array / wide) + zeros[groups].T, 0, 15).astype(int)
+    return q, zeros, scales, (q - zeros[groups].T) * wide
+
+
+def words(numbers, axis, order=range(8)):
+    """Packs each eight numbers of 4 bits along `axis` into one number of 32 bits."""
+    numbers = np.moveaxis(numbers, axis, -1).astype(np.uint32)
+    eight = numbers.reshape(*numbers.shape[:-1], -1, 8)
+    packed = sum(eight[..., at] << np.uint32(4 * i) for i, at in enumerate(order))
+    return np.moveaxis(packed, -1, axis).view(np.int32)
+
+
+def gptq(name, array, random, act_order=False, zero=None, less=1):
+    groups = np.arange(array.shape[1]) // 32
+    if act_order:
+        groups = random.permutation(groups)
+    q, zeros, scales, meaning = to_groups(array, groups, random, zero)
+    module = name.removesuffix("weight")
+    tensors = {
+        module + "qweight": ("I32", words(q.T, 0)),
+        module + "qzeros": ("I32", words(zeros - less, 1)),
+        module + "scales": ("F16", scales),
+        module + "g_idx": ("I32", groups.astype(np.int32)),
+    }
+    return tensors, meaning
+
+
+def gptq_act_order(name, array, random):
+    return gptq(name, array, random, act_order=True)
+
+
+def gptq_version_2(name, array, random):
+    return gptq(name, array, random, less=0)
+
+
+def symmetric_zeros_stored_as_8(name, array, random):
+    return gptq(name, array, random, zero=8, less=0)
+
+
+def rows(name, array, random, size=32, zero=None):
+    groups = np.arange(array.shape[1]) // size
+    q, zeros, scales, meaning = to_groups(array, groups, random, zero)
+    tensors = {
+        name + "_packed": ("I32", words(q, 1)),
+        name + "_scale": ("F16", scales.T),
+        name + "_shape": ("I64", np.array(array.shape)),
+    }
+    if zero is None:
+        tensors[name + "_zero_point"] = ("I32", words(zeros.T, 0))
+    return tensors, meaning
+
+
+def rows_symmetric(name, array, random):
+    return rows(name, array, random, zero=8)
+
+
+def rows_channel(name, array, random):
+    return rows(name, array, random, size=array.shape[1])
+
+
+def awq(name, array, random):
+    groups = np.arange(array.shape[1]) // 32
+    q, zeros, scales, meaning = to_groups(array, groups, random)
+    module = name.removesuffix("weight")
+    order = [0, 2, 4, 6, 1, 3, 5, 7]
+    tensors = {
+        module + "qweight": ("I32", words(q.T, 1, order)),
+        module + "qzeros": ("I32", words(zeros, 1, order)),
+        module + "scales": ("F16", scales),
+    }
+    return tensors, meaning
+
+
+def write(folder, tensors):
+    """A safetensors file of {name: (type, array)}."""
+    folder.mkdir(parents=True)
+    header, data = {}, b""
+    for name, (kind, array) in tensors.items():
+        begin = len(data)
+        data += np.ascontiguousarray(array).tobytes()
+        header[name] = {
+            "dtype": kind,
+            "shape": list(array.shape),
+            "data_offsets": [begin, len(data)],
+        }
+    text = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(
+        len(text).to_bytes(8, "little") + text + data
+    )
+
+
+def check_format(tools, artifacts, pack, quantization):
+    random = np.random.default_rng(SEED)
+    packed, plain = {}, {}
+    for name, array in weights.llama_weights(CONFIG, SEED, "f32").items():
+        packed[name] = plain[name] = ("F32", array)
+        if "_proj." in name:
+            tensors, meaning = pack(name, array.astype(np.float64), random)
+            del packed[name]
+            packed |= tensors
+            plain[name] = ("F32", meaning.astype(np.float32))
+    folder = tools.scratch / pack.__name__
+    write(folder / "packed", packed)
+    write(folder / "plain", plain)
+    config = json.dumps(CONFIG | {"quantization_config": quantization})
+    (folder / "packed" / "config.json").write_text(config)
+    for dtype, artifact in artifacts.items():
+        expected = tools.logits(artifact, IDS, f"--weights={folder / 'plain'}")
+        got = tools.logits(artifact, IDS, f"--weights={folder / 'packed'}")
+        check(np.isfinite(got).all(), f"{pack.__name__}: {dtype}: no numbers")
+        same = np.array_equal(expected, got)
+        check(same, f"{pack.__name__}: {dtype}: other logits")
+
+
+def of_groups(strategy, symmetric, size=None):
+    """The config of compressed-tensors."""
+    weights = {"num_bits": 4, "type": "int", "strategy": strategy}
+    weights |= {"symmetric": symmetric, "group_size": size}
+    return {
+        "quant_method": "compressed-tensors",
+        "format": "pack-quantized",
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
+    }
+
+
+def main():
+    tools = Tools(*sys.argv[1:])
+    file = tools.scratch / "config.json"
+    file.write_text(json.dumps(CONFIG))
+    # By plain loops, which compile in a third of the time: what is tested is how
+    # checkpoints are read.
+    artifacts = {
+        dtype: tools.compile(file, f"--dtype={dtype}", "--plain", out=dtype)
+        for dtype in ["f32", "bf16"]
+    }
+    fp8 = {"quant_method": "fp8", "activation_scheme": "dynamic"}
+    groups = {"bits": 4, "group_size": 32}
+    method = groups | {"quant_method": "gptq", "sym": False, "desc_act": False}
+    symmetric = method | {"sym": True, "checkpoint_format": "gptq"}
+    gemm = {"quant_method": "awq", "zero_point": True, "version": "gemm"}
+    rounded = {"quant_method": "auto-round", "packing_format": "auto_round:gptqmodel"}
+    for pack, config in [
+        (fp8_blocks, fp8 | {"weight_block_size": [128, 128]}),
+        (fp8_other_blocks, fp8 | {"weight_block_size": [64, 100]}),
+        (fp8_rows, fp8),
+        (fp8_tensor, fp8),
+        (gptq, method),
+        (gptq_act_order, method | {"desc_act": True}),
+        (gptq_version_2, groups | rounded | {"sym": False}),
+        (symmetric_zeros_stored_as_8, symmetric),
+        (awq, groups | gemm),
+        (rows, of_groups("group", False, 32)),
+        (rows_symmetric, of_groups("group", True, 32)),
+        (rows_channel, of_groups("channel", False)),
+    ]:
+        check_format(tools, artifacts, pack, config)
+
+
+if __name__ == "__main__":
+    main()
