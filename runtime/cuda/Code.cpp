@@ -85,7 +85,7 @@ bool Choice::allows(const Image &candidate) const {
 
 namespace {
 struct Candidate {
-  Image image;
+  const Image *image; // of the artifact
   std::string bytes;
 };
 } // namespace
@@ -95,8 +95,7 @@ struct Candidate {
 static Result<std::vector<Candidate>> candidates(const Context &context,
                                                  const Artifact &artifact,
                                                  const Choice &choice) {
-  auto rank = [](const Candidate &candidate) {
-    const Image &image = candidate.image;
+  auto rank = [](const Image &image) {
     return std::make_tuple(numberOf(image.chip), isExact(image.chip),
                            !image.isPtx);
   };
@@ -114,14 +113,16 @@ static Result<std::vector<Candidate>> candidates(const Context &context,
     if (image.wgmma)
       driver = std::max(driver, driverWithTensorMaps);
     if (driver > context.library().version() ||
-        (image.wgmma && !context.library().hasTensorMaps()))
+        (image.wgmma && !context.library().hasTensorMaps())) {
       needed = driver;
-    else
-      found.push_back({image, std::move(*bytes)});
+      continue;
+    }
+    auto worse =
+        std::find_if(found.begin(), found.end(), [&](const Candidate &each) {
+          return rank(*each.image) < rank(image);
+        });
+    found.insert(worse, {&image, std::move(*bytes)});
   }
-  std::stable_sort(
-      found.begin(), found.end(),
-      [&](const auto &a, const auto &b) { return rank(a) > rank(b); });
   if (!found.empty())
     return found;
   if (needed)
@@ -147,7 +148,8 @@ Code::load(const std::shared_ptr<Context> &context, const Artifact &artifact,
   if (!found.ok())
     return found.status();
   Status failure;
-  for (const auto &[image, bytes] : *found) {
+  for (const auto &[candidate, bytes] : *found) {
+    const Image &image = *candidate;
     std::unique_ptr<Code> code(new Code(context, artifact, image, *choice));
     Status status = code->load(artifact, bytes);
     std::string name = concat({"the ", image.chip, " ", formatOf(image)});

@@ -16,24 +16,25 @@ namespace cria {
 static constexpr char singleName[] = "model.safetensors";
 static constexpr char indexName[] = "model.safetensors.index.json";
 
-/// What precedes the name of a tensor; no prefix follows a later one.
-static constexpr std::string_view nestings[] = {
-    "model.language_model.", "language_model.model.", "language_model.",
-    "model.", ""};
+/// What precedes the name of a tensor. A prefix comes before the longer ones
+/// that begin with it.
+static constexpr std::string_view nestings[] = {"", "model.", "language_model.",
+                                                "language_model.model.",
+                                                "model.language_model."};
 
 static bool startsWith(std::string_view name, std::string_view start) {
   return name.substr(0, start.size()) == start;
 }
 
 std::vector<std::string> otherNestings(const std::string &name) {
-  std::string_view own = *std::find_if(
-      std::begin(nestings), std::end(nestings),
-      [&](std::string_view prefix) { return startsWith(name, prefix); });
+  size_t own = 0;
+  for (std::string_view prefix : nestings)
+    if (startsWith(name, prefix))
+      own = prefix.size();
   std::vector<std::string> others;
   for (std::string_view prefix : nestings)
-    if (prefix != own)
-      others.push_back(std::string(prefix) + name.substr(own.size()));
-  std::reverse(others.begin(), others.end());
+    if (std::string other = concat({prefix, name.substr(own)}); other != name)
+      others.push_back(std::move(other));
   return others;
 }
 
