@@ -38,7 +38,7 @@ struct Costs {
   std::vector<CostRow> rows;
   std::vector<AttentionRow> attention;
   int64_t parameters = 0;
-  /// Of these, those of experts that a token does not choose.
+  /// The parameters of experts that a token does not choose.
   int64_t idleParameters = 0;
   /// The experts of a layer, and those that a token chooses; 0 without experts.
   int64_t experts = 0, chosenExperts = 0;

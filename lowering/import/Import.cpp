@@ -28,7 +28,7 @@ namespace {
 struct Text {
   /// The number of tokens, and the position of the first.
   Value tokens, position;
-  /// The tables of the rotary position embeddings: those of ModelConfig::ropes.
+  /// The tables of ModelConfig::ropes, one for each.
   SmallVector<GetRopeOp> ropes;
 };
 

@@ -398,9 +398,9 @@ static Value origin(Value value) {
   }
 }
 
-/// The experts whose matrices an op reads must be those of a route, which are
-/// below the number of experts. The matrices of experts do not lie together, so
-/// no other op may read them.
+/// Only llama.expert_linear may read the matrices of experts, which do not lie
+/// together. It must get the numbers of experts from a llama.route over as many
+/// experts, so that all numbers are in range.
 static LogicalResult verifyExperts(Operation *op) {
   if (auto get = dyn_cast<GetWeightOp>(op)) {
     auto weight =
