@@ -276,25 +276,16 @@ Result<std::string_view> Artifact::packed(const cuda::Image &image) const {
   const ExportedSymbol *symbol = find(image.symbol);
   if (!symbol)
     return fail("is not in the code");
-  std::string_view data = memory.bytes().substr(symbol->offset, symbol->size);
-  uint64_t size = image.unpacked ? image.unpacked : data.size();
-  if (!image.spans.empty() && image.spans.back() > size)
+  if (!image.spans.empty() && image.spans.back() > image.unpacked)
     return fail("ends before its spans");
-  if (image.unpacked || !image.spans.empty() || !image.isPtx)
-    return data;
-  size_t end = data.find('\0');
-  if (end == std::string_view::npos)
-    return fail("has no NUL at its end");
-  return data.substr(0, end);
+  return memory.bytes().substr(symbol->offset, symbol->size);
 }
 
 Result<std::string> Artifact::image(const cuda::Image &image) const {
   Result<std::string_view> data = packed(image);
   if (!data.ok())
     return data.status();
-  Result<std::string> whole = image.unpacked
-                                  ? unpack(*data, image.unpacked)
-                                  : Result<std::string>(std::string(*data));
+  Result<std::string> whole = unpack(*data, image.unpacked);
   if (!whole.ok())
     return Status(whole.status().code(), {file, ": image ", quote(image.symbol),
                                           ": ", whole.status().message()});

@@ -87,8 +87,7 @@ void Reader::readImage(const JsonCursor &at) {
     image.dependent = dependent->boolean();
   if (auto wgmma = at.find("wgmma"))
     image.wgmma = wgmma->boolean();
-  if (auto unpacked = at.find("unpacked"))
-    image.unpacked = static_cast<uint64_t>(unpacked->integer(1, mostCode));
+  image.unpacked = static_cast<uint64_t>(at["unpacked"].integer(1, mostCode));
   if (auto spans = at.find("spans")) {
     int64_t last = 0;
     for (size_t i = 0, count = spans->count(mostSpans); i < count; ++i) {

@@ -21,9 +21,8 @@ struct Image {
   /// Each kernel waits for the launch before it (griddepcontrol.wait), so it
   /// may begin earlier.
   bool dependent = false;
-  bool wgmma = false; // has the kernels for chips with wgmma
-  /// The bytes of the data before zstd packed them; 0 if they are not packed.
-  uint64_t unpacked = 0;
+  bool wgmma = false;    // has the kernels for chips with wgmma
+  uint64_t unpacked = 0; // bytes of the data before zstd packed them
   /// The code is joined from parts of the data, unpacked: [spans[0], spans[1]),
   /// then [spans[2], spans[3]), ..., in ascending order. Empty: it is all the
   /// data.

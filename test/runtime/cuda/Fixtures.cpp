@@ -42,15 +42,17 @@ nlohmann::json cudaManifest() {
      "shared": 64, "args": [{"state": 0}, {"weight": 0}, {"weight": 3},
        {"cache": 0}, {"arena": 256}, {"logits": 0}, {"arena": 0}]}
   ])");
-  manifest["cuda"] = {
-      {"images",
-       {{{"chip", "sm_80"}, {"format", "ptx"}, {"symbol", "fake_ptx"}}}},
-      {"arena", 512},
-      {"workspace_zeroed", {{"offset", 0}, {"bytes", 256}}},
-      {"entries",
-       {{"prefill", entry},
-        {"decode", entry},
-        {"sample", nlohmann::json::parse(R"([
+  manifest["cuda"] = {{"images",
+                       {{{"chip", "sm_80"},
+                         {"format", "ptx"},
+                         {"symbol", "fake_ptx"},
+                         {"unpacked", 1}}}},
+                      {"arena", 512},
+                      {"workspace_zeroed", {{"offset", 0}, {"bytes", 256}}},
+                      {"entries",
+                       {{"prefill", entry},
+                        {"decode", entry},
+                        {"sample", nlohmann::json::parse(R"([
           {"launch": "pick", "grid": [1, 1, 1], "block": [1, 1, 1],
            "shared": 0, "args": [{"logits": 0}, {"sampled": 0}]}])")}}}};
   return manifest;
@@ -222,9 +224,27 @@ std::string cudaPtx() {
   return ptx;
 }
 
+// A frame of zstd without a checksum, of one block that is not compressed.
+std::string imageSource(const std::string &name, const std::string &bytes) {
+  std::string frame = "\x28\xb5\x2f\xfd\xa0";
+  auto put = [&](size_t number, int count) {
+    for (int i = 0; i < count; ++i)
+      frame += static_cast<char>(number >> 8 * i);
+  };
+  put(bytes.size(), 4);
+  put(bytes.size() << 3 | 1, 3);
+  std::string source = "const unsigned char " + name + "[] = {";
+  for (unsigned char byte : frame + bytes)
+    source += std::to_string(byte) + ",";
+  return source + "};";
+}
+
 std::string cudaArtifactOf(const nlohmann::json &manifest,
                            const std::string &ptx) {
-  return artifactOf(manifest, "const char fake_ptx[] = R\"(" + ptx + ")\";");
+  nlohmann::json sized = manifest;
+  for (nlohmann::json &image : sized["cuda"]["images"])
+    image["unpacked"] = ptx.size();
+  return artifactOf(sized, imageSource("fake_ptx", ptx));
 }
 
 void CudaTest::inject(const std::string &faults) {

@@ -37,6 +37,9 @@ nlohmann::json cudaManifest();
 /// The PTX of the fake model.
 std::string cudaPtx();
 
+/// C++ source of the symbol `name` with `bytes`, packed as images are.
+std::string imageSource(const std::string &name, const std::string &bytes);
+
 /// An artifact of `manifest`, which has code for the CPU as well and whose
 /// images are all `ptx`.
 std::string cudaArtifactOf(const nlohmann::json &manifest,
