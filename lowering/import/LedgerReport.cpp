@@ -70,9 +70,8 @@ static void printModels(llvm::raw_ostream &os) {
 
 void cria::printFamilies(llvm::raw_ostream &os) {
   printModels(os);
-  os << "\n| `model_type` | models | differs from Llama by | only value that "
-        "is "
-        "supported |\n|---|---|---|---|\n";
+  os << "\n| `model_type` | models | differs from Llama by "
+        "| only value that is supported |\n|---|---|---|---|\n";
   for (const Family &family : families())
     os << "| `" << family.modelType << "` | " << family.models << " | "
        << family.differs << " | " << fixedKeys(family) << " |\n";
