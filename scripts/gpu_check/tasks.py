@@ -385,7 +385,7 @@ def drafts(name):
     nothing = [[]] * count
     for length in (8, 16, 64) if GPU else (2,):
         prompts = different_prompts(vocab, 2 * count, length)
-        Texts(batch, prompts[:count], nothing).run()  # which captures graphs
+        Texts(batch, prompts[:count], nothing).run()  # the first steps of a batch are slower
         _, first, rate = Texts(batch, prompts[count:], nothing).run()
         row("prompts at once", model=name, prompts=count, ids=length, ms_to_the_last=first * 1e3,
             decode_steps=first * rate / count)
