@@ -5,14 +5,14 @@
 namespace cria {
 
 void TextPart::appendTo(std::string &whole) const {
-  if (text) {
-    whole.append(text, value);
+  if (text > Real) {
+    whole.append(reinterpret_cast<const char *>(text), value);
     return;
   }
   char number[400]; // the largest double has 309 digits in front of its point
-  if (isReal)
+  if (text == Real)
     snprintf(number, sizeof(number), "%f", real);
-  else if (isSigned)
+  else if (text == Signed)
     snprintf(number, sizeof(number), "%lld", static_cast<long long>(value));
   else
     snprintf(number, sizeof(number), "%llu",
