@@ -161,9 +161,7 @@ Argument Reader::readCache(const JsonCursor &at, uint64_t layers, bool inLoop) {
 /// Numbers from `least` to `most`, `count` of them.
 static std::vector<uint64_t> readNumbers(const JsonCursor &at, size_t count,
                                          int64_t least, int64_t most) {
-  std::vector<uint64_t> numbers;
-  for (const JsonCursor &number : at.elements(count))
-    numbers.push_back(static_cast<uint64_t>(number.integer(least, most)));
+  std::vector<uint64_t> numbers = at.sizes(count, least, most);
   if (numbers.size() != count)
     at.expected(std::to_string(count) + " numbers");
   return numbers;

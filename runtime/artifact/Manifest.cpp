@@ -180,10 +180,7 @@ static uint64_t size(const JsonCursor &at, int64_t least = 0,
 }
 
 static Shape readShape(const JsonCursor &at) {
-  Shape shape;
-  for (const JsonCursor &dimension : at.elements(8))
-    shape.push_back(size(dimension));
-  return shape;
+  return at.sizes(8, 0, maxElements);
 }
 
 static std::vector<std::string> readStrings(const JsonCursor &at) {

@@ -322,8 +322,8 @@ Result<JsonDocument> readJson(const std::string &path,
 }
 
 JsonCursor::JsonCursor(const json &value, const std::string &file,
-                       Status &status)
-    : value(&value), file(file), status(&status) {}
+                       Status &status, std::string path)
+    : value(&value), file(file), path(std::move(path)), status(&status) {}
 
 JsonCursor::JsonCursor(const json &value, const JsonCursor &parent,
                        std::string path)
@@ -399,6 +399,19 @@ int64_t JsonCursor::integer(int64_t least, int64_t most) const {
     what += " to " + std::to_string(most);
   expected(what);
   return least;
+}
+
+std::vector<uint64_t> JsonCursor::sizes(size_t limit, int64_t least,
+                                        int64_t most) const {
+  std::vector<uint64_t> all(count(limit));
+  for (size_t i = 0; i < all.size(); ++i) {
+    std::optional<int64_t> whole = wholeNumber((*value)[i]);
+    bool fits = whole && *whole >= least && *whole <= most;
+    // A cursor has text, which takes time that only an error needs.
+    all[i] =
+        static_cast<uint64_t>(fits ? *whole : element(i).integer(least, most));
+  }
+  return all;
 }
 
 double JsonCursor::number(double least, double most) const {

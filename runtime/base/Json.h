@@ -105,8 +105,9 @@ Result<JsonDocument> readJson(const std::string &path,
 /// Refers to the document and the status, which must outlive it.
 class JsonCursor {
 public:
+  /// `path` is the place of `value` in its document.
   JsonCursor(const nlohmann::json &value, const std::string &file,
-             Status &status);
+             Status &status, std::string path = {});
   // Not inline, to keep code small: readers copy and destroy many cursors.
   JsonCursor(const JsonCursor &);
   JsonCursor(JsonCursor &&) noexcept;
@@ -126,6 +127,8 @@ public:
 
   /// A whole number in [least, most].
   int64_t integer(int64_t least, int64_t most) const;
+  /// The elements of an array of at most `limit` such numbers; 0 <= least.
+  std::vector<uint64_t> sizes(size_t limit, int64_t least, int64_t most) const;
   /// A finite number in [least, most].
   double number(double least, double most) const;
   bool boolean() const;

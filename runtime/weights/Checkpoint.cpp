@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <set>
 
 namespace cria {
@@ -156,21 +155,18 @@ static bool isPlainName(const std::string &name) {
          name.find('/') == std::string::npos;
 }
 
-/// The shard that the index at `path` names for each tensor.
-static Result<std::map<std::string, std::string>>
-readIndex(const std::string &path) {
-  JsonLimits limits;
-  limits.values = 1 << 16;
-  Result<JsonDocument> index = readJson(path, limits);
+/// The index at `path`, whose "weight_map" has the name of a shard for each
+/// tensor.
+static Result<JsonDocument> readIndex(const std::string &path) {
+  Result<JsonDocument> index = readJson(path);
   if (!index.ok())
-    return index.status();
+    return index;
   Status status;
   JsonCursor map = JsonCursor(index->root(), path, status)["weight_map"];
   if (status.ok() && !map.raw().is_object())
     map.expected("an object");
   if (!status.ok())
     return status;
-  std::map<std::string, std::string> shards;
   for (const auto &item : map.raw().items()) {
     JsonCursor member = map[item.key()];
     std::string shard = member.string();
@@ -180,9 +176,8 @@ readIndex(const std::string &path) {
                   ", expected the name of a file in the index's folder"}));
     if (!status.ok())
       return status;
-    shards.emplace(item.key(), std::move(shard));
   }
-  return shards;
+  return index;
 }
 
 static std::vector<std::string> listOf(const std::set<std::string> &names) {
@@ -193,9 +188,10 @@ Status Checkpoint::addShards(const std::string &indexPath) {
   auto index = readIndex(indexPath);
   if (!index.ok())
     return index.status();
+  const nlohmann::json &map = index->root()["weight_map"];
   std::set<std::string> shards, repeated, absent;
-  for (const auto &[tensor, shard] : *index)
-    shards.insert(shard);
+  for (const nlohmann::json &shard : map)
+    shards.insert(shard.get_ref<const std::string &>());
   std::filesystem::path parent = std::filesystem::path(indexPath).parent_path();
   for (const std::string &shard : shards) {
     Result<TensorFile> file = openSafetensors(parent / shard);
@@ -208,15 +204,16 @@ Status Checkpoint::addShards(const std::string &indexPath) {
       if (isNew)
         continue;
       repeated.insert(quote(tensor.name));
-      auto named = index->find(tensor.name);
+      auto named = map.find(tensor.name);
       const std::string &earlier = opened[place->second.file].file.path();
-      if (named == index->end() || earlier != parent / named->second)
+      if (named == map.end() ||
+          earlier != parent / named->get_ref<const std::string &>())
         place->second = here;
     }
   }
-  for (const auto &[tensor, shard] : *index)
-    if (!places.count(tensor))
-      absent.insert(quote(tensor));
+  for (const auto &item : map.items())
+    if (!places.count(item.key()))
+      absent.insert(quote(item.key()));
   if (!repeated.empty())
     notes.push_back(
         concat({"several shards have ", firstTen(listOf(repeated)),
@@ -290,10 +287,12 @@ Checkpoint::replacement(const std::string &name) const {
 
 const Checkpoint::Tensor *Checkpoint::find(const std::string &name) const {
   auto found = places.find(name);
+  if (found != places.end())
+    return &found->second;
   for (const std::string &other : otherNestings(name))
-    if (found == places.end())
-      found = places.find(other);
-  return found == places.end() ? nullptr : &found->second;
+    if (found = places.find(other); found != places.end())
+      return &found->second;
+  return nullptr;
 }
 
 } // namespace cria

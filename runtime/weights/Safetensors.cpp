@@ -87,17 +87,15 @@ static TensorEntry readEntry(const std::string &name, const JsonCursor &at) {
   TensorEntry tensor;
   tensor.name = name;
   tensor.typeName = at["dtype"].string();
-  for (const JsonCursor &dimension : at["shape"].elements(8))
-    tensor.shape.push_back(
-        static_cast<uint64_t>(dimension.integer(0, INT64_MAX)));
-  JsonCursor offsets = at["data_offsets"];
-  if (offsets.count() != 2) {
-    offsets.expected("two offsets");
+  tensor.shape = at["shape"].sizes(8, 0, INT64_MAX);
+  JsonCursor place = at["data_offsets"];
+  std::vector<uint64_t> offsets = place.sizes(2, 0, INT64_MAX);
+  if (offsets.size() != 2) {
+    place.expected("two offsets");
     return tensor;
   }
-  tensor.begin =
-      static_cast<uint64_t>(offsets.element(0).integer(0, INT64_MAX));
-  tensor.end = static_cast<uint64_t>(offsets.element(1).integer(0, INT64_MAX));
+  tensor.begin = offsets[0];
+  tensor.end = offsets[1];
   auto type = std::find_if(
       std::begin(elementTypes), std::end(elementTypes),
       [&](const ElementType &known) { return tensor.typeName == known.name; });
@@ -210,9 +208,8 @@ void EntryReader::add(nlohmann::json value) {
 void EntryReader::finish(nlohmann::json value) {
   if (!failure.ok())
     return;
-  JsonDocument whole(nlohmann::json::object());
-  whole.root()[name] = std::move(value);
-  JsonCursor at = JsonCursor(whole.root(), path, failure)[name];
+  JsonDocument held(std::move(value));
+  JsonCursor at(held.root(), path, failure, name);
   if (!isMetadata)
     tensors.push_back(readEntry(name, at));
   else if (!at.raw().is_object())
@@ -244,15 +241,15 @@ static Status checkLayout(std::vector<TensorEntry> &tensors, uint64_t size,
               return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
             });
   uint64_t end = 0;
-  std::string before = "the header";
+  const TensorEntry *before = nullptr;
   for (const TensorEntry &tensor : tensors) {
     if (tensor.begin != end)
       return Status(CRIA_INVALID_ARGUMENT,
                     {path, ": tensor ", quote(tensor.name), " begins at ",
                      tensor.begin, ", expected ", end, ", the end of ",
-                     before});
+                     before ? quote(before->name) : "the header"});
     end = tensor.end;
-    before = quote(tensor.name);
+    before = &tensor;
   }
   if (end > size)
     return Status(CRIA_DATA_LOSS, {path, ": expected ", end,

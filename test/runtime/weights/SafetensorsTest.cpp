@@ -158,6 +158,8 @@ TEST_F(SafetensorsTest, RejectsOffsetsThatAreNone) {
   EXPECT_THAT(openHeader(entry("a", "U8", "[4]", "[4,0]"), 4),
               fails(CRIA_INVALID_ARGUMENT, "end before they begin"));
   EXPECT_THAT(openHeader(entry("a", "U8", "[4]", "[0,4,8]"), 8),
+              fails(CRIA_INVALID_ARGUMENT, "has 3 elements"));
+  EXPECT_THAT(openHeader(entry("a", "U8", "[4]", "[4]"), 4),
               fails(CRIA_INVALID_ARGUMENT, "expected two offsets"));
   EXPECT_THAT(openHeader("\"a\":3", 0),
               fails(CRIA_INVALID_ARGUMENT, "'a' is 3, expected an object"));
