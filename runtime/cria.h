@@ -525,14 +525,19 @@ CRIA_API cria_status cria_session_encode(cria_session *session,
  * text. `rows` is (count, hidden), row after row; a row replaces an id's
  * row of the model's table of embeddings. They are rounded to the table's
  * type. If the model multiplies embeddings by a factor, these are multiplied,
- * too. Logits come with the ids that follow. Errors are those of
- * cria_session_feed; CRIA_INVALID_ARGUMENT also if `hidden` is not the model's
- * or a number is not finite; CRIA_FAILED_PRECONDITION if the artifact's
- * manifest names no "embedding". */
+ * too. Errors are those of cria_session_feed; CRIA_INVALID_ARGUMENT also if
+ * `hidden` is not the model's or a number is not finite;
+ * CRIA_FAILED_PRECONDITION if the artifact's manifest names no "embedding". */
 CRIA_API cria_status cria_session_feed_embeddings(cria_session *session,
                                                   const float *rows,
                                                   size_t count, size_t hidden,
                                                   cria_error *error);
+
+/* The same, and returns what `outputs` asks for, as cria_session_feed_outputs
+ * does of ids. */
+CRIA_API cria_status cria_session_feed_embeddings_outputs(
+    cria_session *session, const float *rows, size_t count, size_t hidden,
+    const cria_outputs *outputs, cria_error *error);
 
 /* Says, before a feed, that the text from position 0 on is a prompt of `count`
  * positions: those that the session holds, and those of the feeds that follow.

@@ -264,6 +264,12 @@ public:
     call(cria_session_feed_embeddings, get(), rows.data(),
          hidden ? rows.size() / hidden : 0, hidden);
   }
+  /// The same, and returns what `outputs` asks for.
+  void feedEmbeddings(const std::vector<float> &rows, std::size_t hidden,
+                      const cria_outputs &outputs) {
+    call(cria_session_feed_embeddings_outputs, get(), rows.data(),
+         hidden ? rows.size() / hidden : 0, hidden, &outputs);
+  }
   /// The source text of a model with an encoder.
   void encode(const std::vector<int32_t> &ids) {
     call(cria_session_encode, get(), ids.data(), ids.size());

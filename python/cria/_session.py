@@ -26,7 +26,7 @@ from cria._text import (
     Stop,
     TextStream,
     count_of,
-    floats_of,
+    embeddings_array,
     ids_array,
     ids_pointer,
 )
@@ -152,7 +152,7 @@ class Session(_native.OneThread):
         self._call("cria_session_get_timings", timings)
         return Timings(*(getattr(timings, name) for name in Timings._fields))
 
-    def _chunks(self, ids: npt.NDArray[np.int32]) -> Iterator[slice]:
+    def _chunks(self, ids: npt.NDArray[Any]) -> Iterator[slice]:
         """The parts in which ids are fed, so that signal handlers run in between."""
         model, held = self.model.artifact.manifest["model"], self.position
         chunk = len(ids) if model.get("bidirectional") else int(model["chunk"])
@@ -243,7 +243,27 @@ class Session(_native.OneThread):
 
         Both are arrays of rows, which the library writes into, or None for ``"none"``.
         """
-        array, info = ids_array(ids), self.model.artifact.info
+        return self._forward(ids_array(ids), logits, hidden)
+
+    def forward_embeddings(
+        self,
+        rows: Any,
+        *,
+        logits: Literal["none", "last", "all"] | Sequence[int] = "none",
+        hidden: Literal["none", "last", "all"] = "all",
+    ) -> Outputs:
+        """Appends embeddings as :meth:`feed_embeddings` does, and returns what
+        :meth:`forward` returns of ids."""
+        return self._forward(embeddings_array(rows), logits, hidden)
+
+    def _forward(
+        self,
+        array: npt.NDArray[Any],
+        logits: Literal["none", "last", "all"] | Sequence[int],
+        hidden: Literal["none", "last", "all"],
+    ) -> Outputs:
+        """Appends ids (count) or embeddings (count, hidden)."""
+        info = self.model.artifact.info
         if not isinstance(hidden, str):
             raise InvalidArgument(f"hidden: expected none, last or all, got {hidden!r}")
         rows, states = _rows(logits, len(array)), _rows(hidden, len(array), "hidden")
@@ -263,7 +283,7 @@ class Session(_native.OneThread):
 
     def _feed_outputs(
         self,
-        ids: npt.NDArray[np.int32],
+        array: npt.NDArray[Any],
         rows: npt.NDArray[np.int64],
         logits: Logits,
         hidden: Logits,
@@ -277,7 +297,7 @@ class Session(_native.OneThread):
         ]
         outputs = _native.struct(
             "cria_outputs",
-            hidden_of={0: 0, len(ids): 2}.get(len(hidden), 1),
+            hidden_of={0: 0, len(array): 2}.get(len(hidden), 1),
             logit_rows=buffers[0],
             logit_row_count=len(rows),
             logits=buffers[1],
@@ -285,7 +305,12 @@ class Session(_native.OneThread):
             hidden=buffers[2],
             hidden_capacity=hidden.size,
         )
-        self._call("cria_session_feed_outputs", ids_pointer(ids), len(ids), outputs)
+        if array.ndim == 1:
+            self._call("cria_session_feed_outputs", ids_pointer(array), len(array), outputs)
+        else:
+            buffer = _native.ffi.from_buffer("float[]", array.reshape(-1))
+            arguments = [buffer, *array.shape, outputs]
+            self._call("cria_session_feed_embeddings_outputs", *arguments)
 
     def embed(
         self, ids: Ids, *, pooling: Pooling = "mean", normalize: bool = False
@@ -320,9 +345,7 @@ class Session(_native.OneThread):
 
         ``rows`` is a NumPy array or an object with ``__dlpack__``. float32 is not copied.
         """
-        array = floats_of(rows, "rows")
-        if array.ndim != 2:
-            raise InvalidArgument(f"expected rows of (count, hidden), got {array.shape}")
+        array = embeddings_array(rows)
         self._call(
             "cria_session_feed_embeddings",
             _native.ffi.from_buffer("float[]", array.reshape(-1)),

@@ -47,6 +47,14 @@ def floats_of(numbers: Any, what: str) -> npt.NDArray[np.float32]:
         return np.ascontiguousarray(array_of(numbers), dtype=np.float32)
 
 
+def embeddings_array(rows: Any) -> npt.NDArray[np.float32]:
+    """Rows of (count, hidden), as the library takes them."""
+    array = floats_of(rows, "rows")
+    if array.ndim != 2:
+        raise InvalidArgument(f"expected rows of (count, hidden), got {array.shape}")
+    return array
+
+
 def count_of(number: int, what: str) -> int:
     """A count, which is a whole number of at least 0."""
     with checking(what):

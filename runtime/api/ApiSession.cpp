@@ -203,16 +203,31 @@ cria_status cria_session_encode(cria_session *session, const int32_t *ids,
 cria_status cria_session_feed_embeddings(cria_session *session,
                                          const float *rows, size_t count,
                                          size_t hidden, cria_error *error) {
+  return cria_session_feed_embeddings_outputs(session, rows, count, hidden,
+                                              nullptr, error);
+}
+
+cria_status cria_session_feed_embeddings_outputs(cria_session *session,
+                                                 const float *rows,
+                                                 size_t count, size_t hidden,
+                                                 const cria_outputs *outputs,
+                                                 cria_error *error) {
   return guarded(error, [&] {
-    Status status = notNull({{session, "session"}, {rows, "rows"}});
+    cria_outputs asked = {};
+    Status status =
+        first({notNull(session, "session"), notNull(rows, "rows"),
+               outputs ? readStruct(outputs, "outputs", asked) : Status(),
+               checkCount(count, "count")});
     if (!status.ok())
       return status;
-    if (status = checkCount(count, "count"); !status.ok())
+    Session &object = *session->object;
+    Outputs wanted;
+    if (status = readOutputs(object, count, asked, wanted); !status.ok())
       return status;
     // A width that does not fit int64_t becomes INT64_MAX, which no model has.
     auto width = static_cast<int64_t>(std::min<size_t>(hidden, INT64_MAX));
-    return session->object->feedEmbeddings(rows, static_cast<int64_t>(count),
-                                           width);
+    return object.feedEmbeddings(rows, static_cast<int64_t>(count), width,
+                                 wanted);
   });
 }
 

@@ -18,19 +18,17 @@ int coreCount() {
   return std::max(1, std::min(cores, coreQuota().value_or(cores)));
 }
 
-void onAllCores(int64_t count,
-                const std::function<void(int64_t, int64_t)> &body) {
+void onAllCores(int64_t count, FunctionRef<void(int64_t, int64_t)> body) {
   Pool pool(coreCount());
-  using Body = std::function<void(int64_t, int64_t)>;
   pool.run(
       [](void *context, int64_t begin, int64_t end) {
-        (*static_cast<const Body *>(context))(begin, end);
+        (*static_cast<decltype(body) *>(context))(begin, end);
       },
-      const_cast<Body *>(&body), count);
+      &body, count);
 }
 
 Status tryOnAllCores(int64_t count,
-                     const std::function<Status(int64_t, int64_t)> &body) {
+                     FunctionRef<Status(int64_t, int64_t)> body) {
   std::mutex mutex;
   Status failure;
   onAllCores(count, [&](int64_t begin, int64_t end) {

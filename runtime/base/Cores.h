@@ -1,10 +1,10 @@
 /// The cores this process may use.
 #pragma once
 
+#include "runtime/base/FunctionRef.h"
 #include "runtime/base/Status.h"
 
 #include <cstdint>
-#include <functional>
 
 namespace cria {
 
@@ -16,11 +16,10 @@ int coreCount();
 /// when all are done. For work while weights are bound, where starting threads
 /// costs little; sessions have a Pool. `body` must not throw.
 void onAllCores(int64_t count,
-                const std::function<void(int64_t begin, int64_t end)> &body);
+                FunctionRef<void(int64_t begin, int64_t end)> body);
 
 /// The same for a body that may fail. Returns an error of one of the ranges.
-Status
-tryOnAllCores(int64_t count,
-              const std::function<Status(int64_t begin, int64_t end)> &body);
+Status tryOnAllCores(int64_t count,
+                     FunctionRef<Status(int64_t begin, int64_t end)> body);
 
 } // namespace cria

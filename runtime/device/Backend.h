@@ -62,8 +62,7 @@ struct Step {
   int64_t prompt = 0; // tokens of the text's prompt; see fillRopeRows
   int64_t source = 0; // tokens of the text that was encoded
   /// (tokens, hidden), of the type of the manifest's embedding. It replaces the
-  /// table in which ids are looked up; the ids are then 0, 1, ... No logits are
-  /// wanted with it.
+  /// table in which ids are looked up; the ids are then 0, 1, ...
   const std::byte *embeddings = nullptr;
   /// Whether prefill runs the ids, even if only one of them is left. It matters
   /// if the KV caches are in pages: the entry that runs an id then depends on
@@ -87,7 +86,7 @@ struct Step {
   /// Whether the decode entry does the step. That entry always computes its row
   /// of logits, and nothing else.
   bool isDecode() const {
-    return tokens == 1 && firstLogit == 0 && hiddenRows == 0;
+    return tokens == 1 && firstLogit == 0 && hiddenRows == 0 && !embeddings;
   }
   /// Whether the batch entry does the step, if the KV caches are in pages.
   bool isBatch() const { return positions || (tokens == 1 && !isOfPrompt); }

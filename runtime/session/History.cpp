@@ -47,7 +47,7 @@ std::vector<int32_t> History::idsWith(int64_t count, const Step &step) const {
 }
 
 Status History::replay(int64_t end, int64_t chunk,
-                       const std::function<Status(Step)> &feed) const {
+                       FunctionRef<Status(Step)> feed) const {
   for (const Segment &segment : segments) {
     auto size = static_cast<int64_t>(segment.ids.size());
     int64_t tokens = 0;

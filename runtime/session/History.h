@@ -2,9 +2,9 @@
 #pragma once
 
 #include "runtime/artifact/Manifest.h"
+#include "runtime/base/FunctionRef.h"
 #include "runtime/device/Backend.h"
 
-#include <functional>
 #include <vector>
 
 namespace cria {
@@ -25,7 +25,7 @@ public:
   /// Calls `feed` with steps of the first `end` positions, in order, of at most
   /// `chunk` tokens and without logits, until one fails.
   Status replay(int64_t end, int64_t chunk,
-                const std::function<Status(Step)> &feed) const;
+                FunctionRef<Status(Step)> feed) const;
 
   /// The bytes that `read` takes.
   std::vector<std::byte> write() const;

@@ -29,4 +29,20 @@ void RowTaker::end() {
         width, rows.to + next * width);
 }
 
+void OutputTaker::begin(Step &step, int64_t done) {
+  step.firstLogit = step.tokens - logits.begin(done, step.tokens);
+  step.logits = logits.target();
+  step.hiddenRows = hidden.begin(done, step.tokens);
+  step.hidden = hidden.target();
+}
+
+Status OutputTaker::run(Backend &backend, const Step &step) {
+  Status done = backend.step(step);
+  if (done.ok()) {
+    logits.end();
+    hidden.end();
+  }
+  return done;
+}
+
 } // namespace cria

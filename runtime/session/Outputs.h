@@ -2,7 +2,9 @@
 /// steps, which compute all rows from one on, to the caller's memory.
 #pragma once
 
+#include "runtime/artifact/Manifest.h"
 #include "runtime/cria.h"
+#include "runtime/device/Backend.h"
 
 #include <cstdint>
 #include <vector>
@@ -46,6 +48,22 @@ private:
   int64_t first = 0, behind = 0; // the ids of the step's rows
   float *place = nullptr;
   std::vector<float> scratch;
+};
+
+/// Takes both outputs from the steps of a feed.
+class OutputTaker {
+public:
+  OutputTaker(const Outputs &outputs, int64_t total, const Manifest &manifest)
+      : logits(outputs.logits, total, manifest.vocabSize),
+        hidden(outputs.hidden, total, manifest.hiddenSize) {}
+
+  /// Has the step, after `done` positions of the feed, compute its rows.
+  void begin(Step &step, int64_t done);
+  /// Does the step, and takes the rows.
+  Status run(Backend &backend, const Step &step);
+
+private:
+  RowTaker logits, hidden;
 };
 
 } // namespace cria

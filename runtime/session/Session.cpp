@@ -101,8 +101,7 @@ Status Session::encode(const int32_t *ids, int64_t count) {
 
 /// Does one step of the current text, which begins with the last `earlier` ids
 /// of those that were fed.
-Status Session::perform(Step step, int64_t earlier, bool last,
-                        const StepBody &body) {
+Status Session::perform(Step step, int64_t earlier, bool last, StepBody body) {
   step.prompt = prompt;
   step.source = source;
   step.loras = adapters();
@@ -116,7 +115,7 @@ Status Session::perform(Step step, int64_t earlier, bool last,
   }
   Status status = caches.place(step);
   if (status.ok())
-    status = body ? body(step, last) : backend->step(step);
+    status = body(step, last);
   // If a file of weights is damaged, that error says more than the step's.
   if (Status intact = shared->bound().intact(); !intact.ok())
     return intact;
@@ -163,7 +162,9 @@ Result<int64_t> Session::recompute(bool idsFollow) {
   Status status = history.replay(fed - earlier, chunk, [&](const Step &step) {
     if (cancelled.load(std::memory_order_relaxed))
       return Status(CRIA_CANCELLED, "");
-    return perform(step);
+    return perform(step, 0, false, [&](const Step &again, bool) {
+      return backend->step(again);
+    });
   });
   if (!status.ok())
     return status;
@@ -171,9 +172,9 @@ Result<int64_t> Session::recompute(bool idsFollow) {
 }
 
 /// Feeds `count` positions in steps of at most `chunk`, each done by `body`,
-/// until a step fails or the feed is cancelled.
-Status Session::inChunks(int64_t count, int64_t chunk, PhaseTime &phase,
-                         const MakeStep &make, const StepBody &body) {
+/// until a step fails or the feed is cancelled. `ids`: they are no embeddings.
+Status Session::inChunks(int64_t count, int64_t chunk, bool ids,
+                         PhaseTime &phase, MakeStep make, StepBody body) {
   using Clock = std::chrono::steady_clock;
   Clock::time_point begin = Clock::now();
   const auto before = std::pair(prompt, expected);
@@ -183,7 +184,7 @@ Status Session::inChunks(int64_t count, int64_t chunk, PhaseTime &phase,
   int64_t length = isAnnounced ? prompt - promptBegin : count;
   Result<int64_t> earlier = 0;
   if (!isRotatedForPrompt())
-    earlier = recompute(static_cast<bool>(body));
+    earlier = recompute(ids);
   Status status = earlier.status();
   int64_t done = 0;
   while (status.ok() && done < count &&
@@ -214,13 +215,14 @@ Status Session::inChunks(int64_t count, int64_t chunk, PhaseTime &phase,
 }
 
 /// Feeds ids in the steps that `make` returns.
-Status Session::advance(const int32_t *ids, int64_t count, const MakeStep &make,
-                        const StepBody &body) {
+Status Session::advance(const int32_t *ids, int64_t count, MakeStep make,
+                        StepBody body) {
   Status status = check(ids, count);
   if (!status.ok())
     return status;
   PhaseTime &phase = count == 1 ? decode : prefill;
-  return inChunks(count, shared->manifest().chunk, phase, make, body);
+  return inChunks(count, shared->manifest().chunk, /*ids=*/true, phase, make,
+                  body);
 }
 
 /// INVALID_ARGUMENT unless the indexes ascend and are less than `count`.
@@ -241,32 +243,28 @@ Status Session::checkHidden() const {
                 "the artifact's program returns no hidden states");
 }
 
-Status Session::feed(const int32_t *ids, int64_t count,
-                     const Outputs &outputs) {
-  const Manifest &manifest = shared->manifest();
+/// Checks what is wanted of a feed of `count` positions.
+Status Session::checkOutputs(const Outputs &outputs, int64_t count) const {
   Status status = checkIndexes(outputs.logits, count);
   if (status.ok())
     status = checkIndexes(outputs.hidden, count);
   if (status.ok() && outputs.hidden.any())
     status = checkHidden();
-  if (!status.ok())
+  return status;
+}
+
+Status Session::feed(const int32_t *ids, int64_t count,
+                     const Outputs &outputs) {
+  if (Status status = checkOutputs(outputs, count); !status.ok())
     return status;
-  RowTaker logits(outputs.logits, count, manifest.vocabSize),
-      hidden(outputs.hidden, count, manifest.hiddenSize);
+  OutputTaker taker(outputs, count, shared->manifest());
   auto make = [&](int64_t done, int64_t tokens) {
-    int64_t rows = logits.begin(done, tokens);
-    Step step = {ids + done, tokens, fed, tokens - rows, logits.target()};
-    step.hiddenRows = hidden.begin(done, tokens);
-    step.hidden = hidden.target();
+    Step step = {ids + done, tokens, fed, tokens, nullptr};
+    taker.begin(step, done);
     return step;
   };
   return advance(ids, count, make, [&](const Step &step, bool) {
-    Status done = backend->step(step);
-    if (done.ok()) {
-      logits.end();
-      hidden.end();
-    }
-    return done;
+    return taker.run(*backend, step);
   });
 }
 
@@ -343,8 +341,8 @@ convertRows(const float *rows, int64_t count, int64_t hidden, DType type) {
   return made;
 }
 
-Status Session::feedEmbeddings(const float *rows, int64_t count,
-                               int64_t hidden) {
+Status Session::feedEmbeddings(const float *rows, int64_t count, int64_t hidden,
+                               const Outputs &outputs) {
   const Manifest &manifest = shared->manifest();
   if (!manifest.embedding)
     return Status(CRIA_FAILED_PRECONDITION,
@@ -357,6 +355,8 @@ Status Session::feedEmbeddings(const float *rows, int64_t count,
                   {"embeddings of ", hidden,
                    " numbers, expected the model's hidden size ", width});
   Status status = checkLength(count, "embeddings");
+  if (status.ok())
+    status = checkOutputs(outputs, count);
   if (!status.ok())
     return status;
   auto made = convertRows(rows, count, hidden, table.type);
@@ -365,13 +365,17 @@ Status Session::feedEmbeddings(const float *rows, int64_t count,
   std::vector<int32_t> ids(
       static_cast<size_t>(std::min(manifest.chunk, manifest.vocabSize)));
   std::iota(ids.begin(), ids.end(), 0);
+  OutputTaker taker(outputs, count, manifest);
   auto make = [&](int64_t done, int64_t tokens) {
     Step step = {ids.data(), tokens, fed, tokens, nullptr};
     step.embeddings =
         made->data() + static_cast<uint64_t>(done) * manifest.embeddingBytes();
+    taker.begin(step, done);
     return step;
   };
-  return inChunks(count, static_cast<int64_t>(ids.size()), prefill, make, {});
+  return inChunks(
+      count, static_cast<int64_t>(ids.size()), /*ids=*/false, prefill, make,
+      [&](const Step &step, bool) { return taker.run(*backend, step); });
 }
 
 Status Session::setLoras(std::shared_ptr<const LoraSet> loras) {

@@ -2,6 +2,7 @@
 /// device.
 #pragma once
 
+#include "runtime/base/FunctionRef.h"
 #include "runtime/base/Status.h"
 #include "runtime/device/Backend.h"
 #include "runtime/session/Caches.h"
@@ -13,7 +14,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 
 namespace cria {
@@ -62,9 +62,10 @@ public:
 
   /// Appends `count` embeddings, (count, hidden) f32, in place of ids. They are
   /// rounded to the type of the table of embeddings. A factor that the model
-  /// has for embeddings applies to them. There are no logits. Nothing is fed if
-  /// the length is out of range or a number is not finite in that type.
-  Status feedEmbeddings(const float *rows, int64_t count, int64_t hidden);
+  /// has for embeddings applies to them. Nothing is fed if the length is out of
+  /// range, a number is not finite in that type, or `outputs` cannot be had.
+  Status feedEmbeddings(const float *rows, int64_t count, int64_t hidden,
+                        const Outputs &outputs = {});
 
   /// Says that the text that begins at position 0 is a prompt of `count`
   /// positions, once the next feeds are done. Without this call, a prompt ends
@@ -128,11 +129,10 @@ private:
   uint64_t bytesOfCache(size_t index) const {
     return shared->manifest().cacheBytes(index);
   }
-  /// Does a step; `last`: it is the last one of a feed. Empty for embeddings
-  /// whose results nobody wants: then only the backend does the step.
-  using StepBody = std::function<Status(const Step &, bool last)>;
+  /// Does a step; `last`: it is the last one of a feed.
+  using StepBody = FunctionRef<Status(const Step &, bool last)>;
   /// The ids, logits and embeddings of a step.
-  using MakeStep = std::function<Step(int64_t done, int64_t tokens)>;
+  using MakeStep = FunctionRef<Step(int64_t done, int64_t tokens)>;
   Status readRows(std::byte *rows) const;
   Status writeRows(const std::byte *rows, const SessionHeader &header,
                    History text);
@@ -141,15 +141,15 @@ private:
   void forget(int64_t position);
   Status checkIds(const int32_t *ids, int64_t count) const;
   Status checkLength(int64_t count, const char *what) const;
-  Status perform(Step step, int64_t earlier = 0, bool last = false,
-                 const StepBody &body = {});
+  Status checkOutputs(const Outputs &outputs, int64_t count) const;
+  Status perform(Step step, int64_t earlier, bool last, StepBody body);
   int64_t promptWith(int64_t count) const;
   bool isRotatedForPrompt() const;
   Result<int64_t> recompute(bool idsFollow);
-  Status inChunks(int64_t count, int64_t chunk, PhaseTime &phase,
-                  const MakeStep &make, const StepBody &body);
-  Status advance(const int32_t *ids, int64_t count, const MakeStep &make,
-                 const StepBody &body);
+  Status inChunks(int64_t count, int64_t chunk, bool ids, PhaseTime &phase,
+                  MakeStep make, StepBody body);
+  Status advance(const int32_t *ids, int64_t count, MakeStep make,
+                 StepBody body);
   Session(std::shared_ptr<const Model> model, std::unique_ptr<Backend> backend)
       : shared(std::move(model)), backend(std::move(backend)),
         caches(shared->manifest(), *this->backend),

@@ -531,6 +531,23 @@ class Numbers(unittest.TestCase):
                 with self.assertRaises(cria.InvalidArgument):
                     session.forward([3], hidden=wrong)
 
+    def test_embeddings_make_what_their_ids_make(self):
+        data = (TINY / "model.safetensors").read_bytes()
+        length = int.from_bytes(data[:8], "little")
+        table = json.loads(data[8 : 8 + length])["model.embed_tokens.weight"]
+        begin, end = (8 + length + at for at in table["data_offsets"])
+        bits = np.frombuffer(data[begin:end], np.uint16).reshape(table["shape"])
+        rows = (bits[IDS].astype(np.uint32) << 16).view(np.float32) # of bf16
+        with model.session() as session:
+            want = session.forward(IDS, logits="all")
+            session.rewind()
+            got = session.forward_embeddings(rows, logits="all")
+            np.testing.assert_array_equal(got.logits, want.logits)
+            np.testing.assert_array_equal(got.hidden, want.hidden)
+            session.rewind()
+            with self.assertRaisesRegex(cria.InvalidArgument, "hidden size 96"):
+                session.forward_embeddings(rows[:, :5])
+
     def test_embeddings_pool_hidden_states(self):
         with model.session() as session:
             states = session.forward(IDS).hidden.astype(np.float64)

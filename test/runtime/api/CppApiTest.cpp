@@ -68,6 +68,21 @@ TEST_F(CppApiTest, FeedsAndDraws) {
   EXPECT_EQ(other.position(), 6);
   EXPECT_EQ(thrown(CRIA_OUT_OF_RANGE, [&] { other.rewind(7); }),
             "position 7, expected 0 to 6");
+  other.rewind(0);
+  std::vector<float> states(4);
+  cria_outputs outputs = cria::make<cria_outputs>();
+  outputs.hidden_of = CRIA_LOGITS_ALL;
+  outputs.hidden = states.data();
+  outputs.hidden_capacity = states.size() - 1;
+  EXPECT_EQ(thrown(CRIA_INVALID_ARGUMENT,
+                   [&] {
+                     other.feedEmbeddings({6, 7, 2, 3}, 2, outputs);
+                   }),
+            "the capacity of hidden is 3 floats, expected 2 x 2");
+  outputs.hidden_capacity = states.size();
+  other.setLora(&set);
+  other.feedEmbeddings({6, 7, 2, 3}, 2, outputs);
+  expectNear(states, fakeHidden({3, 1}));
 }
 
 TEST_F(CppApiTest, OpensAndInspects) {

@@ -382,6 +382,32 @@ TEST_F(SessionTest, ReturnsHiddenStates) {
   }
 }
 
+TEST_F(SessionTest, ReturnsWhatEmbeddingsMake) {
+  for (int64_t count : {3, 1}) {
+    auto size = static_cast<size_t>(count);
+    std::vector<float> rows = {6, 7, 2, 3, 8, 9}; // of the ids 3, 1, 4
+    ids = {3, 1, 4};
+    ids.resize(size);
+    std::vector<float> logits(5 * size), hidden(2 * size);
+    auto fed = session();
+    ASSERT_TRUE(fed->feedEmbeddings(rows.data(), count, 2,
+                                    {{CRIA_LOGITS_ALL, logits.data()},
+                                     {CRIA_LOGITS_ALL, hidden.data()}})
+                    .ok());
+    expectNear(logits, fakeLogits(ids));
+    expectNear(hidden, fakeHidden(ids));
+    EXPECT_EQ(fed->position(), count);
+    // One row of logits alone, which the decode entry would compute of an id.
+    std::vector<float> last(5), first(logits.begin(), logits.begin() + 5);
+    auto other = session();
+    ASSERT_TRUE(other
+                    ->feedEmbeddings(rows.data(), 1, 2,
+                                     {{CRIA_LOGITS_LAST, last.data()}, {}})
+                    .ok());
+    expectNear(last, first);
+  }
+}
+
 TEST_F(SessionTest, PoolsHiddenStates) {
   std::vector<float> all = fakeHidden(ids), embedding(2), expected(2);
   for (size_t i = 0; i < all.size(); ++i)
@@ -405,10 +431,11 @@ TEST_F(SessionTest, HasNoHiddenStates) {
   nlohmann::json manifest = fakeManifest();
   manifest["model"].erase("hidden");
   use("bare.cria", manifest);
-  float row[2];
+  float row[2] = {};
   auto bare = session();
   for (const Status &status :
        {bare->feed(ids.data(), 9, Outputs{{}, {CRIA_LOGITS_LAST, row}}),
+        bare->feedEmbeddings(row, 1, 2, {{}, {CRIA_LOGITS_LAST, row}}),
         bare->embed(ids.data(), 9, CRIA_POOLING_MEAN, false, row)})
     EXPECT_THAT(status, fails(CRIA_FAILED_PRECONDITION,
                               "the artifact's program returns no hidden "
