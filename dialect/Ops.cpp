@@ -269,9 +269,10 @@ static bool isFloat(Type type) {
   return type.isF32() || type.isF16() || type.isBF16();
 }
 
-/// Whether a matrix is in blocks, and its rows are whole blocks.
-static bool isInBlocks(RankedTensorType type) {
-  return isa<BlocksType>(type.getElementType()) && type.getRank() == 2 &&
+/// Whether a tensor of `rank` dimensions is in blocks, and its rows are whole
+/// blocks.
+static bool isInBlocks(RankedTensorType type, int64_t rank) {
+  return isa<BlocksType>(type.getElementType()) && type.getRank() == rank &&
          hasWholeBlocks(type);
 }
 
@@ -329,7 +330,8 @@ static LogicalResult verifySplit(WeightOp weight) {
 LogicalResult WeightOp::verify() {
   auto type = dyn_cast<RankedTensorType>(getType());
   if (!type || !type.hasStaticShape() ||
-      !(isFloat(type.getElementType()) || isInBlocks(type))) // weight_c1
+      !(isFloat(type.getElementType()) ||
+        isInBlocks(type, getExperts() ? 3 : 2))) // weight_c1
     return emitOpError("expected a static tensor of f32, f16 or bf16, or a "
                        "matrix in blocks of 32, got ")
            << getType();

@@ -77,15 +77,16 @@ def Llama_Float : AnyTypeOf<[F32, F16, BF16]>;
 class Llama_Tensor<int rank> : TensorRankOf<[F32, F16, BF16], [rank]>;
 def Llama_Vector : Llama_Tensor<1>;
 def Llama_Matrix : Llama_Tensor<2>;
-/// The matrix of a weight, which may be quantized. Rows in blocks are whole
+/// Matrices of a weight, which may be quantized. Rows in blocks are whole
 /// blocks.
-def Llama_WeightMatrix : Type<And<[
-    TensorRankOf<[F32, F16, BF16, Llama_Blocks], [2]>.predicate,
+class Llama_Weights<int rank> : Type<And<[
+    TensorRankOf<[F32, F16, BF16, Llama_Blocks], [rank]>.predicate,
     CPred<"hasWholeBlocks(::llvm::cast<::mlir::RankedTensorType>($_self))">]>,
-    "2D tensor of floats, or of blocks with whole blocks in each row",
+    rank # "D tensor of floats, or of blocks with whole blocks in each row",
     "::mlir::RankedTensorType">;
+def Llama_WeightMatrix : Llama_Weights<2>;
 /// The matrices of all experts: (experts, out, in).
-def Llama_Experts : Llama_Tensor<3>;
+def Llama_Experts : Llama_Weights<3>;
 /// The numbers of the experts that a token chose: (tokens, chosen experts).
 def Llama_Chosen : TensorRankOf<[I32], [2]>;
 /// A number for each chosen expert: (tokens, chosen experts).
@@ -163,8 +164,8 @@ def Llama_WeightOp : Llama_Op<"weight",
     ```
 
     Constraints:
-    - (C1) the type is a static tensor of f32, f16 or bf16, or a static matrix of
-      blocks whose rows are whole blocks.
+    - (C1) the type is a static tensor of f32, f16 or bf16, or a static matrix, or
+      matrices of experts, of blocks. Rows in blocks are whole blocks.
     - (C2) a name with a count holds `{}` once, a name without a count never. A
       name of `experts` may hold one `{}` more.
     - (C3) the count is positive, the first layer is not negative, and the

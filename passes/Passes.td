@@ -88,9 +88,10 @@ def QuantizeWeights : Pass<"llama-quantize-weights", "::mlir::ModuleOp"> {
   let summary = "store matrices in blocks of few bits";
   let description = [{
     Before: a program at the phase import. After: each matrix that is only read
-    by linears, heads and lookups has elements in blocks. The option `head`
-    names the format of a matrix that heads read, `embedding` that of a matrix
-    in which ids are looked up, and `format` that of all others.
+    by linears, heads and lookups has elements in blocks, and so have matrices of
+    experts. The option `head` names the format of a matrix that heads read,
+    `embedding` that of a matrix in which ids are looked up, and `format` that
+    of all others.
 
     ```mlir
     llama.weight @q_proj[2] : tensor<64x64x!llama.blocks<q8_0>> from "model.layers.{}.self_attn.q_proj.weight"

@@ -40,6 +40,8 @@ QuantizeWeights::Reader QuantizeWeights::readerOf(OpOperand &use) {
   if (auto linear = dyn_cast<LinearOp>(reader))
     return &use == &linear.getWeightMutable() && !linear.getAs() ? Product
                                                                  : Other;
+  if (auto linear = dyn_cast<ExpertLinearOp>(reader))
+    return &use == &linear.getWeightMutable() ? Product : Other;
   if (auto head = dyn_cast<HeadOp>(reader))
     return &use == &head.getWeightMutable() ? Head : Other;
   return isa<EmbedOp>(reader) ? Lookup : Other;
@@ -60,7 +62,8 @@ FailureOr<Type> QuantizeWeights::formatOf(StringRef option) {
 void QuantizeWeights::quantize(WeightOp weight, ArrayRef<GetWeightOp> reads,
                                Type format) {
   RankedTensorType type = weight.getTensorType();
-  if (int64_t numbers = type.getDimSize(1); numbers % BlocksType::kNumbers) {
+  if (int64_t numbers = type.getShape().back();
+      numbers % BlocksType::kNumbers) {
     weight.emitWarning("stays ")
         << type.getElementType() << ": its rows of " << numbers
         << " numbers are not whole blocks of " << BlocksType::kNumbers;
@@ -96,14 +99,10 @@ void QuantizeWeights::runOnOperation() {
     for (GetWeightOp read : all)
       for (OpOperand &use : read->getUses())
         reader = std::max(reader, readerOf(use));
-    if (weight && weight.getExperts() && formats[Product])
-      weight.emitWarning("stays ")
-          << weight.getTensorType().getElementType()
-          << ": products with experts in blocks are not supported";
     // A module in the module has its own weights.
-    bool isMatrix = weight &&
-                    isa<FloatType>(weight.getTensorType().getElementType()) &&
-                    weight.getTensorType().getRank() == 2;
+    bool isMatrix =
+        weight && isa<FloatType>(weight.getTensorType().getElementType()) &&
+        weight.getTensorType().getRank() == (weight.getExperts() ? 3 : 2);
     if (reader != Other && formats[reader] && isMatrix && !weight.getAdapter())
       quantize(weight, all, formats[reader]);
   }

@@ -258,13 +258,8 @@ static Value firstSums(VectorBuilder &b, const BlockProduct &product,
   return first;
 }
 
-void cria::emitBlockDot(VectorBuilder &b, const BlockProduct &product,
-                        bool fromZero) {
-  emitFewBlockDots(b, product, fromZero, /*maxRows=*/1);
-}
-
-void cria::emitFewBlockDots(VectorBuilder &b, const BlockProduct &product,
-                            bool fromZero, int64_t maxRows) {
+static void emitRows(VectorBuilder &b, const BlockProduct &product,
+                     bool fromZero, int64_t maxRows, bool parallel) {
   int64_t streams = b.unit.streams, turns = product.columns() / streams;
   Value first;
   if (b.unit.dotBytes || product.bits == 4)
@@ -285,7 +280,21 @@ void cria::emitFewBlockDots(VectorBuilder &b, const BlockProduct &product,
       done = end;
     }
   };
-  b.parallel(b.index(turns), [&](Value n) { columns(n, streams, turns); });
+  auto turn = [&](Value n) { columns(n, streams, turns); };
+  if (parallel)
+    b.parallel(b.index(turns), turn);
+  else
+    b.loop(b.index(0), b.index(turns), 1, turn);
   b.loop(b.index(turns * streams), b.index(product.columns()), 1,
          [&](Value n) { columns(n, 1, 1); });
+}
+
+void cria::emitBlockDot(VectorBuilder &b, const BlockProduct &product,
+                        bool fromZero, bool parallel) {
+  emitRows(b, product, fromZero, /*maxRows=*/1, parallel);
+}
+
+void cria::emitFewBlockDots(VectorBuilder &b, const BlockProduct &product,
+                            bool fromZero, int64_t maxRows) {
+  emitRows(b, product, fromZero, maxRows, /*parallel=*/true);
 }

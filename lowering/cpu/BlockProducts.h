@@ -5,11 +5,19 @@
 #include "lowering/cpu/VectorBuilder.h"
 #include "lowering/kernel/BlockProduct.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
 namespace cria {
 
+/// Makes products with experts in blocks that each token chose a loop of
+/// products with one expert each (ExpertBlocks.cpp).
+void separateExpertBlocks(mlir::func::FuncOp function);
+
 /// One row of activations times rows of weights, which are read in place
-/// (BlockDot.cpp). `fromZero` is as in Contraction.
-void emitBlockDot(VectorBuilder &b, const BlockProduct &product, bool fromZero);
+/// (BlockDot.cpp). `fromZero` is as in Contraction. `parallel` distributes the
+/// rows of weights over threads.
+void emitBlockDot(VectorBuilder &b, const BlockProduct &product, bool fromZero,
+                  bool parallel);
 
 /// The same for a few rows of activations, at most `maxRows`. Each row's result
 /// is the same as if the row were alone.

@@ -3,9 +3,9 @@
 /// Chooses a schedule for each product. The schedules are in Outer.cpp,
 /// Dot.cpp, Panel.cpp and Amx.cpp, and, for products with blocks of integers,
 /// in BlockDot.cpp and BlockPanel.cpp. A product with the experts that tokens
-/// chose is first separated into products with one of them, in Experts.cpp.
-/// Other products are left to
-/// lower-linalg-to-loops, with a missed-optimization remark.
+/// chose is first separated into products with one of them, in Experts.cpp and
+/// ExpertBlocks.cpp. Other products are left to lower-linalg-to-loops, with a
+/// missed-optimization remark.
 #include "dialect/Attributes.h"
 #include "lowering/Passes.h"
 #include "lowering/cpu/BlockProducts.h"
@@ -94,6 +94,7 @@ struct LowerContractions
       return signalPassFailure();
     auto chunk = function->getAttrOfType<IntegerAttr>(kChunkAttribute);
     separateExperts(function);
+    separateExpertBlocks(function);
     SmallVector<linalg::LinalgOp> ops;
     function.walk([&](linalg::LinalgOp op) { ops.push_back(op); });
     Packings packings = findPackings(ops, /*isBounded=*/bool(chunk));
@@ -144,7 +145,8 @@ private:
       std::optional<BlockProduct> product = BlockProduct::match(op, reason);
       if (product && product->isDynamic() && !isBounded)
         reason = "its number of rows has no upper bound";
-      if (product && op->getParentOfType<scf::ForallOp>())
+      if (product && product->rows() != 1 &&
+          op->getParentOfType<scf::ForallOp>())
         reason = "it is inside a parallel loop";
       if (!reason.empty())
         missed(op, reason);
@@ -172,7 +174,8 @@ private:
     Value rows = b.size(product.out, 0);
     bool invariant = getOperation()->hasAttr(kInvariantAttribute);
     if (product.rows() == 1) {
-      emitBlockDot(b, product, fromZero);
+      emitBlockDot(b, product, fromZero,
+                   /*parallel=*/!op->getParentOfType<scf::ForallOp>());
     } else if (invariant && chunk <= kFewRows) {
       emitFewBlockDots(b, product, fromZero, chunk);
     } else {
@@ -184,7 +187,8 @@ private:
         emitBlockPanel(b, product, *packed, fromZero);
       else
         b.byRows(
-            rows, [&] { emitBlockDot(b, product, fromZero); },
+            rows,
+            [&] { emitBlockDot(b, product, fromZero, /*parallel=*/true); },
             [&] { emitBlockPanel(b, product, *packed, fromZero); });
     }
     op.erase();

@@ -108,17 +108,17 @@ static Value expertOf(Operation *op, MemRefType experts) {
   if (auto load = dyn_cast<memref::LoadOp>(op))
     return load.getIndices().front();
   auto view = dyn_cast<memref::SubViewOp>(op);
-  if (!view || view.getType().getRank() != 2 || !view.hasUnitStride() ||
-      view.getStaticSizes() !=
-          ArrayRef<int64_t>{1, experts.getDimSize(1), experts.getDimSize(2)} ||
-      !isConstantIntValue(view.getMixedOffsets()[1], 0) ||
-      !isConstantIntValue(view.getMixedOffsets()[2], 0))
+  SmallVector<int64_t> sizes(experts.getShape());
+  sizes[0] = 1;
+  if (!view || view.getType().getRank() + 1 != experts.getRank() ||
+      !view.hasUnitStride() || view.getStaticSizes() != ArrayRef(sizes) ||
+      !areAllConstantIntValue(ArrayRef(view.getMixedOffsets()).drop_front(), 0))
     return {};
   return llvm::dyn_cast<Value>(view.getMixedOffsets()[0]);
 }
 
-/// Gives a kernel, in place of the memory (E, N, K) of all experts, a table of
-/// E pointers to matrices (N, K). The kernel reads one expert at a time.
+/// Gives a kernel, in place of the memory (E, N, ...) of all experts, a table
+/// of E pointers to matrices (N, ...). The kernel reads one expert at a time.
 LogicalResult AbiLowering::takeTable(func::FuncOp kernel, unsigned number) {
   BlockArgument argument = kernel.getArgument(number);
   if (argument.getType() == pointer) // another entry calls the kernel, too

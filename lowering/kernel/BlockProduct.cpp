@@ -58,7 +58,7 @@ static Value sourceOf(Value bytes, int64_t first, int64_t count) {
   auto type = cast<ShapedType>(source.getType());
   auto memory = dyn_cast<MemRefType>(type);
   if (type.getRank() != 3 || !type.hasStaticShape() ||
-      (memory && !memory.getLayout().isIdentity()))
+      (memory && !memory.areTrailingDimsContiguous(3)))
     return {};
   auto offsets = getConstantIntValues(view.getMixedOffsets());
   auto sizes = getConstantIntValues(view.getMixedSizes());

@@ -62,26 +62,26 @@ struct Scalars {
 };
 } // namespace
 
-/// Reshapes x (..., K) to (..., K / 32, 32).
-static Value inBlocks(LinalgBuilder &b, Value rows) {
-  SmallVector<OpFoldResult> sizes = b.sizes(rows);
-  auto type = cast<RankedTensorType>(rows.getType());
+/// Reshapes x (..., K) to (..., K / size, size).
+static Value inParts(LinalgBuilder &b, Value x, int64_t size) {
+  SmallVector<OpFoldResult> sizes = b.sizes(x);
+  auto type = cast<RankedTensorType>(x.getType());
   int64_t last = type.getRank() - 1;
   SmallVector<int64_t> shape(type.getShape());
-  shape.back() /= kNumbers;
+  shape.back() /= size;
   sizes.back() = b.getIndexAttr(shape.back());
-  shape.push_back(kNumbers);
-  sizes.push_back(b.getIndexAttr(kNumbers));
+  shape.push_back(size);
+  sizes.push_back(b.getIndexAttr(size));
   SmallVector<ReassociationIndices> groups;
   for (int64_t dim = 0; dim <= last; ++dim)
     groups.push_back({dim});
   groups.back().push_back(last + 1);
-  return tensor::ExpandShapeOp::create(b, b.getLoc(), type.clone(shape), rows,
+  return tensor::ExpandShapeOp::create(b, b.getLoc(), type.clone(shape), x,
                                        groups, sizes);
 }
 
 BlockRows cria::quantizeRows(LinalgBuilder &b, Value rows) {
-  Value x = inBlocks(b, rows);
+  Value x = inParts(b, rows, kNumbers);
   SmallVector<OpFoldResult> sizes = b.sizes(x), outer = sizes;
   outer.pop_back();
   unsigned dims = sizes.size();
@@ -128,25 +128,30 @@ static Value bytesOf(LinalgBuilder &b, Value weight, int64_t first,
       {sizes[0], sizes[1], b.getIndexAttr(count)}, type.clone(shape));
 }
 
+/// acc + x * w, a term of a product: the number of a row is an integer times a
+/// scale, and so is that of a weight, whose f16 scale has two bytes. `half` is
+/// the half of a byte that has the weight's integer; null if that has 8 bits.
+static Value addTerm(LinalgBuilder &b, Value acc, Value code, Value scale,
+                     Value byte, Value half, Value low, Value high) {
+  Scalars s{b};
+  if (half)
+    byte = s.nibble(byte, half);
+  Value x = s.mul(s.toF32(code), scale),
+        w = s.mul(s.toF32(byte), s.scale(low, high)), term = s.mul(x, w);
+  return arith::AddFOp::create(b, b.getLoc(), acc, term, b.sumFlags());
+}
+
+static int64_t codeBytes(BlockFormat format) {
+  return format == BlockFormat::Q4_0 ? kNumbers / 2 : kNumbers;
+}
+
 /// If numbers have four bits, there is also a loop over the halves of a byte.
 Value cria::multiplyBlocks(LinalgBuilder &b, BlockRows x, Value weight,
                            BlockFormat format, Value acc) {
   bool halves = format == BlockFormat::Q4_0;
-  int64_t bytes = halves ? kNumbers / 2 : kNumbers;
+  int64_t bytes = codeBytes(format);
   unsigned t = 0, n = 1, block = 2, half = 3, byte = halves ? 4 : 3;
   unsigned dims = byte + 1;
-  Value codes = x.codes;
-  if (halves) {
-    auto type = cast<RankedTensorType>(codes.getType());
-    SmallVector<OpFoldResult> sizes = b.sizes(codes);
-    sizes.back() = b.getIndexAttr(2);
-    sizes.push_back(b.getIndexAttr(bytes));
-    SmallVector<ReassociationIndices> groups = {{0}, {1}, {2, 3}};
-    codes = tensor::ExpandShapeOp::create(
-        b, b.getLoc(),
-        type.clone({type.getDimSize(0), type.getDimSize(1), 2, bytes}), codes,
-        groups, sizes);
-  }
   SmallVector<AffineMap> maps = {halves ? b.select(dims, {t, block, half, byte})
                                         : b.select(dims, {t, block, byte}),
                                  b.select(dims, {t, block}),
@@ -154,18 +159,54 @@ Value cria::multiplyBlocks(LinalgBuilder &b, BlockRows x, Value weight,
                                  b.select(dims, {n, block}),
                                  b.select(dims, {n, block}),
                                  b.select(dims, {t, n})};
+  return b.generic(dims,
+                   {halves ? inParts(b, x.codes, bytes) : x.codes, x.scales,
+                    bytesOf(b, weight, kScaleBytes, bytes),
+                    bytesOf(b, weight, 0, 1), bytesOf(b, weight, 1, 1)},
+                   {acc}, maps, [&](Values v) -> SmallVector<Value> {
+                     Value index;
+                     if (halves)
+                       index = linalg::IndexOp::create(b, b.getLoc(), half);
+                     return {
+                         addTerm(b, v[5], v[0], v[1], v[2], index, v[3], v[4])};
+                   })[0];
+}
+
+/// The loops are t, s, n, and those of multiplyBlocks from the block on.
+Value cria::multiplyExperts(LinalgBuilder &b, BlockRows x, Value experts,
+                            Value weight, BlockFormat format, Value acc) {
+  bool halves = format == BlockFormat::Q4_0;
+  unsigned block = 3, half = 4, byte = halves ? 5 : 4, dims = byte + 1;
+  SmallVector<unsigned> scales = {0, 1, block};
+  if (cast<RankedTensorType>(x.scales.getType()).getRank() == 2)
+    scales.erase(scales.begin() + 1); // one row for all experts
+  SmallVector<unsigned> codes = scales;
+  if (halves)
+    codes.push_back(half);
+  codes.push_back(byte);
   return b.generic(
       dims,
-      {codes, x.scales, bytesOf(b, weight, kScaleBytes, bytes),
-       bytesOf(b, weight, 0, 1), bytesOf(b, weight, 1, 1)},
-      {acc}, maps, [&](Values v) -> SmallVector<Value> {
-        Scalars s{b};
-        Value code = v[2];
-        if (halves)
-          code = s.nibble(code, linalg::IndexOp::create(b, b.getLoc(), half));
-        Value x = s.mul(s.toF32(v[0]), v[1]), number = s.toF32(code);
-        Value w = s.mul(number, s.scale(v[3], v[4])), term = s.mul(x, w);
-        return {arith::AddFOp::create(b, b.getLoc(), v[5], term, b.sumFlags())};
+      {experts, halves ? inParts(b, x.codes, codeBytes(format)) : x.codes,
+       x.scales},
+      {acc},
+      {b.select(dims, {0, 1}), b.select(dims, codes), b.select(dims, scales),
+       b.select(dims, {0, 1, 2})},
+      [&](Values v) -> SmallVector<Value> {
+        auto index = [&](unsigned dim) -> Value {
+          return linalg::IndexOp::create(b, b.getLoc(), dim);
+        };
+        Value expert =
+            arith::IndexCastOp::create(b, b.getLoc(), b.getIndexType(), v[0]);
+        auto at = [&](Value place) -> Value {
+          return tensor::ExtractOp::create(
+              b, b.getLoc(), weight,
+              ValueRange{expert, index(2), index(block), place});
+        };
+        Value code = at(arith::AddIOp::create(b, b.getLoc(), index(byte),
+                                              b.index(kScaleBytes))),
+              low = at(b.index(0)), high = at(b.index(1));
+        return {addTerm(b, v[3], v[1], v[2], code,
+                        halves ? index(half) : Value(), low, high)};
       })[0];
 }
 

@@ -20,6 +20,13 @@ BlockRows quantizeRows(LinalgBuilder &b, mlir::Value rows);
 mlir::Value multiplyBlocks(LinalgBuilder &b, BlockRows x, mlir::Value weight,
                            llama::BlockFormat format, mlir::Value acc);
 
+/// acc[t, s, n] += sum_k x[t, k] * weight[e, n, k], of the experts
+/// e = experts[t, s]; or x[t, s, k]. `weight` is the storage of the matrices
+/// (E, N, K) of all experts.
+mlir::Value multiplyExperts(LinalgBuilder &b, BlockRows x, mlir::Value experts,
+                            mlir::Value weight, llama::BlockFormat format,
+                            mlir::Value acc);
+
 /// A part of the storage of rows (..., D) in blocks of q8_0: `count` bytes of
 /// each block, (..., D / 32, count), from byte `first` on.
 struct StoredPart {

@@ -237,18 +237,14 @@ void FunctionLowering::lower(RouteOp op) {
   storedForm[op.getWeights()] = weights;
 }
 
-/// A product whose weight's first index is a number of the tensor of experts.
-/// The weight is only read at the chosen experts, and never copied.
-void FunctionLowering::lower(ExpertLinearOp op) {
-  Value x = stored(op.getInput()), weight = stored(op.getWeight()),
-        experts = stored(op.getExperts());
-  SmallVector<OpFoldResult> sizes = b.sizes(experts);
-  sizes.push_back(b.sizes(weight)[1]);
-  bool isOfExperts = op.getInput().getType().getRank() == 3;
+/// acc[t, s, n] += sum_k x[t(, s), k] * weight[e, n, k], e = experts[t, s].
+static Value multiplyFloats(LinalgBuilder &b, Value x, Value experts,
+                            Value weight, Value acc) {
+  bool isOfExperts = cast<RankedTensorType>(x.getType()).getRank() == 3;
   AffineMap rows = isOfExperts ? b.select(4, {0, 1, 3}) : b.select(4, {0, 3}),
             out = b.select(4, {0, 1, 2});
-  Value y = b.generic(
-      4, {experts, x}, {b.filled(sizes, 0)}, {b.select(4, {0, 1}), rows, out},
+  return b.generic(
+      4, {experts, x}, {acc}, {b.select(4, {0, 1}), rows, out},
       [&](Values v) -> SmallVector<Value> {
         Value n = linalg::IndexOp::create(b, b.getLoc(), 2),
               k = linalg::IndexOp::create(b, b.getLoc(), 3),
@@ -259,6 +255,20 @@ void FunctionLowering::lower(ExpertLinearOp op) {
         return {
             arith::AddFOp::create(b, b.getLoc(), v[2], product, b.sumFlags())};
       })[0];
+}
+
+/// A product whose weight's first index is a number of the tensor of experts.
+/// The weight is only read at the chosen experts, and never copied.
+void FunctionLowering::lower(ExpertLinearOp op) {
+  Value x = stored(op.getInput()), weight = stored(op.getWeight()),
+        experts = stored(op.getExperts());
+  SmallVector<OpFoldResult> sizes = b.sizes(experts);
+  sizes.push_back(b.sizes(weight)[1]);
+  Value zeros = b.filled(sizes, 0);
+  auto blocks = dyn_cast<BlocksType>(op.getWeight().getType().getElementType());
+  Value y = blocks ? multiplyExperts(b, quantized(x), experts, weight,
+                                     blocks.getFormat(), zeros)
+                   : multiplyFloats(b, x, experts, weight, zeros);
   if (op.getBias()) {
     Value bias = stored(op.getBias());
     y = b.generic(

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+import blocks
 import reference
 from cases import TYPES, elementwise, linear_of, swiglu_of
 from program import ROWS, Program, Value
@@ -100,12 +101,12 @@ def ties():
             yield f"{name} {experts} {k}", p.returns(as_floats(p, chosen))
 
 
-def experts_weight(p, e, n, k, how, scale=0.2):
+def experts_weight(p, e, n, k, how, scale=0.2, dtype=None):
     """(E, N, K) as the checkpoint has it: "apart", "stacked", or "rows", the last N of
     2 N rows of each expert in a stack."""
     first = n if how == "rows" else 0
     array = p.random.standard_normal((e, first + n, k)) * scale
-    name, dtype = f"w{len(p.arrays)}", p.dtype
+    name, dtype = f"w{len(p.arrays)}", dtype or p.dtype
     array = rounded(array, dtype)
     if how == "apart":
         for i, matrix in enumerate(array):
@@ -114,7 +115,10 @@ def experts_weight(p, e, n, k, how, scale=0.2):
         p.arrays[name] = array
     pattern = f"{name}.{{}}" if how == "apart" else name
     rows = f" rows {n} of {2 * n}" if how == "rows" else ""
-    kind = f"tensor<{e}x{n}x{k}x{dtype}>"
+    value = Value("", (e, n, k), dtype, None)
+    if value.in_blocks:
+        array = blocks.dequantize(blocks.quantize(array, dtype), dtype)
+    kind = value.type
     p.symbols.append(f'llama.weight @{name} experts : {kind} from "{pattern}"{rows}')
     op = f"llama.get_weight @{name} : {kind}"
     return p.emit(op, (e, n, k), lambda call: array[:, first:], dtype)
@@ -124,7 +128,7 @@ def expert_linear_of(p, x, weight, chosen, bias=None):
     op = f"llama.expert_linear {x.name}, {weight.name}[{chosen.name}]"
     op += f" bias({bias.name} : {bias.type})" if bias else ""
     product = lambda call: reference.expert_linear(
-        call[x], call[weight], call[chosen].astype(int), call[bias]
+        call.factor(x, weight), call[weight], call[chosen].astype(int), call[bias]
     )
     shape = (None, chosen.shape[1], weight.shape[1])
     op += f" : {x.type}, {weight.type}, {chosen.type}"
@@ -169,7 +173,7 @@ def combine():
         yield dtype, p.returns(combine_of(p, weights, y))
 
 
-def mixture(dtype, how, experts, k, size, inner, **options):
+def mixture(dtype, how, experts, k, size, inner, form=None, **options):
     """A router, gate and up of the experts that it chooses, down, and their sum."""
     p = program(dtype)
     p.slack = 4
@@ -179,12 +183,12 @@ def mixture(dtype, how, experts, k, size, inner, **options):
     product = lambda call: reference.linear(call[x], call[router], None)
     logits = p.emit(op, (None, experts), product, "f32")
     chosen, weights = route_of(p, logits, k, **options)
+    matrices = lambda n, k: experts_weight(p, experts, n, k, how, dtype=form)
     gate, up = (
-        expert_linear_of(p, x, experts_weight(p, experts, inner, size, how), chosen)
-        for _ in range(2)
+        expert_linear_of(p, x, matrices(inner, size), chosen) for _ in range(2)
     )
     h = swiglu_of(p, gate, up)
-    y = expert_linear_of(p, h, experts_weight(p, experts, size, inner, how), chosen)
+    y = expert_linear_of(p, h, matrices(size, inner), chosen)
     return p, x, combine_of(p, weights, y)
 
 
@@ -193,6 +197,24 @@ def mixtures():
         how = {"f32": "apart", "bf16": "stacked", "f16": "rows"}[dtype]
         p, _, y = mixture(dtype, how, 8, 2, 32, 24, normalize="sum")
         yield dtype, p.returns(y)
+
+
+def expert_blocks():
+    """Matrices of experts in blocks: as many as a stream and a group of eight, and
+    others; a bias, and all of an MLP."""
+    for form, how, n, k in [
+        ("q8_0", "apart", 7, 32),
+        ("q8_0", "rows", 40, 352),
+        ("q4_0", "stacked", 37, 96),
+    ]:
+        p = program("bf16")
+        chosen, _ = routed(p, 5, 2)
+        x, w = p.tokens(k), experts_weight(p, 5, n, k, how, dtype=form)
+        y = expert_linear_of(p, x, w, chosen, p.weight(5, n))
+        yield f"{form} {how}", p.returns(y)
+    for form in blocks.FORMATS:
+        p, _, y = mixture("bf16", "apart", 8, 2, 64, 32, form, normalize="sum")
+        yield f"mixture {form}", p.returns(y)
 
 
 def shared():

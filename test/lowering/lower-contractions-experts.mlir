@@ -90,3 +90,54 @@ func.func @turned(%e: memref<1x2xi32>, %x: memref<1x64xf32>, %w: memref<8x64x64x
   }
   return
 }
+
+// -----
+
+#experts = affine_map<(t, s, n, b, j) -> (t, s)>
+#codes = affine_map<(t, s, n, b, j) -> (t, b, j)>
+#scales = affine_map<(t, s, n, b, j) -> (t, b)>
+#out = affine_map<(t, s, n, b, j) -> (t, s, n)>
+
+// Experts in blocks are products of one row with the blocks of one expert.
+// CHECK-LABEL: func @blocks
+// CHECK-SAME: %[[E:[^:]*]]: memref<?x2xi32>, %[[X:[^:]*]]: memref<?x4x32xi8>, %{{[^:]*}}: memref<?x4xf16>, %[[W:[^:]*]]: memref<8x40x4x34xi8>
+// CHECK: scf.forall (%[[T:.*]], %[[S:.*]]) in (%{{.*}}, 2)
+// CHECK: memref.load %[[E]][%[[T]], %[[S]]]
+// CHECK: memref.subview %[[W]][%{{.*}}, 0, 0, 0] [1, 40, 4, 34]
+// CHECK: memref.subview %[[X]][%[[T]], 0, 0] [1, 4, 32]
+// CHECK-NOT: scf.forall
+// CHECK: vector.fma
+// CHECK-NOT: linalg.generic
+func.func @blocks(%e: memref<?x2xi32>, %x: memref<?x4x32xi8>, %d: memref<?x4xf16>, %w: memref<8x40x4x34xi8>, %y: memref<?x2x40xf32>) attributes {cria.chunk = 16 : index} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %eight = arith.constant 8 : i16
+  linalg.generic {indexing_maps = [#experts, #codes, #scales, #out], iterator_types = ["parallel", "parallel", "parallel", "reduction", "reduction"]}
+      ins(%e, %x, %d : memref<?x2xi32>, memref<?x4x32xi8>, memref<?x4xf16>) outs(%y : memref<?x2x40xf32>) {
+  ^bb0(%i: i32, %code: i8, %scale: f16, %sum: f32):
+    %xd = arith.extf %scale : f16 to f32
+    %at = arith.index_cast %i : i32 to index
+    %n = linalg.index 2 : index
+    %b = linalg.index 3 : index
+    %j = linalg.index 4 : index
+    %byte = arith.addi %j, %c2 : index
+    %q = memref.load %w[%at, %n, %b, %byte] : memref<8x40x4x34xi8>
+    %low = memref.load %w[%at, %n, %b, %c0] : memref<8x40x4x34xi8>
+    %high = memref.load %w[%at, %n, %b, %c1] : memref<8x40x4x34xi8>
+    %xq = arith.sitofp %code : i8 to f32
+    %a = arith.mulf %xq, %xd fastmath<reassoc,contract> : f32
+    %wq = arith.sitofp %q : i8 to f32
+    %l = arith.extui %low : i8 to i16
+    %h = arith.extui %high : i8 to i16
+    %hs = arith.shli %h, %eight : i16
+    %bits = arith.ori %l, %hs : i16
+    %f16 = arith.bitcast %bits : i16 to f16
+    %wd = arith.extf %f16 : f16 to f32
+    %v = arith.mulf %wq, %wd fastmath<reassoc,contract> : f32
+    %p = arith.mulf %a, %v fastmath<reassoc,contract> : f32
+    %r = arith.addf %sum, %p fastmath<reassoc,contract> : f32
+    linalg.yield %r : f32
+  }
+  return
+}

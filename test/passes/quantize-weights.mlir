@@ -54,12 +54,16 @@ func.func @forward(%x: tensor<?x48xf32>) -> tensor<?x32xf32> {
 
 // -----
 
-// WARN: warning: stays 'f32': products with experts in blocks are not supported
-// CHECK: @experts experts : tensor<2x32x32xf32>
+// Matrices of experts, whose biases stay.
+// CHECK: @experts experts : tensor<2x32x32x!llama.blocks<q4_0>>
+// CHECK: @bias : tensor<2x32xf32>
+// CHECK: llama.expert_linear {{.*}} tensor<2x32x32x!llama.blocks<q4_0>>
 llama.weight @experts experts : tensor<2x32x32xf32> from "e.{}"
+llama.weight @bias : tensor<2x32xf32> from "b"
 func.func @forward(%x: tensor<?x32xf32>, %e: tensor<?x1xi32>) -> tensor<?x1x32xf32> {
   %w = llama.get_weight @experts : tensor<2x32x32xf32>
-  %y = llama.expert_linear %x, %w[%e] : tensor<?x32xf32>, tensor<2x32x32xf32>, tensor<?x1xi32>
+  %b = llama.get_weight @bias : tensor<2x32xf32>
+  %y = llama.expert_linear %x, %w[%e] bias(%b : tensor<2x32xf32>) : tensor<?x32xf32>, tensor<2x32x32xf32>, tensor<?x1xi32>
   return %y : tensor<?x1x32xf32>
 }
 

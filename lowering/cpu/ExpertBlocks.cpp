@@ -1,0 +1,238 @@
+/// The experts in blocks that a token chose, one product after the other:
+///
+///   linalg.generic { load %w[%experts[t, s], n, block, byte]; ... }
+///     =>  for t, s {
+///           %e = load %experts[t, s]
+///           linalg.generic ins(%codes[t], %scales[t], bytes of %w[%e])
+///               outs(%y[t, s])
+///         }
+///
+/// The inner products are products of one row with a matrix in blocks
+/// (BlockProduct.h). With one token, threads share the rows of an expert; with
+/// several, they share tokens and experts.
+#include "lowering/cpu/BlockProducts.h"
+#include "lowering/kernel/LinalgBuilder.h"
+#include "lowering/kernel/Product.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+using namespace cria;
+
+using utils::IteratorType;
+
+namespace {
+/// y[t, s, n] += the sum over blocks and their numbers of terms that read
+/// codes[t(, s), block], scales[t(, s), block] and the bytes
+/// weight[experts[t, s], n, block].
+struct ExpertBlocks {
+  linalg::GenericOp op;
+  /// The loads of a number's byte, and of the two bytes of its scale.
+  memref::LoadOp code, low, high;
+
+  static std::optional<ExpertBlocks> match(linalg::GenericOp op);
+
+  Value input(unsigned i) { return op.getDpsInputs()[i]; }
+  /// Whether a number is a half of a byte.
+  bool hasHalves() { return op.getNumLoops() == 6; }
+};
+} // namespace
+
+/// Whether `value` is the number of loop `dim`.
+static bool isIndex(Value value, uint64_t dim) {
+  auto index = value.getDefiningOp<linalg::IndexOp>();
+  return index && index.getDim() == dim;
+}
+
+/// Whether `value` is the byte of the innermost loop, after the scale.
+static bool isCodeByte(Value value, linalg::GenericOp op) {
+  auto sum = value.getDefiningOp<arith::AddIOp>();
+  return sum && isIndex(sum.getLhs(), op.getNumLoops() - 1) &&
+         isConstantIntValue(sum.getRhs(), BlockProduct::kScaleBytes);
+}
+
+std::optional<ExpertBlocks> ExpertBlocks::match(linalg::GenericOp op) {
+  using Dims = SmallVector<unsigned>;
+  unsigned count = op.getNumLoops();
+  if (!op.hasPureBufferSemantics() || (count != 5 && count != 6) ||
+      op.getNumDpsInputs() != 3 || op.getNumDpsInits() != 1 ||
+      !llvm::all_of(op.getIndexingMapsArray(),
+                    [](AffineMap map) { return map.isProjectedPermutation(); }))
+    return std::nullopt;
+  auto maps = llvm::map_to_vector(op.getIndexingMapsArray(), loops);
+  Dims codes = maps[2];
+  for (unsigned inner = 4; inner < count; ++inner)
+    codes.push_back(inner);
+  bool hasRows = maps[2] == Dims{0, 3} || maps[2] == Dims{0, 1, 3};
+  if (maps[0] != Dims{0, 1} || maps[1] != codes || !hasRows ||
+      maps[3] != Dims{0, 1, 2})
+    return std::nullopt;
+  ExpertBlocks product{op, {}, {}, {}};
+  for (auto load : op.getBlock()->getOps<memref::LoadOp>()) {
+    auto at = load.getIndices();
+    if (at.size() != 4)
+      return std::nullopt;
+    auto expert = at[0].getDefiningOp<arith::IndexCastOp>();
+    if (!expert || expert.getIn() != op.getBlock()->getArgument(0) ||
+        !isIndex(at[1], 2) || !isIndex(at[2], 3))
+      return std::nullopt;
+    memref::LoadOp &place = isConstantIntValue(at[3], 0)   ? product.low
+                            : isConstantIntValue(at[3], 1) ? product.high
+                                                           : product.code;
+    if (place || (&place == &product.code && !isCodeByte(at[3], op)))
+      return std::nullopt;
+    place = load;
+  }
+  if (!product.code || !product.low || !product.high ||
+      product.code.getMemRef() != product.low.getMemRef() ||
+      product.code.getMemRef() != product.high.getMemRef())
+    return std::nullopt;
+  return product;
+}
+
+/// source[at..., :] without the dimensions of `at`, or with one of them.
+static Value viewAt(LinalgBuilder &b, Value source, ValueRange at,
+                    bool hasRow) {
+  auto type = cast<MemRefType>(source.getType());
+  SmallVector<OpFoldResult> offsets(type.getRank(), b.getIndexAttr(0)),
+      sizes(type.getRank(), b.getIndexAttr(1)),
+      strides(type.getRank(), b.getIndexAttr(1));
+  SmallVector<int64_t> shape(hasRow, 1);
+  for (int64_t i = 0; i < type.getRank(); ++i) {
+    if (i < static_cast<int64_t>(at.size())) {
+      offsets[i] = at[i];
+      continue;
+    }
+    shape.push_back(type.getDimSize(i));
+    sizes[i] = b.getIndexAttr(type.getDimSize(i));
+  }
+  return memref::SubViewOp::create(
+      b, b.getLoc(),
+      memref::SubViewOp::inferRankReducedResultType(shape, type, offsets, sizes,
+                                                    strides),
+      source, offsets, sizes, strides);
+}
+
+/// Bytes [first, first + count) of each block of a matrix. If `count` is 1, the
+/// result has no dimension for bytes.
+static Value bytesOf(LinalgBuilder &b, Value matrix, int64_t first,
+                     int64_t count) {
+  auto type = cast<MemRefType>(matrix.getType());
+  SmallVector<int64_t> sizes(type.getShape()), offsets = {0, 0, first},
+                                               strides(3, 1);
+  sizes.back() = count;
+  ArrayRef<int64_t> shape = sizes;
+  if (count == 1)
+    shape = shape.drop_back();
+  return memref::SubViewOp::create(
+      b, b.getLoc(),
+      memref::SubViewOp::inferRankReducedResultType(shape, type, offsets, sizes,
+                                                    strides),
+      matrix, offsets, sizes, strides);
+}
+
+/// The body of a product of one row with one expert: the arguments from the
+/// third on are what the old body loaded.
+static void addBody(OpBuilder &b, Location loc, ExpertBlocks product,
+                    ValueRange arguments) {
+  Block *old = product.op.getBlock();
+  IRMapping mapping;
+  mapping.map(old->getArgument(1), arguments[0]);
+  mapping.map(old->getArgument(2), arguments[1]);
+  mapping.map(old->getArgument(3), arguments[5]);
+  mapping.map(product.code.getResult(), arguments[2]);
+  mapping.map(product.low.getResult(), arguments[3]);
+  mapping.map(product.high.getResult(), arguments[4]);
+  for (Operation &op : *old) {
+    if (auto index = dyn_cast<linalg::IndexOp>(op); index && index.getDim() > 1)
+      mapping.map(
+          index.getResult(),
+          linalg::IndexOp::create(b, loc, index.getDim() - 1).getResult());
+    else if (!llvm::is_contained(op.getOperands(), old->getArgument(0)) &&
+             !isa<memref::LoadOp>(op))
+      b.clone(op, mapping);
+  }
+}
+
+/// The integers of the row of x at `at`: (1, B, 32), or (1, B, 2, 16).
+static Value codesAt(LinalgBuilder &b, Value codes, ValueRange at,
+                     bool halves) {
+  if (!halves)
+    return viewAt(b, codes, at, /*hasRow=*/true);
+  Value row = viewAt(b, codes.getDefiningOp<memref::ExpandShapeOp>().getSrc(),
+                     at, /*hasRow=*/true);
+  SmallVector<int64_t> shape(cast<MemRefType>(row.getType()).getShape());
+  shape.back() = 2;
+  shape.push_back(BlockProduct::kNumbers / 2);
+  return memref::ExpandShapeOp::create(
+      b, b.getLoc(), shape, row,
+      ArrayRef<ReassociationIndices>{{0}, {1}, {2, 3}});
+}
+
+/// The product of token `t` with the expert that it chose as `s`.
+static void multiply(LinalgBuilder &b, ExpertBlocks product, Value t, Value s) {
+  linalg::GenericOp op = product.op;
+  bool halves = product.hasHalves();
+  Value number =
+      memref::LoadOp::create(b, b.getLoc(), product.input(0), ValueRange{t, s});
+  Value expert =
+      arith::IndexCastOp::create(b, b.getLoc(), b.getIndexType(), number);
+  SmallVector<Value> row = {t};
+  if (cast<MemRefType>(product.input(2).getType()).getRank() == 3)
+    row.push_back(s);
+  int64_t bytes = BlockProduct::kNumbers / (halves ? 2 : 1);
+  Value matrix = viewAt(b, product.code.getMemRef(), expert, false);
+  SmallVector<Value> inputs = {
+      codesAt(b, product.input(1), row, halves),
+      viewAt(b, product.input(2), row, true),
+      bytesOf(b, matrix, BlockProduct::kScaleBytes, bytes),
+      bytesOf(b, matrix, 0, 1), bytesOf(b, matrix, 1, 1)};
+  Value y = viewAt(b, op.getDpsInits()[0], {t, s}, true);
+  unsigned dims = halves ? 5 : 4, byte = dims - 1;
+  AffineMap maps[] = {halves ? b.select(dims, {0, 2, 3, byte})
+                             : b.select(dims, {0, 2, byte}),
+                      b.select(dims, {0, 2}),
+                      b.select(dims, {1, 2, byte}),
+                      b.select(dims, {1, 2}),
+                      b.select(dims, {1, 2}),
+                      b.select(dims, {0, 1})};
+  SmallVector<IteratorType> iterators(dims, IteratorType::reduction);
+  iterators[0] = iterators[1] = IteratorType::parallel;
+  linalg::GenericOp::create(
+      b, b.getLoc(), inputs, ValueRange{y}, maps, iterators,
+      [&](OpBuilder &nested, Location loc, ValueRange arguments) {
+        addBody(nested, loc, product, arguments);
+      });
+}
+
+void cria::separateExpertBlocks(func::FuncOp function) {
+  SmallVector<linalg::GenericOp> ops;
+  function.walk([&](linalg::GenericOp op) { ops.push_back(op); });
+  for (linalg::GenericOp op : ops) {
+    std::optional<ExpertBlocks> product = ExpertBlocks::match(op);
+    if (!product)
+      continue;
+    LinalgBuilder b(op.getLoc(), op);
+    auto type = cast<MemRefType>(product->input(0).getType());
+    Value zero = b.index(0), one = b.index(1),
+          chosen = b.index(type.getDimSize(1));
+    if (type.getDimSize(0) == 1) {
+      auto loop = scf::ForOp::create(b, b.getLoc(), zero, chosen, one);
+      b.setInsertionPoint(loop.getBody()->getTerminator());
+      multiply(b, *product, zero, loop.getInductionVar());
+    } else {
+      OpFoldResult tokens =
+          memref::getMixedSize(b, b.getLoc(), product->input(0), 0);
+      auto loop = scf::ForallOp::create(
+          b, b.getLoc(),
+          ArrayRef<OpFoldResult>{tokens, b.getIndexAttr(type.getDimSize(1))},
+          ValueRange(), std::nullopt);
+      b.setInsertionPoint(loop.getTerminator());
+      multiply(b, *product, loop.getInductionVar(0), loop.getInductionVar(1));
+    }
+    op.erase();
+  }
+}
