@@ -307,7 +307,8 @@ RankedTensorType WeightOp::getWholeType() {
   if (!getSplit())
     return type;
   SmallVector<int64_t> shape(type.getShape());
-  int64_t &size = shape[*getSplit() == Split::Rows ? 0 : 1];
+  int64_t &size =
+      shape[getRowDimension() + (*getSplit() == Split::Rows ? 0 : 1)];
   size = llvm::checkedMul(size, LlamaDialect::shardsOf(*this))
              .value_or(std::numeric_limits<int64_t>::max());
   return type.clone(shape);
@@ -319,8 +320,8 @@ static LogicalResult verifySplit(WeightOp weight) {
   if (LlamaDialect::shardsOf(weight) < 2) // weight_c7
     return weight.emitOpError(
         "expected a weight with 'split' to be in a module with 'llama.shards'");
-  if (rank == 0 ||
-      (!isRows && (rank != 2 || weight.getFirstRow()))) // weight_c7
+  if (rank == 0 || (!isRows && (rank != 2 + weight.getRowDimension() ||
+                                weight.getFirstRow()))) // weight_c7
     return weight.emitOpError("expected ")
            << (isRows ? "'split rows' on a tensor with rows"
                       : "'split cols' on a matrix without 'rows'");
@@ -351,10 +352,9 @@ LogicalResult WeightOp::verify() {
     return emitOpError("expected a first layer of at least 0, and layers whose "
                        "numbers fit 64 bits, got ")
            << firstLayer;
-  if (getExperts() &&
-      (type.getRank() != 3 || getAdapter() || getSplit() || getTied()))
+  if (getExperts() && (type.getRank() != 3 || getAdapter() || getTied()))
     return emitOpError("expected experts of three dimensions, without "
-                       "'adapter', 'split' and 'or', got ") // weight_c8
+                       "'adapter' and 'or', got ") // weight_c8
            << getType();
   if (getSplit() && failed(verifySplit(*this)))
     return failure();

@@ -148,7 +148,7 @@ def Llama_WeightOp : Llama_Op<"weight",
     module's N ranks. If n is the type's number of rows, rank r has the rows
     from `r n` to `(r + 1) n - 1`; columns likewise. If the op also has
     `rows f of m`, which is part of a fused tensor, these are the rows `f + r n`
-    to `f + (r + 1) n - 1`.
+    to `f + (r + 1) n - 1`. Of `experts` each matrix is split.
 
     ```mlir
     llama.weight @embed_tokens : tensor<128256x2048xbf16> from "model.embed_tokens.weight"
@@ -180,9 +180,9 @@ def Llama_WeightOp : Llama_Op<"weight",
       have. Then the slots 0, 1, 2, ... are each used once: a weight uses one
       slot for each expert of each layer; a rope table uses two.
     - (C7) the module of a weight with `split` has `llama.shards`. A weight with
-      `split cols` is a matrix without `rows`.
+      `split cols` is a matrix, or has matrices of experts, without `rows`.
     - (C8) the type of `experts` has three dimensions; the weight is no adapter, and
-      has no `split` and no `or`.
+      has no `or`.
 
     The importer creates the op with its slot: the index of the weight's first
     pointer in the table through which compiled code reads weights. The

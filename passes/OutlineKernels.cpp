@@ -21,20 +21,22 @@ static bool computes(Operation &op) {
           !isa<GetWeightOp, GetRopeOp, KernelOp, YieldOp>(op));
 }
 
-/// The op in whose kernel a norm, a linear or an elementwise op is, or null:
-/// the linear or head that is the only reader of the norm, the sum over ranks
-/// that is the only reader of the linear (ranks then add what is not rounded),
-/// or the elementwise op that alone reads another.
+/// The op in whose kernel a norm, a linear, a sum of experts or an elementwise
+/// op is, or null: the linear or head that is the only reader of the norm, the
+/// sum over ranks that is the only reader of the linear or the sum of experts
+/// (ranks then add what is not rounded), or the elementwise op that alone reads
+/// another.
 static Operation *onlyReader(Operation *op) {
   if (!op->hasOneUse())
     return nullptr;
   OpOperand &use = *op->getUses().begin();
   Operation *reader = use.getOwner();
   bool isFirst = use.getOperandNumber() == 0;
-  bool fits = isElementwise(op) ? isElementwise(reader)
-              : isa<RMSNormOp, LayerNormOp>(op)
-                  ? isFirst && isa<LinearOp, HeadOp>(reader)
-                  : isFirst && isa<LinearOp>(op) && isa<AllReduceOp>(reader);
+  bool fits =
+      isElementwise(op) ? isElementwise(reader)
+      : isa<RMSNormOp, LayerNormOp>(op)
+          ? isFirst && isa<LinearOp, HeadOp>(reader)
+          : isFirst && isa<LinearOp, CombineOp>(op) && isa<AllReduceOp>(reader);
   return fits && reader->getBlock() == op->getBlock() ? reader : nullptr;
 }
 

@@ -62,6 +62,8 @@ def ShardWeights : Pass<"llama-shard-weights", "::mlir::ModuleOp"> {
     together is split as these are; the sums of squares of all ranks make its
     mean, and norms of one token's queries and keys share one sum. Factors of
     adapters are split as their linear's weight is: B by rows, or A by columns.
+    Matrices of experts are split as those of an MLP are, and `llama.all_reduce`
+    adds what `llama.combine` makes of the partial sums.
 
     ```mlir
     llama.weight @down_proj[2] : tensor<64x96xbf16> from "model.layers.{}.mlp.down_proj.weight" split cols

@@ -9,6 +9,12 @@
 /// split: each rank has all of them. The head is split by rows: a rank has the
 /// logits of its part of the vocabulary.
 ///
+/// A rank has a share of each expert. What the experts compute are partial
+/// sums, and ranks add up what a token's experts compute together:
+///
+/// combine(w, expert_linear(h, down))
+///   =>  all_reduce(combine(w, expert_linear(h, down)))
+///
 /// A norm of all heads together needs the squares of all ranks:
 ///
 /// rmsnorm(q), rmsnorm(k)
@@ -52,7 +58,9 @@ private:
   LogicalResult findMakers(Operation *op);
   LogicalResult splitCaches();
   LogicalResult split(Operation *op);
+  FailureOr<std::optional<Split>> splitOf(Operation *op, Value input);
   LogicalResult split(LinearOp op);
+  LogicalResult split(ExpertLinearOp op);
   LogicalResult split(HeadOp op);
   LogicalResult split(RMSNormOp op);
   LogicalResult split(scf::ForOp loop);
@@ -65,11 +73,11 @@ private:
   void sumSquares(MutableArrayRef<RMSNormOp> norms);
   void sumSquares();
 
-  /// The type of a rank's share of the second dimension.
-  RankedTensorType share(Type type) {
+  /// The type of a rank's share of a dimension.
+  RankedTensorType share(Type type, int64_t dim = 1) {
     auto tensor = cast<RankedTensorType>(type);
     SmallVector<int64_t> shape(tensor.getShape());
-    shape[1] /= shards;
+    shape[dim] /= shards;
     return tensor.clone(shape);
   }
   bool isSplit(Value value) const { return parts.contains(value); }
@@ -107,7 +115,7 @@ bool Sharder::addsAdapter(ResidualOp op) {
 /// and adds them to `makers`.
 LogicalResult Sharder::findMaker(Operation *reader, Value value) {
   while (Operation *op = value.getDefiningOp()) {
-    if (isa<LinearOp>(op)) {
+    if (isa<LinearOp, ExpertLinearOp>(op)) {
       makers.insert(op);
       return success();
     }
@@ -129,7 +137,7 @@ LogicalResult Sharder::findMaker(Operation *reader, Value value) {
 
 /// Whether only linears read the result. If not, the op is not an MLP's gate.
 static bool feedsLinears(Operation *op) {
-  return llvm::all_of(op->getUsers(), llvm::IsaPred<LinearOp>);
+  return llvm::all_of(op->getUsers(), llvm::IsaPred<LinearOp, ExpertLinearOp>);
 }
 
 LogicalResult Sharder::findMakers(Operation *op) {
@@ -144,7 +152,8 @@ LogicalResult Sharder::findMakers(Operation *op) {
   if (!isa<SwiGLUOp, ActivateOp>(op) || !feedsLinears(op))
     return success();
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
-  if (failed(divide(op, "of the MLP's intermediate size", type.getDimSize(1))))
+  if (failed(
+          divide(op, "of the MLP's intermediate size", type.getShape().back())))
     return failure();
   for (Value operand : op->getOperands())
     if (failed(findMaker(op, operand)))
@@ -175,7 +184,8 @@ LogicalResult Sharder::splitWeight(Value read, Split how) {
   if (!weight.getSplit()) {
     RankedTensorType type = weight.getTensorType();
     SmallVector<int64_t> shape(type.getShape());
-    int64_t &size = shape[how == Split::Rows ? 0 : 1];
+    int64_t &size =
+        shape[weight.getRowDimension() + (how == Split::Rows ? 0 : 1)];
     if (failed(divide(weight, how == Split::Rows ? "rows" : "columns", size)))
       return failure();
     if (how == Split::Cols && weight.getFirstRow())
@@ -189,19 +199,28 @@ LogicalResult Sharder::splitWeight(Value read, Split how) {
   return success();
 }
 
-/// Splits a linear: by rows if it makes a shared value, by columns if it reads
-/// one. In the second case, the bias is added to the sum over ranks, once.
-LogicalResult Sharder::split(LinearOp op) {
-  bool reads = isSplit(op.getInput()), makes = makers.contains(op);
-  if (!reads && !makes)
-    return success();
+/// How the weight of a linear is split: by rows if the linear makes a shared
+/// value, by columns if it reads one, or not at all.
+FailureOr<std::optional<Split>> Sharder::splitOf(Operation *op, Value input) {
+  bool reads = isSplit(input), makes = makers.contains(op);
   if (reads && makes)
-    return op.emitError(
+    return op->emitError(
         "expected an all-reduce between two linears that ranks share, got one "
         "linear that reads and makes shared values");
-  if (failed(splitWeight(op.getWeight(), makes ? Split::Rows : Split::Cols)))
+  return makes   ? std::optional(Split::Rows)
+         : reads ? std::optional(Split::Cols)
+                 : std::nullopt;
+}
+
+/// Splits a linear. The bias of one that reads a shared value is added to the
+/// sum over ranks, once.
+LogicalResult Sharder::split(LinearOp op) {
+  FailureOr<std::optional<Split>> how = splitOf(op, op.getInput());
+  if (failed(how) || !*how)
+    return how;
+  if (failed(splitWeight(op.getWeight(), **how)))
     return failure();
-  if (makes) {
+  if (**how == Split::Rows) {
     if (op.getBias() && failed(splitWeight(op.getBias(), Split::Rows)))
       return failure();
     setSplit(op, share(op.getType()));
@@ -212,6 +231,33 @@ LogicalResult Sharder::split(LinearOp op) {
   auto sum = AllReduceOp::create(b, op.getLoc(), op, op.getBias());
   op.getBiasMutable().clear();
   op.getResult().replaceAllUsesExcept(sum, sum);
+  return success();
+}
+
+/// Splits the matrices of experts. Ranks add up the weighted sum of what a
+/// token's experts compute.
+LogicalResult Sharder::split(ExpertLinearOp op) {
+  FailureOr<std::optional<Split>> how = splitOf(op, op.getInput());
+  if (failed(how) || !*how)
+    return how;
+  if (failed(splitWeight(op.getWeight(), **how)))
+    return failure();
+  if (**how == Split::Rows) {
+    // The biases of an expert are a row.
+    if (op.getBias() && failed(splitWeight(op.getBias(), Split::Cols)))
+      return failure();
+    setSplit(op, share(op.getType(), 2));
+    return success();
+  }
+  auto combine =
+      op->hasOneUse() ? dyn_cast<CombineOp>(*op->user_begin()) : CombineOp();
+  if (!combine || op.getBias())
+    return op.emitError("expected only a llama.combine to read a product with "
+                        "experts that ranks share, and no bias");
+  OpBuilder b(op->getContext());
+  b.setInsertionPointAfter(combine);
+  auto sum = AllReduceOp::create(b, op.getLoc(), combine, /*bias=*/Value());
+  combine.getResult().replaceAllUsesExcept(sum, sum);
   return success();
 }
 
@@ -283,6 +329,8 @@ LogicalResult Sharder::reshape(tensor::CollapseShapeOp op) {
 
 LogicalResult Sharder::split(Operation *op) {
   if (auto linear = dyn_cast<LinearOp>(op))
+    return split(linear);
+  if (auto linear = dyn_cast<ExpertLinearOp>(op))
     return split(linear);
   if (auto head = dyn_cast<HeadOp>(op))
     return split(head);

@@ -380,9 +380,8 @@ void Reader::readWeight(const JsonCursor &at) {
   if (auto tied = at.find("tied"))
     readTied(*tied, weight);
   if (weight.experts &&
-      (weight.shape.size() != 2 || weight.split != Split::None ||
-       weight.adapter || weight.tied))
-    at["experts"].expected("matrices that are not split, adapted or tied");
+      (weight.shape.size() != 2 || weight.adapter || weight.tied))
+    at["experts"].expected("matrices that are not adapted or tied");
   fillSlots(at["slot"], weight.slot, weight.tensors());
   manifest.weights.push_back(std::move(weight));
 }

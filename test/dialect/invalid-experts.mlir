@@ -27,13 +27,13 @@ llama.weight @b : tensor<4xf32> from "b" {slot = 3 : index}
 // -----
 
 // weight_c8
-// expected-error @below {{expected experts of three dimensions, without 'adapter', 'split' and 'or', got 'tensor<8x16xf32>'}}
+// expected-error @below {{expected experts of three dimensions, without 'adapter' and 'or', got 'tensor<8x16xf32>'}}
 llama.weight @w experts : tensor<8x16xf32> from "e.{}"
 
 // -----
 
 // weight_c8
-// expected-error @below {{expected experts of three dimensions, without 'adapter', 'split' and 'or', got 'tensor<4x8x16xf32>'}}
+// expected-error @below {{expected experts of three dimensions, without 'adapter' and 'or', got 'tensor<4x8x16xf32>'}}
 llama.weight @w experts : tensor<4x8x16xf32> from "e.{}" adapter
 
 // -----

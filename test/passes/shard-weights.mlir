@@ -164,6 +164,43 @@ func.func @forward(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
 
 // -----
 
+// A rank has a share of each expert, and of each expert's biases. Ranks add up what a
+// token's experts compute together.
+// CHECK: @router : tensor<4x8xf32> from "r"{{$}}
+// CHECK: @gate experts : tensor<4x6x8xf32> from "e.{}.gate" split rows
+// CHECK: @up experts : tensor<4x6x8xf32> from "e.up" rows 12 of 24 split rows
+// CHECK: @up_bias : tensor<4x6xf32> from "e.up.bias" split cols
+// CHECK: @down experts : tensor<4x8x6xf32> from "e.{}.down" split cols
+llama.weight @router : tensor<4x8xf32> from "r"
+llama.weight @gate experts : tensor<4x12x8xf32> from "e.{}.gate"
+llama.weight @up experts : tensor<4x12x8xf32> from "e.up" rows 12 of 24
+llama.weight @up_bias : tensor<4x12xf32> from "e.up.bias"
+llama.weight @down experts : tensor<4x8x12xf32> from "e.{}.down"
+// CHECK-LABEL: func @forward
+func.func @forward(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %wr = llama.get_weight @router : tensor<4x8xf32>
+  %wg = llama.get_weight @gate : tensor<4x12x8xf32>
+  %wu = llama.get_weight @up : tensor<4x12x8xf32>
+  %bu = llama.get_weight @up_bias : tensor<4x12xf32>
+  %wd = llama.get_weight @down : tensor<4x8x12xf32>
+  %r = llama.linear %x, %wr as f32 : tensor<?x8xf32>, tensor<4x8xf32>
+  %e, %w = llama.route %r top 2 : tensor<?x4xf32>
+  %g = llama.expert_linear %x, %wg[%e] : tensor<?x8xf32>, tensor<4x12x8xf32>, tensor<?x2xi32>
+  %u = llama.expert_linear %x, %wu[%e] bias(%bu : tensor<4x12xf32>) : tensor<?x8xf32>, tensor<4x12x8xf32>, tensor<?x2xi32>
+  // CHECK: llama.swiglu %{{.*}} : tensor<?x2x6xf32>
+  %h = llama.swiglu %g, %u : tensor<?x2x12xf32>
+  // CHECK: %[[D:.*]] = llama.expert_linear {{.*}} : tensor<?x2x6xf32>, tensor<4x8x6xf32>, tensor<?x2xi32>
+  // CHECK: %[[C:.*]] = llama.combine %{{.*}}, %[[D]]
+  // CHECK-NEXT: %[[SUM:.*]] = llama.all_reduce %[[C]] : tensor<?x8xf32>
+  // CHECK: llama.residual %{{.*}}, %[[SUM]]
+  %d = llama.expert_linear %h, %wd[%e] : tensor<?x2x12xf32>, tensor<4x8x12xf32>, tensor<?x2xi32>
+  %c = llama.combine %w, %d : tensor<?x2xf32>, tensor<?x2x8xf32>
+  %y = llama.residual %x, %c : tensor<?x8xf32>
+  return %y : tensor<?x8xf32>
+}
+
+// -----
+
 // A vocabulary that cannot be shared equally, and a table that is looked up,
 // stay whole; so does what is no MLP.
 // CHECK-NOT: split
@@ -222,6 +259,22 @@ func.func @forward(%x: tensor<?x8xf32>, %w: tensor<8x8xf32>) -> tensor<?x8xf32> 
   %h = llama.activate relu %x : tensor<?x8xf32>
   %d = llama.linear %h, %w : tensor<?x8xf32>, tensor<8x8xf32>
   return %d : tensor<?x8xf32>
+}
+
+// -----
+
+// A bias of each expert would be added by all ranks.
+llama.weight @up experts : tensor<4x12x8xf32> from "e.{}.up"
+llama.weight @down experts : tensor<4x8x12xf32> from "e.{}.down"
+func.func @forward(%x: tensor<?x8xf32>, %e: tensor<?x2xi32>, %w: tensor<?x2xf32>, %b: tensor<4x8xf32>) -> tensor<?x8xf32> {
+  %wu = llama.get_weight @up : tensor<4x12x8xf32>
+  %wd = llama.get_weight @down : tensor<4x8x12xf32>
+  %u = llama.expert_linear %x, %wu[%e] : tensor<?x8xf32>, tensor<4x12x8xf32>, tensor<?x2xi32>
+  %h = llama.swiglu %u, %u : tensor<?x2x12xf32>
+  // expected-error @below {{expected only a llama.combine to read a product with experts that ranks share, and no bias}}
+  %d = llama.expert_linear %h, %wd[%e] bias(%b : tensor<4x8xf32>) : tensor<?x2x12xf32>, tensor<4x8x12xf32>, tensor<?x2xi32>
+  %c = llama.combine %w, %d : tensor<?x2xf32>, tensor<?x2x8xf32>
+  return %c : tensor<?x8xf32>
 }
 
 // -----

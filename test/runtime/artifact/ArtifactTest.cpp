@@ -285,7 +285,7 @@ TEST_F(ArtifactTest, RejectsHostileManifestsNamingTheField) {
       {"/weights/1/count", 1 << 20, "'weights[1].slot' is slot 5 of 5"},
       {"/weights/1/name", "layers.norm.weight", "a name with {}"},
       {"/weights/1/experts", 0, "'weights[1].experts' is 0"},
-      {"/weights/1/experts", 2, "expected matrices that are not split"},
+      {"/weights/1/experts", 2, "expected matrices that are not adapted"},
       {"/weights/0/experts", 2, "'weights[1].slot' fills slot 1 again"},
       {"/weights/0/experts", 1 << 20, "'weights[0].slot' is slot 5 of 5"},
       {"/weights/0/dtype", "q5_0", "expected f32, f16, bf16, q8_0 or q4_0"},
