@@ -7,55 +7,70 @@
 
 namespace cria::gguf {
 
-static constexpr char postAttention[] = "post_attention_layernorm",
-                      preMlp[] = "pre_feedforward_layernorm";
+static constexpr char usual[] = "",
+                      gemma[] = "ffn_norm=pre_feedforward_layernorm",
+                      endNorms[] = "ffn_norm=";
 
 static const Architecture architectures[] = {
-    {"arcee", "arcee", true, false, postAttention},
-    {"gemma", "gemma", false, true, postAttention},
-    {"gemma2", "gemma2", false, true, preMlp},
-    {"gemma3", "gemma3_text", false, true, preMlp},
-    {"granite", "granite", true, false, postAttention},
-    {"llama", "llama", true, false, postAttention},
-    {"olmo2", "olmo2", false, false, ""},
-    {"phi3", "phi3", false, false, postAttention},
-    {"qwen2", "qwen2", false, false, postAttention},
-    {"qwen3", "qwen3", false, false, postAttention},
-    {"seed_oss", "seed_oss", false, false, ""},
-    {"smollm3", "smollm3", true, false, postAttention},
+    {"arcee", "arcee", true, false, usual},
+    {"dots1", "dots1", false, false, usual},
+    {"gemma", "gemma", false, true, usual},
+    {"gemma2", "gemma2", false, true, gemma},
+    {"gemma3", "gemma3_text", false, true, gemma},
+    {"glm4moe", "glm4_moe", false, false, endNorms},
+    {"granite", "granite", true, false, usual},
+    {"granitemoe", "granitemoe", true, false,
+     "ffn_gate_inp=block_sparse_moe.router.layer "
+     "ffn_gate_exps=block_sparse_moe.input_linear[0/2] "
+     "ffn_up_exps=block_sparse_moe.input_linear[1/2] "
+     "ffn_down_exps=block_sparse_moe.output_linear"},
+    {"llama", "llama", true, false,
+     "ffn_gate_inp=block_sparse_moe.gate "
+     "ffn_gate_exps=block_sparse_moe.experts.{}.w1 "
+     "ffn_up_exps=block_sparse_moe.experts.{}.w3 "
+     "ffn_down_exps=block_sparse_moe.experts.{}.w2"},
+    {"olmo2", "olmo2", false, false, endNorms},
+    {"olmoe", "olmoe", false, false, usual},
+    {"phi3", "phi3", false, false, "ffn_up=mlp.gate_up_proj"},
+    {"qwen2", "qwen2", false, false, usual},
+    {"qwen2moe", "qwen2_moe", false, false,
+     "ffn_gate_shexp=mlp.shared_expert.gate_proj "
+     "ffn_up_shexp=mlp.shared_expert.up_proj "
+     "ffn_down_shexp=mlp.shared_expert.down_proj"},
+    {"qwen3", "qwen3", false, false, usual},
+    {"qwen3moe", "qwen3_moe", false, false, usual},
+    {"seed_oss", "seed_oss", false, false, endNorms},
+    {"smollm3", "smollm3", true, false, usual},
 };
 
-namespace {
-
-/// A module of a model, without ".weight" or ".bias".
-struct Module {
-  std::string_view name, checkpoint;
-};
-
-} // namespace
-
-static constexpr Module outerModules[] = {
-    {"token_embd", "model.embed_tokens"},
-    {"output", "lm_head"},
-    {"output_norm", "model.norm"},
-};
-
-/// Modules of a layer. ffn_norm and phi3's ffn_up depend on the architecture.
-static constexpr Module layerModules[] = {
-    {"attn_k", "self_attn.k_proj"},
-    {"attn_k_norm", "self_attn.k_norm"},
-    {"attn_norm", "input_layernorm"},
-    {"attn_output", "self_attn.o_proj"},
-    {"attn_q", "self_attn.q_proj"},
-    {"attn_q_norm", "self_attn.q_norm"},
-    {"attn_qkv", "self_attn.qkv_proj"},
-    {"attn_v", "self_attn.v_proj"},
-    {"ffn_down", "mlp.down_proj"},
-    {"ffn_gate", "mlp.gate_proj"},
-    {"ffn_up", "mlp.up_proj"},
-    {"post_attention_norm", "post_attention_layernorm"},
-    {"post_ffw_norm", "post_feedforward_layernorm"},
-};
+/// Modules of the model and of a layer, of most architectures.
+static constexpr char outerModules[] = "token_embd=model.embed_tokens "
+                                       "output=lm_head "
+                                       "output_norm=model.norm",
+                      layerModules[] =
+                          "attn_k=self_attn.k_proj "
+                          "attn_k_norm=self_attn.k_norm "
+                          "attn_norm=input_layernorm "
+                          "attn_output=self_attn.o_proj "
+                          "attn_q=self_attn.q_proj "
+                          "attn_q_norm=self_attn.q_norm "
+                          "attn_qkv=self_attn.qkv_proj "
+                          "attn_v=self_attn.v_proj "
+                          "exp_probs_b=mlp.gate.e_score_correction_bias "
+                          "ffn_down=mlp.down_proj "
+                          "ffn_down_exps=mlp.experts.{}.down_proj "
+                          "ffn_down_shexp=mlp.shared_experts.down_proj "
+                          "ffn_gate=mlp.gate_proj "
+                          "ffn_gate_exps=mlp.experts.{}.gate_proj "
+                          "ffn_gate_inp=mlp.gate "
+                          "ffn_gate_inp_shexp=mlp.shared_expert_gate "
+                          "ffn_gate_shexp=mlp.shared_experts.gate_proj "
+                          "ffn_norm=post_attention_layernorm "
+                          "ffn_up=mlp.up_proj "
+                          "ffn_up_exps=mlp.experts.{}.up_proj "
+                          "ffn_up_shexp=mlp.shared_experts.up_proj "
+                          "post_attention_norm=post_attention_layernorm "
+                          "post_ffw_norm=post_feedforward_layernorm";
 
 const Architecture *findArchitecture(std::string_view name) {
   auto found =
@@ -82,27 +97,40 @@ static bool eat(std::string_view &text, std::string_view prefix) {
   return true;
 }
 
-template <size_t size>
-static std::string_view find(const Module (&modules)[size],
-                             std::string_view name) {
-  for (const Module &module : modules)
-    if (module.name == name)
-      return module.checkpoint;
-  return "";
+/// Sets `name` to its module in a list "name=module ..."; false if the list
+/// does not have it.
+static bool translate(std::string_view list, std::string_view &name) {
+  while (!list.empty()) {
+    std::string_view entry = list.substr(0, list.find(' '));
+    list.remove_prefix(std::min(entry.size() + 1, list.size()));
+    if (!eat(entry, name) || !eat(entry, "="))
+      continue;
+    name = entry;
+    return true;
+  }
+  return false;
 }
 
-/// The module of a layer; "" if there is none.
-static std::string_view layerModule(const Architecture &architecture,
-                                    std::string_view name) {
-  if (name == "ffn_norm")
-    return architecture.mlpNorm;
-  if (name == "ffn_up" && architecture.modelType == std::string_view("phi3"))
-    return "mlp.gate_up_proj";
-  return find(layerModules, name);
+/// Takes "blk.N." off the front of `name`, and returns N, or "" if there is
+/// none.
+static std::string_view eatLayer(std::string_view &name) {
+  std::string_view rest = name;
+  if (!eat(rest, "blk."))
+    return "";
+  size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
+  std::string_view layer = rest.substr(0, digits);
+  rest.remove_prefix(digits);
+  bool isNumber =
+      digits > 0 && digits <= 4 && (layer == "0" || layer.front() != '0');
+  if (!isNumber || !eat(rest, "."))
+    return "";
+  name = rest;
+  return layer;
 }
 
 std::string checkpointName(const Architecture &architecture,
                            std::string_view name) {
+  static constexpr std::string_view bias = "_bias";
   size_t dot = name.rfind('.');
   if (dot == name.npos)
     return "";
@@ -110,30 +138,38 @@ std::string checkpointName(const Architecture &architecture,
   std::string_view module = name.substr(0, dot);
   if (kind != ".weight" && kind != ".bias")
     return "";
-  std::string before;
-  std::string_view found;
-  if (eat(module, "blk.")) {
-    size_t digits =
-        std::min(module.find_first_not_of("0123456789"), module.size());
-    std::string_view layer = module.substr(0, digits);
-    bool isNumber =
-        digits > 0 && digits <= 4 && (layer == "0" || layer.front() != '0');
-    module.remove_prefix(digits);
-    if (!isNumber || !eat(module, "."))
-      return "";
-    before = concat({"model.layers.", layer, "."});
-    found = layerModule(architecture, module);
-  } else {
-    found = find(outerModules, module);
-  }
-  if (found.empty())
+  std::string_view layer = eatLayer(module);
+  bool known = translate(architecture.modules, module) ||
+               translate(layer.empty() ? outerModules : layerModules, module);
+  if (!known || module.empty())
     return "";
-  return before + std::string(found) + std::string(kind);
+  if (module.size() > bias.size() && // a tensor, and not a module
+      module.substr(module.size() - bias.size()) == bias)
+    kind = "";
+  if (layer.empty())
+    return concat({module, kind});
+  return concat({"model.layers.", layer, ".", module, kind});
 }
 
-bool isRopeTensor(std::string_view name) {
-  return name == "rope_freqs.weight" || name == "rope_factors_long.weight" ||
-         name == "rope_factors_short.weight";
+int64_t countOf(const Header &header, const Architecture &architecture,
+                std::string_view key) {
+  const Value *value = header.find(concat({architecture.name, ".", key}));
+  int64_t count = value ? value->integer().value_or(0) : 0;
+  return count >= 0 && count <= mostLayers ? count : 0;
+}
+
+bool isLeftOut(const Header &header, const Architecture &architecture,
+               std::string_view name) {
+  if (name == "rope_freqs.weight" || name == "rope_factors_long.weight" ||
+      name == "rope_factors_short.weight")
+    return true;
+  int64_t extra = countOf(header, architecture, "nextn_predict_layers"),
+          number = 0;
+  std::string_view layer = eatLayer(name);
+  for (char digit : layer)
+    number = 10 * number + (digit - '0');
+  return extra && !layer.empty() &&
+         number + extra >= countOf(header, architecture, "block_count");
 }
 
 } // namespace cria::gguf

@@ -2,6 +2,8 @@
 /// tensors in Hugging Face's checkpoints.
 #pragma once
 
+#include "runtime/gguf/Header.h"
+
 #include <string>
 #include <string_view>
 
@@ -16,8 +18,10 @@ struct Architecture {
   bool interleaved;
   /// Norms have 1 added to them.
   bool normsPlusOne;
-  /// What ffn_norm is: the norm before the MLP.
-  const char *mlpNorm;
+  /// The modules of a layer that have other names in Hugging Face's checkpoints
+  /// than those of most architectures: "ffn_up=mlp.gate_up_proj ...". Without a
+  /// name, the architecture does not have the module.
+  const char *modules;
 };
 
 /// The architecture called `name`, or null.
@@ -28,12 +32,21 @@ std::string architectureNames();
 
 /// The name of a tensor in a checkpoint of Hugging Face:
 /// "model.layers.0.self_attn.q_proj.weight" for "blk.0.attn_q.weight". Empty
-/// if the architecture has no such tensor.
+/// if the architecture has no such tensor. A name with `{}` stands for the
+/// tensors of all experts; see Matcher::isOther in runtime/weights/Binding.cpp.
 std::string checkpointName(const Architecture &architecture,
                            std::string_view name);
 
-/// Whether the tensor is one of rope's frequencies, which are read with the
-/// config: rope_freqs, rope_factors_long, rope_factors_short.
-bool isRopeTensor(std::string_view name);
+/// Whether the tensor is no weight: one of rope's frequencies, which are read
+/// with the config (rope_freqs, rope_factors_long, rope_factors_short), or of a
+/// layer behind the model's last, which would predict a token more.
+bool isLeftOut(const Header &header, const Architecture &architecture,
+               std::string_view name);
+
+/// The number of layers that a key has; 0 if it has none, or more than any
+/// model.
+int64_t countOf(const Header &header, const Architecture &architecture,
+                std::string_view key);
+static constexpr int64_t mostLayers = 1 << 12;
 
 } // namespace cria::gguf

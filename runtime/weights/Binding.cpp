@@ -182,17 +182,21 @@ public:
       : manifest(manifest), checkpoint(checkpoint), config(config),
         loras(loras), binding(binding) {}
 
-  void match(const WeightSpec &weight, uint64_t index);
+  void match(const WeightSpec &weight);
 
   std::unordered_set<std::string> used;
   Conversions conversions;
 
 private:
+  bool isOther(const WeightSpec &weight, uint64_t index,
+               WeightSpec &form) const;
   bool has(const WeightSpec &weight, const std::string &name) const;
   std::string nameOf(const WeightSpec &weight, uint64_t index) const;
-  void add(const WeightSpec &weight, uint64_t index, const std::string &tensor);
-  void addPlain(const WeightSpec &weight, uint64_t index,
-                const Checkpoint::Tensor &place);
+  void match(const WeightSpec &weight, const WeightSpec &form, uint64_t index);
+  void add(const WeightSpec &weight, const WeightSpec &form, uint64_t index,
+           const std::string &tensor);
+  void addPlain(const WeightSpec &weight, const WeightSpec &form,
+                uint64_t index, const Checkpoint::Tensor &place);
   void addPacked(const WeightSpec &weight, uint64_t index, PackedWeight packed);
   bool isBound(const WeightSpec &weight) const;
 
@@ -218,6 +222,27 @@ bool Matcher::has(const WeightSpec &weight, const std::string &name) const {
          findPacked(checkpoint, name, weight.sourceShape(), config, ignored);
 }
 
+/// Makes `form` say how a GGUF file has tensor `index` of `weight`; false if
+/// the checkpoint does not have it so. One tensor has the experts of a layer;
+/// its name keeps the `{}`. Two tensors have the halves of another's rows;
+/// their names say which half.
+bool Matcher::isOther(const WeightSpec &weight, uint64_t index,
+                      WeightSpec &form) const {
+  uint64_t half = weight.rows.of / 2, first = weight.rows.first;
+  size_t end = weight.pattern.rfind('.');
+  if (weight.experts && !weight.stacked) {
+    form.stacked = true;
+  } else if (half && weight.rows.of % 2 == 0 && end != std::string::npos &&
+             first % half + weight.shape[0] <= half) {
+    form.pattern = weight.pattern;
+    form.pattern.insert(end, first < half ? "[0/2]" : "[1/2]");
+    form.rows = {first % half, half};
+  } else {
+    return false;
+  }
+  return checkpoint.find(form.name(index));
+}
+
 /// The name of tensor `index` of `weight`. Of weights that are tied, a
 /// checkpoint may have one alone, which is then the tensor of both.
 std::string Matcher::nameOf(const WeightSpec &weight, uint64_t index) const {
@@ -233,8 +258,10 @@ std::string Matcher::nameOf(const WeightSpec &weight, uint64_t index) const {
   return name;
 }
 
-void Matcher::match(const WeightSpec &weight, uint64_t index) {
-  std::string tensor = nameOf(weight, index);
+void Matcher::match(const WeightSpec &weight, const WeightSpec &form,
+                    uint64_t index) {
+  bool hasForm = &form != &weight;
+  std::string tensor = hasForm ? form.name(index) : nameOf(weight, index);
   if (const Checkpoint::Tensor *place = checkpoint.find(tensor))
     used.insert(place->tensor->name);
   const WeightSpec &origin = manifest.origin(weight);
@@ -245,7 +272,18 @@ void Matcher::match(const WeightSpec &weight, uint64_t index) {
     binding.aliases.push_back(aliasOf(manifest, weight));
   // If the origin is not bound, a problem already says why.
   else if (!sharesTensor || isBound(origin))
-    add(weight, index, tensor);
+    add(weight, form, index, tensor);
+}
+
+/// Binds all tensors of `weight`. The experts of a layer have one form.
+void Matcher::match(const WeightSpec &weight) {
+  WeightSpec form = weight;
+  bool hasForm = false;
+  for (uint64_t i = 0; i < weight.tensors(); ++i) {
+    if (i == 0 || weight.following(i - 1) == 1)
+      hasForm = isOther(weight, i, form);
+    match(weight, hasForm ? form : weight, i);
+  }
 }
 
 /// `x`, the elements of tensor `index` of `weight`, with what adapters add, and
@@ -256,33 +294,33 @@ static ElementsPtr finished(ElementsPtr x, const WeightSpec &weight,
 }
 
 /// Binds tensor `index` of `weight` to what an adapter saved, or else to the
-/// checkpoint's `tensor`.
-void Matcher::add(const WeightSpec &weight, uint64_t index,
-                  const std::string &tensor) {
+/// checkpoint's `tensor`, which has the weight in the form `form`.
+void Matcher::add(const WeightSpec &weight, const WeightSpec &form,
+                  uint64_t index, const std::string &tensor) {
   std::string problem;
   const Checkpoint::Tensor *place = checkpoint.replacement(weight.name(index));
   if (!place) {
-    auto packed = weight.stacked
+    auto packed = form.stacked
                       ? std::nullopt
-                      : findPacked(checkpoint, tensor, weight.sourceShape(),
+                      : findPacked(checkpoint, tensor, form.sourceShape(),
                                    config, problem);
     if (packed)
       return addPacked(weight, index, std::move(*packed));
     place = checkpoint.find(tensor);
   }
   if (problem.empty())
-    problem = place ? mismatch(weight, *place->tensor)
-                    : quote(tensor) + " is missing";
+    problem =
+        place ? mismatch(form, *place->tensor) : quote(tensor) + " is missing";
   if (problem.empty())
-    return addPlain(weight, index, *place);
-  if (weight.place(index) == 0) // experts of one tensor have one problem
+    return addPlain(weight, form, index, *place);
+  if (form.place(index) == 0) // experts of one tensor have one problem
     binding.problems.push_back(problem);
 }
 
-void Matcher::addPlain(const WeightSpec &weight, uint64_t index,
-                       const Checkpoint::Tensor &place) {
+void Matcher::addPlain(const WeightSpec &weight, const WeightSpec &form,
+                       uint64_t index, const Checkpoint::Tensor &place) {
   DType type = *place.tensor->type;
-  bool isCounted = weight.place(index) == 0; // one of the experts of a tensor
+  bool isCounted = form.place(index) == 0; // one of the experts of a tensor
   if (type != weight.type)
     conversions[{type, weight.type, ""}] += isCounted;
   else if (place.tensor->begin % alignmentOf(type) != 0)
@@ -290,7 +328,7 @@ void Matcher::addPlain(const WeightSpec &weight, uint64_t index,
   binding.weights.push_back(
       {&weight,
        weight.slot + index,
-       finished(checkpoint.elements(place), weight, index, loras),
+       finished(checkpoint.elements(place), form, index, loras),
        {&place}});
 }
 
@@ -328,8 +366,8 @@ Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint,
   }
   Matcher matcher(manifest, checkpoint, *config, loras, binding);
   for (const WeightSpec &weight : manifest.weights)
-    for (uint64_t i = 0; i < weight.tensors() && !weight.adapter; ++i)
-      matcher.match(weight, i);
+    if (!weight.adapter)
+      matcher.match(weight);
   addConversions(matcher.conversions, binding);
   addExtras(manifest, checkpoint, matcher.used, allowUnused, binding);
   return binding;

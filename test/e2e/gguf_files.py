@@ -10,8 +10,17 @@ import numpy as np
 
 TYPES = gguf.GGMLQuantizationType
 # The others are called as in config.json.
-ARCHITECTURES = {"mistral": "llama", "gemma3_text": "gemma3"}
-INTERLEAVED = ("arcee", "llama", "mistral", "granite", "smollm3")
+ARCHITECTURES = {
+    "gemma3_text": "gemma3",
+    "glm4_moe": "glm4moe",
+    "mistral": "llama",
+    "mixtral": "llama",
+    "qwen2_moe": "qwen2moe",
+    "qwen3_moe": "qwen3moe",
+}
+INTERLEAVED = (
+    *("arcee", "granite", "granitemoe", "llama", "mistral", "mixtral", "smollm3"),
+)
 WINDOWED = ("mistral", "gemma2", "gemma3_text", "phi3")
 OUTER = {
     "model.embed_tokens": "token_embd",
@@ -33,7 +42,22 @@ LAYER = {
     "input_layernorm": "attn_norm",
     "pre_feedforward_layernorm": "ffn_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
+    # Mixtures of experts.
+    "block_sparse_moe.experts.w1": "ffn_gate_exps",
+    "block_sparse_moe.experts.w2": "ffn_down_exps",
+    "block_sparse_moe.experts.w3": "ffn_up_exps",
+    "block_sparse_moe.gate": "ffn_gate_inp",
+    "block_sparse_moe.input_linear.0": "ffn_gate_exps",
+    "block_sparse_moe.input_linear.1": "ffn_up_exps",
+    "block_sparse_moe.output_linear": "ffn_down_exps",
+    "block_sparse_moe.router.layer": "ffn_gate_inp",
+    "mlp.experts.gate_proj": "ffn_gate_exps",
+    "mlp.experts.up_proj": "ffn_up_exps",
+    "mlp.experts.down_proj": "ffn_down_exps",
+    "mlp.gate": "ffn_gate_inp",
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
 }
+SHARED = re.compile(r"mlp\.shared_experts?\.(gate|up|down)_proj")
 
 
 def tensor_name(name, family):
@@ -42,8 +66,14 @@ def tensor_name(name, family):
     if module in OUTER:
         return f"{OUTER[module]}.{kind}"
     layer, module = re.fullmatch(r"model\.layers\.(\d+)\.(.*)", module).groups()
+    if kind == "e_score_correction_bias":
+        return f"blk.{layer}.exp_probs_b.bias"
+    if shared := SHARED.fullmatch(module):
+        return f"blk.{layer}.ffn_{shared[1]}_shexp.{kind}"
     if module == "post_attention_layernorm":
-        behind = family in ("gemma2", "gemma3_text", "olmo2", "seed_oss")
+        behind = family in (
+            *("gemma2", "gemma3_text", "glm4_moe", "olmo2", "seed_oss"),
+        )
         part = "post_attention_norm" if behind else "ffn_norm"
     else:
         part = LAYER[module]
@@ -119,12 +149,38 @@ def add_config(writer, config):
     if family == "gemma2":
         writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])
         writer.add_final_logit_softcapping(config["final_logit_softcapping"])
-    if family == "granite":
+    if family in ("granite", "granitemoe"):
         writer.add_attention_scale(config["attention_multiplier"])
         writer.add_embedding_scale(config["embedding_multiplier"])
         writer.add_residual_scale(config["residual_multiplier"])
         writer.add_logit_scale(config["logits_scaling"])
+    add_experts(writer, config)
     add_rope(writer, config)
+
+
+def add_experts(writer, config):
+    """The keys that the converter writes of these keys of config.json."""
+    family = config["model_type"]
+    for adds, *names in [
+        (writer.add_expert_count, "num_local_experts", "num_experts", "n_routed_experts"),
+        (writer.add_expert_used_count, "num_experts_per_tok"),
+        (writer.add_expert_group_count, "n_group"),
+        (writer.add_expert_group_used_count, "topk_group"),
+        (writer.add_expert_feed_forward_length, "moe_intermediate_size"),
+        (
+            writer.add_expert_shared_feed_forward_length,
+            "shared_expert_intermediate_size",
+        ),
+        (writer.add_leading_dense_block_count, "first_k_dense_replace"),
+        (writer.add_expert_shared_count, "n_shared_experts"),
+    ]:
+        for name in names:
+            if name in config:
+                adds(config[name])
+    if family in ("dots1", "glm4_moe"):
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+        writer.add_expert_weights_scale(config["routed_scaling_factor"])
+        writer.add_expert_weights_norm(config["norm_topk_prob"])
 
 
 def add_rope(writer, config):
@@ -217,18 +273,38 @@ def write(path, config, arrays, kind, text=None, split=0, blocks=None):
     if text:
         text(writer)
     held = {}
-    for name, array in arrays.items():
+    for name, names in together(arrays).items():
         given = (blocks or {}).get(name)
-        data, used = stored(array, kind) if given is None else (given, kind)
-        held[name] = gguf.quants.dequantize(data, used)
+        array = np.stack([arrays[n] for n in names]) if len(names) > 1 else arrays[name]
+        if re.search(r"\.(gate|router\.layer|shared_expert_gate)\.", name):
+            data, used = array.astype(np.float32), TYPES.F32
+        else:
+            data, used = stored(array, kind) if given is None else (given, kind)
+        values = gguf.quants.dequantize(data, used)
+        held |= zip(names, values if len(names) > 1 else [values])
         data = converted(name, data, config)
-        add(writer, tensor_name(name, family), data, used)
+        if name.endswith(".shared_expert_gate.weight"):
+            data = data[0]
+        if ".input_linear." in name:
+            for i, half in enumerate(np.split(data, 2, axis=1)):
+                part = name.replace("input_linear", f"input_linear.{i}")
+                add(writer, tensor_name(part, family), half, used)
+        else:
+            add(writer, tensor_name(name, family), data, used)
     add_rope_tensors(writer, config)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
     return held
+
+
+def together(arrays):
+    """{name: the checkpoint's names}: the experts of a layer make one tensor."""
+    names = {}
+    for name in arrays:
+        names.setdefault(re.sub(r"\.experts\.\d+\.", ".experts.", name), []).append(name)
+    return names
 
 
 def add(writer, name, data, kind):

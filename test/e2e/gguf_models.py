@@ -18,14 +18,17 @@ import families
 import gguf_files
 import weights
 from gguf_files import TYPES
-from harness import Tools, check, execute
+from harness import Tools, check, execute, nmse
 
 IDS = [1, 5, 9, 200, 33, 7, 7, 12]
+ROUNDED = 5e-4  # NMSE of products that round rows to integers of 8 bits
 PLAIN = {"f32": TYPES.F32, "f16": TYPES.F16, "bf16": TYPES.BF16}
 
 
 def family(name, **changes):
-    config = families.FAMILIES[name] | {"dtype": "float32"} | changes
+    """Says what a file says, too, and families have different defaults for."""
+    config = {"rms_norm_eps": 1e-6, "rope_theta": 1e4, "dtype": "float32"}
+    config |= families.FAMILIES[name] | changes
     config = {key: value for key, value in config.items() if value is not None}
     return config | {"bos_token_id": None, "pad_token_id": None}
 
@@ -69,6 +72,15 @@ MODELS = {
     ),
     "arcee": family("arcee"),
     "seed_oss": family("seed_oss"),
+    "mixtral": family("mixtral", sliding_window=None),
+    "qwen2_moe": family("qwen2_moe", norm_topk_prob=False),
+    "qwen3_moe": family("qwen3_moe"),
+    "olmoe": family("olmoe", norm_topk_prob=False),
+    "granitemoe": family("granitemoe"),
+    "glm4_moe": family("glm4_moe", norm_topk_prob=True, partial_rotary_factor=0.5),
+    "dots1": family(
+        "dots1", norm_topk_prob=False, routed_scaling_factor=2.5, sliding_window=None
+    ),
 }
 
 
@@ -93,11 +105,14 @@ class Model:
         for weight in json.loads(inspect.ok().text)["weights"]:
             shape = list(weight["shape"])
             shape[0] = weight.get("rows", {}).get("of", shape[0])
-            first = weight["first"]
+            first, experts = weight["first"], weight.get("experts", 0)
             for layer in range(first, first + max(weight["count"], 1)):
-                name = weight["name"].replace("{}", str(layer))
-                values = weights.values(0, name, shape)
-                arrays[name] = weights.rounded(values, "f32")
+                name = weight["name"].replace("{}", str(layer), 1)
+                names = [name.replace("{}", str(i)) for i in range(max(experts, 1))]
+                size = [experts, *shape] if experts and "{}" not in name else shape
+                for name in names:
+                    values = weights.values(0, name, size)
+                    arrays[name] = weights.rounded(values, "f32")
         if self.config["tie_word_embeddings"]:
             arrays.pop("lm_head.weight", None)
         return arrays
@@ -155,7 +170,8 @@ def check_quantized(tools, kind):
     big = kind in (TYPES.Q4_K, TYPES.Q6_K)
     sizes = {"hidden_size": 256, "intermediate_size": 512} if big else {}
     sizes |= {"num_hidden_layers": 2, "intermediate_size": 256, "head_dim": 64}
-    MODELS["quantized"] = family("llama", **sizes)
+    name = "mixtral" if kind == TYPES.Q4_0 else "llama"
+    MODELS["quantized"] = family(name, **sizes, sliding_window=None)
     model = Model(tools, "quantized", f"quantized-{kind.name}")
     draw = np.random.default_rng(1)
     given = {}
@@ -172,18 +188,22 @@ def check_quantized(tools, kind):
         got = model.logits(file, file, dtype, "--quantize=none")
         same = np.array_equal(expected, got)
         check(same, f"{kind.name} in {dtype}: {np.abs(expected - got).max()}")
+        exact = expected if dtype == "f32" else exact
     if not big:
-        check_in_place(model, file, held, kind.name.lower())
+        check_in_place(model, file, held, kind.name.lower(), exact)
 
 
-def check_in_place(model, file, held, format):
+def check_in_place(model, file, held, format, exact):
     """Blocks are used in place in the file, except the rows of queries and keys. Numbers
-    that come from blocks become the same blocks."""
+    that come from blocks become the same blocks. Beside products with these numbers in
+    f32, only rows are rounded, too."""
     same = model.write(held, "f32")
     expected = model.logits(model.path, same, "f32", f"--quantize={format}")
     got = model.logits(file, file, "f32")
     apart = np.abs(expected - got).max()
     check(np.array_equal(expected, got), f"{format} in place: {apart}")
+    error = nmse(exact, got)
+    check(error <= ROUNDED, f"{format}: NMSE {error:.2e} from f32")
     artifact = model.compile(file, "f32")
     inspect = [model.tools.bin / "cria-inspect", artifact, f"--weights={file}"]
     text = execute(inspect).ok().text

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <set>
 
 namespace cria::gguf {
 
@@ -46,6 +48,7 @@ private:
   void readHeads();
   /// Whether the model is a Gemma 2 or 3.
   bool isGemma2() const;
+  void readExperts();
   void readWindow();
   void readTensors();
   void readDType();
@@ -156,6 +159,15 @@ void ConfigReader::readKey(const std::string &name, const Value &value,
     return fail("'" + name + "' is " + value.shown() + ", expected " +
                     key.config + ": " + key.note,
                 CRIA_UNIMPLEMENTED);
+  if (key.use == KeyUse::Flag) {
+    auto flag = value.boolean();
+    if (!flag)
+      return fail("'" + name + "' is " + value.shown() +
+                  ", expected true or false");
+    config[key.config] = *flag;
+    result.origins.emplace_back(key.config, name);
+    return;
+  }
   if (key.use != KeyUse::Whole && key.use != KeyUse::Number)
     return;
   // GGUF allows some sizes to differ between layers; only equal sizes are
@@ -264,6 +276,29 @@ bool ConfigReader::isGemma2() const {
   return type == "gemma2" || type == "gemma3_text";
 }
 
+/// Reads what llama.cpp knows of an architecture's experts and no key says. A
+/// llama model with experts belongs to the family mixtral.
+void ConfigReader::readExperts() {
+  std::string type = architecture->modelType;
+  bool hasExperts = config.value("num_local_experts", int64_t(0)) > 0;
+  if (type == "llama" && hasExperts) {
+    config["model_type"] = "mixtral";
+  } else if (type == "llama") {
+    config.erase("num_local_experts");
+    config.erase("num_experts_per_tok");
+  }
+  if (type == "qwen2_moe" || type == "olmoe")
+    config["norm_topk_prob"] = false;
+  if (type == "qwen3_moe")
+    config["norm_topk_prob"] = true;
+  if ((type == "dots1" || type == "glm4_moe") &&
+      !config.contains("norm_topk_prob"))
+    config["norm_topk_prob"] = false;
+  if (int64_t extra = countOf(header, *architecture, "nextn_predict_layers"))
+    config["num_hidden_layers"] =
+        config["num_hidden_layers"].get<int64_t>() - extra;
+}
+
 /// A llama model with a window belongs to the family mistral.
 void ConfigReader::readWindow() {
   auto window = whole(".attention.sliding_window");
@@ -278,30 +313,42 @@ void ConfigReader::readWindow() {
                               full(".attention.sliding_window"));
 }
 
-/// Reads from the names of the tensors whether there are biases. Fails on
-/// unknown tensors.
+/// Reads from the names of the tensors whether there are biases and norms of
+/// heads, and which layers have no experts. Fails on unknown tensors.
 void ConfigReader::readTensors() {
-  bool attention = false, mlp = false;
+  bool attention = false, mlp = false, headNorms = false;
+  std::set<int64_t> dense;
   for (const OpenFile &part : parts)
     for (const TensorInfo &info : part.header.tensors()) {
+      if (isLeftOut(header, *architecture, info.name))
+        continue;
       std::string name = checkpointName(*architecture, info.name);
       bool bias =
           name.size() > 5 && name.compare(name.size() - 5, 5, ".bias") == 0;
       attention |= bias && name.find(".self_attn.") != name.npos;
       mlp |= bias && name.find(".mlp.") != name.npos;
-      if (name.empty() && !isRopeTensor(info.name) && !isAllowed(info.name))
+      headNorms |= name.find(".self_attn.q_norm.") != name.npos;
+      if (name.find(".mlp.gate_proj.") != name.npos)
+        dense.insert(std::atoi(&name[name.find_first_of("0123456789")]));
+      if (name.empty() && !isAllowed(info.name))
         fail("tensor " + quote(info.name) + " is unknown for " +
                  architecture->name + neverIgnored(printable(info.name)),
              CRIA_UNIMPLEMENTED);
     }
-  if (attention && config["model_type"] != "qwen2")
-    config["attention_bias"] = true;
-  if (config["model_type"] == "seed_oss")
+  std::string type = config["model_type"];
+  if (type == "qwen2_moe")
+    config["qkv_bias"] = attention;
+  else if (type == "seed_oss" || (attention && type != "qwen2"))
     config["attention_bias"] = attention;
   if (mlp)
     config["mlp_bias"] = true;
+  if (type == "glm4_moe")
+    config["use_qk_norm"] = headNorms;
+  if ((type == "qwen2_moe" || type == "qwen3_moe") && !dense.empty())
+    config["mlp_only_layers"] = dense;
   result.origins.emplace_back("attention_bias", "blk.0.attn_output.bias");
   result.origins.emplace_back("mlp_bias", "blk.0.ffn_down.bias");
+  result.origins.emplace_back("mlp_only_layers", "blk.0.ffn_gate.weight");
 }
 
 /// The format in an artifact of a matrix with this GGUF type: a format of
@@ -482,7 +529,8 @@ void ConfigReader::finishFamily() {
         config["num_hidden_layers"] == (type == "gemma2" ? 46 : 62)
             ? config["hidden_size"].get<int64_t>() / heads
             : size;
-  if (type == "granite" && !find(".attention.scale"))
+  bool isGranite = type == "granite" || type == "granitemoe";
+  if (isGranite && !find(".attention.scale"))
     config["attention_multiplier"] = 1 / std::sqrt(static_cast<double>(size));
 }
 
@@ -492,9 +540,10 @@ Result<Config> ConfigReader::read() {
     return status;
   checkKeys();
   for (auto step : {&ConfigReader::checkMissing, &ConfigReader::readVocabulary,
-                    &ConfigReader::readHeads, &ConfigReader::readWindow,
-                    &ConfigReader::readTensors, &ConfigReader::readDType,
-                    &ConfigReader::readRope, &ConfigReader::finishFamily})
+                    &ConfigReader::readHeads, &ConfigReader::readExperts,
+                    &ConfigReader::readWindow, &ConfigReader::readTensors,
+                    &ConfigReader::readDType, &ConfigReader::readRope,
+                    &ConfigReader::finishFamily})
     if (status.ok())
       (this->*step)();
   if (!status.ok())

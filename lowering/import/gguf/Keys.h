@@ -10,6 +10,7 @@ namespace cria::gguf {
 enum class KeyUse {
   Number,  // a number that is set in config.json under the name `config`
   Whole,   // an integer that is set in config.json under the name `config`
+  Flag,    // true or false, set in config.json under the name `config`
   Read,    // is read together with others
   Neutral, // may only have the value `config`
   Any      // does not matter

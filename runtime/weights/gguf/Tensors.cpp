@@ -60,6 +60,8 @@ static Result<TensorEntry> entryOf(const Header &header,
   entry.typeName = tensor.type->name;
   entry.type = dtypeOf(*tensor.type);
   entry.shape = tensor.shape;
+  if (entry.shape.size() == 1 && isOf(tensor.name, "ffn_gate_inp_shexp"))
+    entry.shape.insert(entry.shape.begin(), 1); // a matrix of one row
   entry.begin = tensor.begin;
   entry.end = tensor.end;
   if (architecture.normsPlusOne && tensor.name.size() > norm.size() &&
@@ -94,7 +96,7 @@ Result<std::vector<TensorFile>> openTensors(const std::string &path) {
   for (OpenFile &part : *parts) {
     TensorFile file{std::move(part.file), {}};
     for (const TensorInfo &tensor : part.header.tensors()) {
-      if (isRopeTensor(tensor.name))
+      if (isLeftOut(header, *architecture, tensor.name))
         continue;
       Result<TensorEntry> entry = entryOf(header, *architecture, tensor);
       if (!entry.ok())
