@@ -55,6 +55,7 @@ public:
   std::optional<std::vector<int64_t>> integers() const;
   std::optional<std::vector<double>> numbers() const;
   std::optional<std::vector<std::string_view>> texts() const;
+  std::optional<std::vector<bool>> flags() const;
 
   /// As JSON for people, a long one cut: "llama", [32000 strings].
   std::string shown() const;
@@ -70,8 +71,8 @@ private:
 /// A tensor type of ggml.
 struct TensorType {
   uint32_t number;
-  const char *name;         // ggml's: "Q4_K"
-  uint64_t elements, bytes; // of a block
+  char name[8];             // ggml's: "Q4_K"
+  uint32_t elements, bytes; // of a block
 
   bool isFloat() const { return elements == 1 && name[0] != 'I'; }
 };

@@ -7,41 +7,76 @@
 
 namespace cria::gguf {
 
-static constexpr char usual[] = "",
-                      gemma[] = "ffn_norm=pre_feedforward_layernorm",
-                      endNorms[] = "ffn_norm=";
-
-static const Architecture architectures[] = {
-    {"arcee", "arcee", true, false, usual},
-    {"dots1", "dots1", false, false, usual},
-    {"gemma", "gemma", false, true, usual},
-    {"gemma2", "gemma2", false, true, gemma},
-    {"gemma3", "gemma3_text", false, true, gemma},
-    {"glm4moe", "glm4_moe", false, false, endNorms},
-    {"granite", "granite", true, false, usual},
-    {"granitemoe", "granitemoe", true, false,
-     "ffn_gate_inp=block_sparse_moe.router.layer "
-     "ffn_gate_exps=block_sparse_moe.input_linear[0/2] "
-     "ffn_up_exps=block_sparse_moe.input_linear[1/2] "
-     "ffn_down_exps=block_sparse_moe.output_linear"},
-    {"llama", "llama", true, false,
-     "ffn_gate_inp=block_sparse_moe.gate "
-     "ffn_gate_exps=block_sparse_moe.experts.{}.w1 "
-     "ffn_up_exps=block_sparse_moe.experts.{}.w3 "
-     "ffn_down_exps=block_sparse_moe.experts.{}.w2"},
-    {"olmo2", "olmo2", false, false, endNorms},
-    {"olmoe", "olmoe", false, false, usual},
-    {"phi3", "phi3", false, false, "ffn_up=mlp.gate_up_proj"},
-    {"qwen2", "qwen2", false, false, usual},
-    {"qwen2moe", "qwen2_moe", false, false,
-     "ffn_gate_shexp=mlp.shared_expert.gate_proj "
-     "ffn_up_shexp=mlp.shared_expert.up_proj "
-     "ffn_down_shexp=mlp.shared_expert.down_proj"},
-    {"qwen3", "qwen3", false, false, usual},
-    {"qwen3moe", "qwen3_moe", false, false, usual},
-    {"seed_oss", "seed_oss", false, false, endNorms},
-    {"smollm3", "smollm3", true, false, usual},
+static constexpr Architecture architectures[] = {
+    {"arcee", "arcee", true, false},
+    {"cohere2", "cohere2", false, false},
+    {"command-r", "cohere", false, false},
+    {"dots1", "dots1", false, false},
+    {"ernie4_5", "ernie4_5", false, false},
+    {"exaone4", "exaone4", false, false},
+    {"gemma", "gemma", false, true},
+    {"gemma2", "gemma2", false, true},
+    {"gemma3", "gemma3_text", false, true},
+    {"glm4", "glm4", false, false},
+    {"glm4moe", "glm4_moe", false, false},
+    {"granite", "granite", true, false},
+    {"granitemoe", "granitemoe", true, false},
+    {"hunyuan-dense", "hunyuan_v1_dense", false, false},
+    {"jais2", "jais2", false, false},
+    {"llama", "llama", true, false},
+    {"mistral3", "mistral", true, false},
+    {"nemotron", "nemotron", false, true},
+    {"olmo", "olmo", true, false},
+    {"olmo2", "olmo2", false, false},
+    {"olmoe", "olmoe", false, false},
+    {"phi2", "phi", false, false},
+    {"phi3", "phi3", false, false},
+    {"qwen2", "qwen2", false, false},
+    {"qwen2moe", "qwen2_moe", false, false},
+    {"qwen3", "qwen3", false, false},
+    {"qwen3moe", "qwen3_moe", false, false},
+    {"qwen3vl", "qwen3_vl_text", false, false},
+    {"seed_oss", "seed_oss", false, false},
+    {"smollm3", "smollm3", true, false},
+    {"stablelm", "stablelm", false, false},
+    {"starcoder2", "starcoder2", false, false},
 };
+
+// Lists of modules, "name=module in Hugging Face's checkpoints". They are texts
+// because tables of pointers would need relocations.
+
+/// Modules that an architecture calls otherwise than most do. "name=" is a
+/// module that the architecture does not have.
+static constexpr char ofArchitectures[] =
+    "exaone4.ffn_norm= "
+    "gemma2.ffn_norm=pre_feedforward_layernorm "
+    "gemma3.ffn_norm=pre_feedforward_layernorm "
+    "glm4.ffn_up=mlp.gate_up_proj "
+    "glm4.post_attention_norm=post_self_attn_layernorm "
+    "glm4.post_ffw_norm=post_mlp_layernorm "
+    "glm4moe.ffn_norm= "
+    "granitemoe.ffn_down_exps=block_sparse_moe.output_linear "
+    "granitemoe.ffn_gate_exps=block_sparse_moe.input_linear[0/2] "
+    "granitemoe.ffn_gate_inp=block_sparse_moe.router.layer "
+    "granitemoe.ffn_up_exps=block_sparse_moe.input_linear[1/2] "
+    "hunyuan-dense.attn_k_norm=self_attn.key_layernorm "
+    "hunyuan-dense.attn_q_norm=self_attn.query_layernorm "
+    "llama.ffn_down_exps=block_sparse_moe.experts.{}.w2 "
+    "llama.ffn_gate_exps=block_sparse_moe.experts.{}.w1 "
+    "llama.ffn_gate_inp=block_sparse_moe.gate "
+    "llama.ffn_up_exps=block_sparse_moe.experts.{}.w3 "
+    "olmo2.ffn_norm= "
+    "phi2.attn_output=self_attn.dense "
+    "phi2.ffn_down=mlp.fc2 "
+    "phi2.ffn_up=mlp.fc1 "
+    "phi2.output_norm=model.final_layernorm "
+    "phi3.ffn_up=mlp.gate_up_proj "
+    "qwen2moe.ffn_down_shexp=mlp.shared_expert.down_proj "
+    "qwen2moe.ffn_gate_shexp=mlp.shared_expert.gate_proj "
+    "qwen2moe.ffn_up_shexp=mlp.shared_expert.up_proj "
+    "seed_oss.ffn_norm= "
+    "starcoder2.ffn_down=mlp.c_proj "
+    "starcoder2.ffn_up=mlp.c_fc";
 
 /// Modules of the model and of a layer, of most architectures.
 static constexpr char outerModules[] = "token_embd=model.embed_tokens "
@@ -139,16 +174,21 @@ std::string checkpointName(const Architecture &architecture,
   if (kind != ".weight" && kind != ".bias")
     return "";
   std::string_view layer = eatLayer(module);
-  bool known = translate(architecture.modules, module) ||
-               translate(layer.empty() ? outerModules : layerModules, module);
-  if (!known || module.empty())
+  std::string own = concat({architecture.name, ".", module});
+  std::string_view found = own;
+  if (!translate(ofArchitectures, found)) {
+    found = module;
+    if (!translate(layer.empty() ? outerModules : layerModules, found))
+      return "";
+  }
+  if (found.empty())
     return "";
-  if (module.size() > bias.size() && // a tensor, and not a module
-      module.substr(module.size() - bias.size()) == bias)
+  if (found.size() > bias.size() && // a tensor, and not a module
+      found.substr(found.size() - bias.size()) == bias)
     kind = "";
   if (layer.empty())
-    return concat({module, kind});
-  return concat({"model.layers.", layer, ".", module, kind});
+    return concat({found, kind});
+  return concat({"model.layers.", layer, ".", found, kind});
 }
 
 int64_t countOf(const Header &header, const Architecture &architecture,

@@ -11,17 +11,13 @@ namespace cria::gguf {
 
 /// How GGUF differs from Hugging Face's checkpoints for one architecture.
 struct Architecture {
-  const char *name;      // general.architecture
-  const char *modelType; // config.json's
+  char name[16];      // general.architecture
+  char modelType[20]; // config.json's
   /// Rows of queries and keys are in the order of pairs that rope rotates: 0,
   /// D/2, 1, D/2 + 1, ... of each head of D.
   bool interleaved;
   /// Norms have 1 added to them.
   bool normsPlusOne;
-  /// The modules of a layer that have other names in Hugging Face's checkpoints
-  /// than those of most architectures: "ffn_up=mlp.gate_up_proj ...". Without a
-  /// name, the architecture does not have the module.
-  const char *modules;
 };
 
 /// The architecture called `name`, or null.
@@ -39,7 +35,7 @@ std::string checkpointName(const Architecture &architecture,
 
 /// Whether the tensor is no weight: one of rope's frequencies, which are read
 /// with the config (rope_freqs, rope_factors_long, rope_factors_short), or of a
-/// layer behind the model's last, which would predict a token more.
+/// layer after the model's last, which would predict a token more.
 bool isLeftOut(const Header &header, const Architecture &architecture,
                std::string_view name);
 

@@ -122,6 +122,12 @@ std::optional<std::vector<std::string_view>> Value::texts() const {
   return result;
 }
 
+std::optional<std::vector<bool>> Value::flags() const {
+  if (element != ValueType::Bool)
+    return std::nullopt;
+  return all<bool>(count, [&](uint64_t i) { return at(i).boolean(); });
+}
+
 std::string Value::shown() const {
   static constexpr uint64_t mostShown = 8;
   if (isArray() && element == ValueType::String)

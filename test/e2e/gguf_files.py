@@ -11,21 +11,29 @@ import numpy as np
 TYPES = gguf.GGMLQuantizationType
 # The others are called as in config.json.
 ARCHITECTURES = {
+    "cohere": "command-r",
     "gemma3_text": "gemma3",
     "glm4_moe": "glm4moe",
+    "granitemoehybrid": "granite",
+    "hunyuan_v1_dense": "hunyuan-dense",
+    "ministral3": "mistral3",
     "mistral": "llama",
     "mixtral": "llama",
+    "phi": "phi2",
     "qwen2_moe": "qwen2moe",
     "qwen3_moe": "qwen3moe",
+    "qwen3_vl_text": "qwen3vl",
 }
 INTERLEAVED = (
-    *("arcee", "granite", "granitemoe", "llama", "mistral", "mixtral", "smollm3"),
+    *("arcee", "granite", "granitemoe", "granitemoehybrid", "llama", "ministral3"),
+    *("mistral", "mixtral", "olmo", "smollm3"),
 )
-WINDOWED = ("mistral", "gemma2", "gemma3_text", "phi3")
+WINDOWED = ("cohere2", "exaone4", "gemma2", "gemma3_text", "mistral", "phi3")
 OUTER = {
     "model.embed_tokens": "token_embd",
     "model.norm": "output_norm",
     "lm_head": "output",
+    "model.final_layernorm": "output_norm",
 }
 LAYER = {
     "self_attn.q_proj": "attn_q",
@@ -42,6 +50,18 @@ LAYER = {
     "input_layernorm": "attn_norm",
     "pre_feedforward_layernorm": "ffn_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
+    "mlp.c_fc": "ffn_up",
+    "mlp.c_proj": "ffn_down",
+    "mlp.fc1": "ffn_up",
+    "mlp.fc2": "ffn_down",
+    "post_mlp_layernorm": "post_ffw_norm",
+    "post_self_attn_layernorm": "post_attention_norm",
+    "self_attn.dense": "attn_output",
+    "self_attn.key_layernorm": "attn_k_norm",
+    "self_attn.query_layernorm": "attn_q_norm",
+    "shared_mlp.input_linear.0": "ffn_gate",
+    "shared_mlp.input_linear.1": "ffn_up",
+    "shared_mlp.output_linear": "ffn_down",
     # Mixtures of experts.
     "block_sparse_moe.experts.w1": "ffn_gate_exps",
     "block_sparse_moe.experts.w2": "ffn_down_exps",
@@ -72,7 +92,7 @@ def tensor_name(name, family):
         return f"blk.{layer}.ffn_{shared[1]}_shexp.{kind}"
     if module == "post_attention_layernorm":
         behind = family in (
-            *("gemma2", "gemma3_text", "glm4_moe", "olmo2", "seed_oss"),
+            *("exaone4", "gemma2", "gemma3_text", "glm4_moe", "olmo2", "seed_oss"),
         )
         part = "post_attention_norm" if behind else "ffn_norm"
     else:
@@ -94,7 +114,8 @@ def converted(name, array, config):
         heads = config.get("num_key_value_heads") or heads
     if family in INTERLEAVED and re.search(r"\.[qk]_proj\.", name):
         return interleaved(array, heads)
-    if family.startswith("gemma") and name.endswith("norm.weight"):
+    plus_one = family.startswith("gemma") or family == "nemotron"
+    if plus_one and name.endswith("norm.weight"):
         return array + np.float32(1)  # norms are f32
     return array
 
@@ -136,8 +157,16 @@ def add_config(writer, config):
     writer.add_feed_forward_length(config["intermediate_size"])
     writer.add_head_count(heads)
     writer.add_head_count_kv(config.get("num_key_value_heads") or heads)
-    writer.add_layer_norm_rms_eps(config.get("rms_norm_eps", 1e-6))
-    writer.add_rope_freq_base(config.get("rope_theta", 10000.0))
+    rms = [config[key] for key in ("rms_norm_eps", "norm_eps") if key in config]
+    layer = [config[key] for key in ("layer_norm_eps", "norm_epsilon") if key in config]
+    for eps in rms:
+        writer.add_layer_norm_rms_eps(eps)
+    for eps in layer or (rms if family == "nemotron" else []):
+        writer.add_layer_norm_eps(eps)
+    if family == "olmo":
+        writer.add_layer_norm_eps(1e-5)
+    theta = config.get("rope_parameters", {}).get("rope_theta", 10000.0)
+    writer.add_rope_freq_base(config.get("rope_theta", theta))
     writer.add_vocab_size(config["vocab_size"])
     part = config.get("partial_rotary_factor", 1)
     writer.add_rope_dimension_count(int(head * part))
@@ -149,7 +178,25 @@ def add_config(writer, config):
     if family == "gemma2":
         writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])
         writer.add_final_logit_softcapping(config["final_logit_softcapping"])
-    if family in ("granite", "granitemoe"):
+    if family in ("cohere", "cohere2"):
+        writer.add_logit_scale(config["logit_scale"])
+    if family == "exaone4":
+        layers = range(config["num_hidden_layers"])
+        writer.add_sliding_window_pattern([i % 4 != 3 for i in layers])
+    if family == "stablelm":
+        writer.add_parallel_residual(False)
+    if family == "ministral3":
+        rope = config["rope_parameters"]
+        writer.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
+        writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
+    if family == "qwen3_vl_text":
+        writer.add_rope_dimension_sections([4, 4, 4, 0])
+        writer.add_num_deepstack_layers(0)
+    if family == "granitemoehybrid":
+        width = config["shared_intermediate_size"]
+        writer.add_expert_shared_feed_forward_length(width)
+        writer.add_ssm_conv_kernel(4)
+    if family in ("granite", "granitemoe", "granitemoehybrid"):
         writer.add_attention_scale(config["attention_multiplier"])
         writer.add_embedding_scale(config["embedding_multiplier"])
         writer.add_residual_scale(config["residual_multiplier"])
@@ -184,7 +231,7 @@ def add_experts(writer, config):
 
 
 def add_rope(writer, config):
-    rope = config.get("rope_scaling") or {}
+    rope = config.get("rope_scaling") or config.get("rope_parameters") or {}
     kind = rope.get("rope_type")
     if kind in ("linear", "yarn"):
         writer.add_rope_scaling_type(gguf.RopeScalingType(kind))
@@ -286,7 +333,7 @@ def write(path, config, arrays, kind, text=None, split=0, blocks=None):
         if name.endswith(".shared_expert_gate.weight"):
             data = data[0]
         if ".input_linear." in name:
-            for i, half in enumerate(np.split(data, 2, axis=1)):
+            for i, half in enumerate(np.split(data, 2, axis=-2)):
                 part = name.replace("input_linear", f"input_linear.{i}")
                 add(writer, tensor_name(part, family), half, used)
         else:

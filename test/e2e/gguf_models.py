@@ -22,12 +22,18 @@ from harness import Tools, check, execute, nmse
 
 IDS = [1, 5, 9, 200, 33, 7, 7, 12]
 ROUNDED = 5e-4  # NMSE of products that round rows to integers of 8 bits
+# Their names in families of layer norms; OLMo 1 has none.
+EPSILONS = dict.fromkeys(
+    ["cohere", "cohere2", "jais2", "phi", "stablelm"], "layer_norm_eps"
+) | {"nemotron": "norm_eps", "olmo": "", "starcoder2": "norm_epsilon"}
 PLAIN = {"f32": TYPES.F32, "f16": TYPES.F16, "bf16": TYPES.BF16}
 
 
 def family(name, **changes):
     """Says what a file says, too, and families have different defaults for."""
-    config = {"rms_norm_eps": 1e-6, "rope_theta": 1e4, "dtype": "float32"}
+    eps = EPSILONS.get(name, "rms_norm_eps")
+    config = {eps: 1e-6, "rope_theta": 1e4, "dtype": "float32"}
+    config.pop("", None)
     config |= families.FAMILIES[name] | changes
     config = {key: value for key, value in config.items() if value is not None}
     return config | {"bos_token_id": None, "pad_token_id": None}
@@ -72,6 +78,24 @@ MODELS = {
     ),
     "arcee": family("arcee"),
     "seed_oss": family("seed_oss"),
+    "cohere": family("cohere"),
+    "cohere2": family("cohere2", sliding_window_pattern=4),
+    "ernie4_5": family("ernie4_5"),
+    "exaone4": family("exaone4"),
+    "glm4": family("glm4", partial_rotary_factor=0.5),
+    "granitemoehybrid": family("granitemoehybrid", intermediate_size=96),
+    # A file has the base that alpha stretches.
+    "hunyuan_v1_dense": family(
+        "hunyuan_v1_dense", rope_scaling=None, rope_theta=11158840.0
+    ),
+    "jais2": family("jais2"),
+    "ministral3": family("ministral3", rope_theta=None),
+    "nemotron": family("nemotron", partial_rotary_factor=0.5),
+    "olmo": family("olmo"),
+    "phi": family("phi", partial_rotary_factor=0.5),
+    "qwen3_vl_text": family("qwen3_vl_text"),
+    "stablelm": family("stablelm", partial_rotary_factor=0.25),
+    "starcoder2": family("starcoder2", sliding_window=None),
     "mixtral": family("mixtral", sliding_window=None),
     "qwen2_moe": family("qwen2_moe", norm_topk_prob=False),
     "qwen3_moe": family("qwen3_moe"),

@@ -49,7 +49,9 @@ private:
   /// Whether the model is a Gemma 2 or 3.
   bool isGemma2() const;
   void readExperts();
+  void checkPattern(const Value &pattern);
   void readWindow();
+  void setBiases(bool attention, bool mlp);
   void readTensors();
   void readDType();
   void readFormats(const std::string &main);
@@ -212,8 +214,10 @@ void ConfigReader::checkKeys() {
 /// Checks required keys. Sets keys whose default in GGUF differs from the
 /// default in transformers.
 void ConfigReader::checkMissing() {
+  const char *rms = ".attention.layer_norm_rms_epsilon";
+  bool isRms = findKey(full(rms), architecture->name)->use == KeyUse::Number;
   for (const char *key :
-       {".attention.head_count", ".attention.layer_norm_rms_epsilon",
+       {".attention.head_count", isRms ? rms : ".attention.layer_norm_epsilon",
         ".block_count", ".context_length", ".embedding_length",
         ".feed_forward_length"})
     if (!find(key))
@@ -299,9 +303,27 @@ void ConfigReader::readExperts() {
         config["num_hidden_layers"].get<int64_t>() - extra;
 }
 
+/// Fails unless each fourth layer has no window, as the families know it.
+void ConfigReader::checkPattern(const Value &pattern) {
+  auto flags = pattern.isArray() ? pattern.flags() : std::nullopt;
+  auto period = pattern.integer();
+  bool fits = flags || period == 4;
+  for (size_t i = 0; flags && i < flags->size(); ++i)
+    fits &= (*flags)[i] == (i % 4 != 3);
+  if (!fits)
+    fail("'" + full(".attention.sliding_window_pattern") + "' is " +
+             pattern.shown() + ", expected each fourth layer without a window",
+         CRIA_UNIMPLEMENTED);
+}
+
 /// A llama model with a window belongs to the family mistral.
 void ConfigReader::readWindow() {
   auto window = whole(".attention.sliding_window");
+  std::string type = config["model_type"];
+  if (type == "dots1" || type == "exaone4" || type == "mistral")
+    config["sliding_window"] = nullptr; // unless the file has one
+  if (const Value *pattern = find(".attention.sliding_window_pattern"))
+    checkPattern(*pattern);
   if (window && *window > 0) {
     config["sliding_window"] = *window;
     if (config["model_type"] == "llama")
@@ -311,6 +333,38 @@ void ConfigReader::readWindow() {
   }
   result.origins.emplace_back("sliding_window",
                               full(".attention.sliding_window"));
+}
+
+/// The keys that say whether linears have biases, of the families that have
+/// other keys than most, or whose keys are true by default. "": no key.
+static const struct {
+  std::string_view type, attention, mlp;
+} biasKeys[] = {
+    {"ernie4_5", "use_bias", ""},
+    {"glm4", "attention_bias", ""},
+    {"jais2", "attention_bias", "mlp_bias"},
+    {"phi", "", ""},
+    {"qwen2", "", ""},
+    {"qwen2_moe", "qkv_bias", ""},
+    {"seed_oss", "attention_bias", "mlp_bias"},
+    {"stablelm", "use_qkv_bias", ""},
+    {"starcoder2", "use_bias", ""},
+};
+
+/// Sets the keys of biases of attention's linears and the MLP's.
+void ConfigReader::setBiases(bool attention, bool mlp) {
+  for (const auto &keys : biasKeys)
+    if (keys.type == config["model_type"].get<std::string>()) {
+      if (!keys.attention.empty())
+        config[std::string(keys.attention)] = attention;
+      if (!keys.mlp.empty())
+        config[std::string(keys.mlp)] = mlp;
+      return;
+    }
+  if (attention)
+    config["attention_bias"] = true;
+  if (mlp)
+    config["mlp_bias"] = true;
 }
 
 /// Reads from the names of the tensors whether there are biases and norms of
@@ -336,12 +390,7 @@ void ConfigReader::readTensors() {
              CRIA_UNIMPLEMENTED);
     }
   std::string type = config["model_type"];
-  if (type == "qwen2_moe")
-    config["qkv_bias"] = attention;
-  else if (type == "seed_oss" || (attention && type != "qwen2"))
-    config["attention_bias"] = attention;
-  if (mlp)
-    config["mlp_bias"] = true;
+  setBiases(attention, mlp);
   if (type == "glm4_moe")
     config["use_qk_norm"] = headNorms;
   if ((type == "qwen2_moe" || type == "qwen3_moe") && !dense.empty())
@@ -508,8 +557,16 @@ void ConfigReader::readRope() {
                     find(".rope.scaling.type")->shown() +
                     ", expected none, linear, yarn or longrope",
                 CRIA_UNIMPLEMENTED);
-  if (type != "none")
+  if (auto scale = number(".attention.temperature_scale")) {
+    config["model_type"] = "ministral3";
+    rope["llama_4_scaling_beta"] = *scale;
+    rope["mscale"] = rope["mscale_all_dim"] = 1.0;
+    rope["rope_theta"] = config["rope_theta"];
+    config.erase("rope_theta");
+    config["rope_parameters"] = rope;
+  } else if (type != "none") {
     config["rope_scaling"] = rope;
+  }
   readFrequencies();
   result.origins.emplace_back("rope_scaling", full(".rope.scaling"));
 }
@@ -520,6 +577,9 @@ void ConfigReader::finishFamily() {
   auto size = config.value("head_dim", int64_t(1));
   auto heads =
       std::max<int64_t>(config["num_attention_heads"].get<int64_t>(), 1);
+  if (auto width = whole(".expert_shared_feed_forward_length");
+      width && type == "granite")
+    config["intermediate_size"] = *width;
   if (type == "smollm3")
     config["no_rope_layer_interval"] = 4;
   // Gemma 2 27B, which has 46 layers, and Gemma 3 27B, which has 62, scale

@@ -392,6 +392,22 @@ TEST_F(GgufTest, KnowsExperts) {
       checkpoint->find("model.layers.0.mlp.gate.e_score_correction_bias"));
 }
 
+TEST_F(GgufTest, KnowsLayerNormsAndPatternsOfWindows) {
+  std::vector<std::string> keys = keysOf("exaone4");
+  auto pattern = [&](const std::string &flags) {
+    return config(with(keys, array("exaone4.attention.sliding_window_pattern",
+                                   ValueType::Bool, flags.size(), flags)))
+        .status();
+  };
+  EXPECT_TRUE(pattern({1, 1, 1, 0, 1}).ok());
+  EXPECT_THAT(pattern({1, 0}), fails(CRIA_UNIMPLEMENTED,
+                                     "sliding_window_pattern' is [true, false]"
+                                     ", expected each fourth layer without"));
+  EXPECT_THAT(config(keysOf("jais2")).status(),
+              fails(CRIA_INVALID_ARGUMENT,
+                    "'jais2.attention.layer_norm_epsilon' is missing"));
+}
+
 // Also embedding models have `pooling_type`.
 TEST_F(GgufTest, KnowsTheKeysOfOllama) {
   std::vector<std::string> keys = llamaKeys();
