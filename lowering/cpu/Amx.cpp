@@ -20,6 +20,9 @@
 /// repeated, and the sums of the repeated rows are dropped. The last block of b
 /// begins at row N - 32, and only its new columns are stored. The last k are
 /// copied and padded with zeros, so that nothing after a row is read.
+///
+/// Rows that are sorted by expert (Experts.cpp) are packed together. A group is
+/// then of one part, whose rows are some of the panels.
 #include "lowering/cpu/Contraction.h"
 
 #include "mlir/Dialect/AMX/AMXDialect.h"
@@ -66,8 +69,10 @@ enum class Source { InPlace, InPlaceThenCopy, Copy };
 
 class AmxProduct {
 public:
+  /// A product with at most `maxRows` rows of a, or of each part of a.
   AmxProduct(VectorBuilder &b, const Contraction &c, int64_t maxRows);
-  void multiply();
+  Value pack();
+  void multiply(Value packed);
 
 private:
   using Tiles = SmallVector<Value, 4>;
@@ -75,9 +80,9 @@ private:
   int64_t groups() const { return llvm::divideCeil(blocks, groupBlocks); }
   MemRefType tilesType(ArrayRef<int64_t> shape) const;
   MemRefType sumsType(int64_t slots, int64_t panels) const;
-  Value loadPadded(Value matrix, Value row, Value k, int64_t count);
+  Value loadPadded(Value matrix, SmallVector<Value> row, Value k,
+                   int64_t count);
   void packTile(Value tile, Value step, int64_t count);
-  void pack();
   Value rowOf(const Group &group, Value block);
   void copyTail(const Group &group);
   void multiply(const Group &group);
@@ -102,7 +107,9 @@ private:
   int64_t wholeSteps, steps, tail, sliceSteps, slices;
   int64_t blocks, groupBlocks, maxPanels;
   bool copies;
-  Value rows;
+  /// The matrix, the rows that it multiplies, and the first place of these rows
+  /// and of their panels.
+  Value matrix, rows, firstRow, firstPanel;
   /// Packed a, the sums of the groups, the copies of the groups' slices of b,
   /// and the copies of the tails of b.
   Value packed, sums, copied, tails;
@@ -121,7 +128,9 @@ AmxProduct::AmxProduct(VectorBuilder &b, const Contraction &c, int64_t maxRows)
       std::min<int64_t>(kGroupBlocks, llvm::divideCeil(blocks, kLeastGroups));
   maxPanels = llvm::divideCeil(maxRows, kStep);
   copies = c.k() % 4096 == 0 && maxPanels > 1;
-  rows = b.size(c.a, 0);
+  matrix = c.b;
+  rows = c.experts ? c.experts->places : b.size(c.a, 0);
+  firstRow = firstPanel = b.index(0);
 }
 
 MemRefType AmxProduct::tilesType(ArrayRef<int64_t> shape) const {
@@ -136,13 +145,15 @@ MemRefType AmxProduct::sumsType(int64_t slots, int64_t panels) const {
                          b.getF32Type());
 }
 
-/// The bits of `count` elements matrix[row, k ...], padded with zeros to 32
+/// The bits of `count` elements of a row from k on, padded with zeros to 32
 /// elements. The elements are loaded as integers because LLVM would call a
 /// library to move bf16 on CPUs without AVX512-BF16.
-Value AmxProduct::loadPadded(Value matrix, Value row, Value k, int64_t count) {
+Value AmxProduct::loadPadded(Value matrix, SmallVector<Value> row, Value k,
+                             int64_t count) {
   Type i16 = b.getI16Type();
+  row.push_back(k);
   Value bits = b.create<vector::BitCastOp>(b.vectorType(count, i16),
-                                           b.load(matrix, {row, k}, count));
+                                           b.load(matrix, row, count));
   if (count == kStep)
     return bits;
   Value zeros =
@@ -156,9 +167,12 @@ void AmxProduct::packTile(Value tile, Value step, int64_t count) {
   SmallVector<Value> pairs;
   Value last = b.sub(rows, b.index(1)), k = b.mul(step, kStep);
   for (int64_t i = 0; i < kTile; ++i) {
-    Value row = b.min(b.add(b.mul(tile, kTile), i), last);
+    Value row = c.rowAt(b, b.min(b.add(b.mul(tile, kTile), i), last));
+    if (c.experts)
+      row = b.max(row, b.index(0));
     pairs.push_back(b.create<vector::BitCastOp>(
-        b.vectorType(kTile, b.getF32Type()), loadPadded(c.a, row, k, count)));
+        b.vectorType(kTile, b.getF32Type()),
+        loadPadded(c.a, c.rowOfA(b, row), k, count)));
   }
   SmallVector<Value> turned = b.transposed(pairs);
   for (int64_t i = 0; i < kTile; ++i) {
@@ -170,9 +184,10 @@ void AmxProduct::packTile(Value tile, Value step, int64_t count) {
   }
 }
 
-void AmxProduct::pack() {
-  packed = b.create<memref::AllocOp>(
-      tilesType({slices, maxPanels, sliceSteps, 2}), b.getI64IntegerAttr(64));
+Value AmxProduct::pack() {
+  int64_t most = c.experts ? c.experts->maxPlaces() / kStep : maxPanels;
+  packed = b.create<memref::AllocOp>(tilesType({slices, most, sliceSteps, 2}),
+                                     b.getI64IntegerAttr(64));
   int64_t pieces = llvm::divideCeil(steps, kPackSteps);
   b.parallel(b.mul(b.ceilDiv(rows, kTile), pieces), [&](Value i) {
     Value tile = b.div(i, pieces), first = b.mul(b.rem(i, pieces), kPackSteps);
@@ -183,6 +198,7 @@ void AmxProduct::pack() {
       b.when(b.less(b.index(wholeSteps), end),
              [&] { packTile(tile, b.index(wholeSteps), tail); });
   });
+  return packed;
 }
 
 /// The row of b at which a block begins.
@@ -198,7 +214,8 @@ void AmxProduct::copyTail(const Group &group) {
     b.loop(b.index(0), b.index(kStep), 1, [&](Value i) {
       Value values = b.create<vector::BitCastOp>(
           b.vectorType(kStep, b.getBF16Type()),
-          loadPadded(c.b, b.add(first, i), b.index(wholeSteps * kStep), tail));
+          loadPadded(matrix, {b.add(first, i)}, b.index(wholeSteps * kStep),
+                     tail));
       b.store(values, tails,
               {block, b.div(i, kTile), b.rem(i, kTile), b.index(0)});
     });
@@ -222,7 +239,7 @@ SmallVector<Value> AmxProduct::step(ValueRange sums, const Tiles &left,
 void AmxProduct::fetchNextPanel(const Slice &slice, Value panel, Value block,
                                 Value step) {
   int64_t lines = llvm::divideCeil(2 * kTile, groupBlocks);
-  Value zero = b.index(0), next = b.add(panel, 1);
+  Value zero = b.index(0), next = b.add(b.add(firstPanel, panel), 1);
   Value line = b.mul(b.add(b.mul(block, sliceSteps), step), lines);
   for (int64_t i = 0; i < lines; ++i)
     b.prefetch(
@@ -284,13 +301,14 @@ void AmxProduct::multiplyBlock(const Group &group, const Slice &slice,
     if (source == Source::Copy)
       return load(copied, copyAt(step, i));
     Value k = b.mul(b.add(slice.first, step), kStep);
-    return load(c.b, {b.add(row, i * kTile), k});
+    return load(matrix, {b.add(row, i * kTile), k});
   };
   auto leftTail = [&](Value, int64_t i) {
     return load(tails, {block, b.index(i), zero, zero});
   };
   auto right = [&](Value step, int64_t j) {
-    return load(packed, {slice.number, panel, step, b.index(j), zero, zero});
+    return load(packed, {slice.number, b.add(firstPanel, panel), step,
+                         b.index(j), zero, zero});
   };
   auto walk = [&](Value first, Value end, auto left, ValueRange sums) {
     return b.loop(first, end, 1, sums, [&](Value k, ValueRange carried) {
@@ -391,9 +409,11 @@ void AmxProduct::flushTile(const Group &group, Value panel, Value m, Value n,
   auto put = [&](Value row, Value m) {
     if (columns < kTile)
       row = b.create<vector::ExtractStridedSliceOp>(row, 0, columns, 1);
+    SmallVector<Value> at = c.rowOfC(b, c.rowAt(b, b.add(firstRow, m)));
+    at.push_back(n);
     if (!c.fromZero)
-      row = b.create<arith::AddFOp>(row, b.load(c.c, {m, n}, columns));
-    b.store(row, c.c, {m, n});
+      row = b.create<arith::AddFOp>(row, b.load(c.c, at, columns));
+    b.store(row, c.c, at);
   };
   b.when(
       b.less(b.add(m, kTile - 1), rows),
@@ -425,10 +445,12 @@ void AmxProduct::flush(const Group &group, Value panel) {
   });
 }
 
-void AmxProduct::multiply() {
+void AmxProduct::multiply(Value a) {
+  packed = a;
   int64_t slots = slices == 1 ? groups() : std::min(groups(), kMostSlots);
+  if (c.experts)
+    slots = kMostSlots;
   IntegerAttr line = b.getI64IntegerAttr(64);
-  pack();
   if (slices > 1)
     sums = b.create<memref::AllocOp>(sumsType(slots, maxPanels), line);
   if (copies)
@@ -442,17 +464,38 @@ void AmxProduct::multiply() {
     if (tail)
       tails = b.create<memref::AllocaOp>(tilesType({groupBlocks, 2}), line);
     auto multiplyGroup = [&](Value i) {
+      if (c.experts) {
+        ExpertPart part(b, c, b.div(i, groups()));
+        matrix = part.matrix;
+        firstRow = part.begin;
+        rows = b.sub(part.end, part.begin);
+        firstPanel = b.div(firstRow, kStep);
+        i = b.rem(i, groups());
+      }
       Value first = b.mul(i, groupBlocks);
       Value left = b.sub(b.index(blocks), first);
       multiply({slot, first, b.min(left, b.index(groupBlocks))});
     };
-    if (slots == groups())
+    if (!c.experts && slots == groups())
       return multiplyGroup(slot);
-    auto begin = [&](Value i) { return b.div(b.mul(i, groups()), slots); };
+    Value all =
+        c.experts ? b.mul(c.experts->count, groups()) : b.index(groups());
+    auto begin = [&](Value i) { return b.div(b.mul(i, all), slots); };
     b.loop(begin(slot), begin(b.add(slot, 1)), 1, multiplyGroup);
   });
 }
 
 void cria::emitAmx(VectorBuilder &b, const Contraction &c, int64_t maxRows) {
-  AmxProduct(b, c, maxRows).multiply();
+  AmxProduct product(b, c, maxRows);
+  product.multiply(product.pack());
+}
+
+Value cria::packTiles(VectorBuilder &b, const Contraction &c,
+                      int64_t mostRows) {
+  return AmxProduct(b, c, mostRows).pack();
+}
+
+void cria::emitTiles(VectorBuilder &b, const Contraction &c, int64_t mostRows,
+                     Value packed) {
+  AmxProduct(b, c, mostRows).multiply(packed);
 }

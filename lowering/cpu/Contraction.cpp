@@ -12,10 +12,32 @@ static MemRefType type(Value memref) {
 }
 
 int64_t Contraction::m() const { return type(c).getDimSize(0); }
-int64_t Contraction::n() const { return type(c).getDimSize(1); }
-int64_t Contraction::k() const { return type(b).getDimSize(bOuter ? 0 : 1); }
+int64_t Contraction::n() const { return type(c).getShape().back(); }
+int64_t Contraction::k() const {
+  return bOuter ? type(b).getDimSize(0) : type(b).getShape().back();
+}
 Type Contraction::aType() const { return type(a).getElementType(); }
 Type Contraction::bType() const { return type(b).getElementType(); }
+
+/// The row of a memref (M, K), or the row t * S + s of one (T, S, K) or (T, K).
+static SmallVector<Value> placeOf(VectorBuilder &b, const Contraction &product,
+                                  Value memref, Value row) {
+  if (!product.experts)
+    return {row};
+  int64_t chosen = type(product.c).getDimSize(1);
+  SmallVector<Value> place = {b.div(row, chosen)};
+  if (type(memref).getRank() == 3)
+    place.push_back(b.rem(row, chosen));
+  return place;
+}
+
+SmallVector<Value> Contraction::rowOfA(VectorBuilder &b, Value row) const {
+  return placeOf(b, *this, a, row);
+}
+
+SmallVector<Value> Contraction::rowOfC(VectorBuilder &b, Value row) const {
+  return placeOf(b, *this, c, row);
+}
 
 std::optional<Contraction> Contraction::match(linalg::LinalgOp op,
                                               StringRef &reason) {

@@ -9,6 +9,17 @@
 
 namespace cria {
 
+/// The rows (t, s) of a product with experts, sorted by expert. A part is at
+/// most some number of rows of one expert, which are in adjacent places.
+struct ExpertRows {
+  mlir::Value order;  // (places) i32: t * S + s; negative where no row is
+  mlir::Value parts;  // (parts, 3) i32: expert, first place, end of the places
+  mlir::Value places; // how many there are
+  mlir::Value count;  // of parts
+
+  int64_t maxPlaces() const;
+};
+
 /// c[m, n] += sum_k a[m, k] * b[n, k]. b may also be b[k, n], and a may be a[k,
 /// m].
 struct Contraction {
@@ -21,6 +32,9 @@ struct Contraction {
   bool fromZero = false;
   /// The terms of a row are added in the same order for any number of rows.
   bool invariant = false;
+  /// Of a product with experts that is multiplied part by part, the parts. Then
+  /// a is (T(, S), K), b is (E, N, K), and c is (T, S, N).
+  std::optional<ExpertRows> experts;
 
   /// The contraction that a linalg op on memrefs is, if a schedule supports it.
   /// If no schedule does, `reason` says why.
@@ -33,11 +47,64 @@ struct Contraction {
   int64_t k() const;
   mlir::Type aType() const;
   mlir::Type bType() const;
+
+  /// The row at a place: without experts the place itself, with experts t * S +
+  /// s. Negative where no row is.
+  mlir::Value rowAt(VectorBuilder &b, mlir::Value place) const;
+  /// The indices of a row in a and in c.
+  llvm::SmallVector<mlir::Value> rowOfA(VectorBuilder &b,
+                                        mlir::Value row) const;
+  llvm::SmallVector<mlir::Value> rowOfC(VectorBuilder &b,
+                                        mlir::Value row) const;
 };
 
-/// Makes products with experts that each token chose a loop of products with
-/// one expert each (Experts.cpp).
-void separateExperts(mlir::func::FuncOp function);
+/// y[t, s, n] += sum_k x[t(, s), k] * weight[experts[t, s], n, k].
+struct ExpertProduct {
+  mlir::Value experts, x, weight, y;
+  /// y counts as zero before the product, and is not read.
+  bool fromZero = false;
+
+  /// The product that a linalg op on memrefs is, if a schedule supports it. If
+  /// the op is such a product and no schedule supports it, `reason` says why.
+  static std::optional<ExpertProduct> match(mlir::linalg::LinalgOp op,
+                                            llvm::StringRef &reason);
+
+  int64_t tokens() const; // dynamic or not
+  int64_t chosen() const; // S
+  int64_t count() const;  // E
+};
+
+/// A part of the sorted rows, and the matrix that multiplies it.
+struct ExpertPart {
+  ExpertPart(VectorBuilder &b, const Contraction &c, mlir::Value number);
+
+  mlir::Value matrix;     // (N, K)
+  mlir::Value begin, end; // places
+};
+
+/// source[at..., :] as a matrix: of one row, or of all rows of an expert.
+mlir::Value rowsAt(VectorBuilder &b, mlir::Value source,
+                   llvm::ArrayRef<mlir::Value> at);
+
+/// Multiplies the rows of tokens [0, tokens) one by one; a row's result is the
+/// same for any number of tokens (Experts.cpp).
+void emitExpertDots(VectorBuilder &b, const ExpertProduct &product,
+                    mlir::Value tokens);
+
+/// Sorts the rows of tokens [first, T), at most `maxTokens`. The first place of
+/// each part is a multiple of `alignment`, as is `mostRows`, the most rows of a
+/// part (Experts.cpp).
+ExpertRows sortRows(VectorBuilder &b, const ExpertProduct &product,
+                    mlir::Value first, int64_t maxTokens, int64_t alignment,
+                    int64_t mostRows);
+
+/// A column of c, which is a row of b (n, k).
+struct Column {
+  const Contraction *product;
+  mlir::Value n;
+};
+/// One dot product for each column, of products of one row (Dot.cpp).
+void emitDotTile(VectorBuilder &b, llvm::ArrayRef<Column> columns);
 
 /// One dot product along k for each result (Dot.cpp): b (n, k). `oneRow` says
 /// that a has one row. `parallel` distributes the rows of b over threads.
@@ -55,9 +122,25 @@ void emitOuter(VectorBuilder &b, const Contraction &c);
 /// b (n, k), at most `maxRows` rows of a.
 void emitPanel(VectorBuilder &b, const Contraction &c, int64_t maxRows);
 
+/// The same with experts, for parts of at most `mostRows` rows. Products with
+/// the same a, of matrices of the same type and row length, share packed a.
+/// `mostPanelRows` is the best number of rows.
+int64_t mostPanelRows(const VectorUnit &unit, const Contraction &c,
+                      int64_t maxRows);
+mlir::Value packPanels(VectorBuilder &b, const Contraction &c,
+                       int64_t mostRows);
+void emitPanels(VectorBuilder &b, const Contraction &c, int64_t mostRows,
+                mlir::Value packed);
+
 /// Tiles of 32 rows of b times tiles of packed a, on AMX (Amx.cpp): bf16, b (n,
 /// k) with at least 32 rows, at most `maxRows` rows of a.
 void emitAmx(VectorBuilder &b, const Contraction &c, int64_t maxRows);
+
+/// The same with experts, for parts of at most `mostRows` rows, which begin at
+/// multiples of 32.
+mlir::Value packTiles(VectorBuilder &b, const Contraction &c, int64_t mostRows);
+void emitTiles(VectorBuilder &b, const Contraction &c, int64_t mostRows,
+               mlir::Value packed);
 
 /// Outer products on AMX (AmxOuter.cpp): bf16, b (k, n), static extents, m and
 /// n multiples of 16, k of 32.

@@ -12,6 +12,8 @@
 ///
 ///   for i in N / S, in parallel: rows i, i + N / S, i + 2 N / S, ...
 ///
+/// Rows may also be of several products, of different experts (Experts.cpp).
+///
 /// Several rows of a share the loads of b. If the sums of a row must not depend
 /// on the number of rows (`cria.invariant`), all tiles have the same number of
 /// sets of accumulators, so an element of k is always added to the same set, in
@@ -33,14 +35,16 @@ static constexpr int64_t kInvariantSets = 2;
 static constexpr int64_t kInvariantTurn = 4;
 
 namespace {
-/// A tile of dot products: rows of a, from m on, with the columns n, n + apart,
-/// ... of c, which are rows of b.
+/// A tile of dot products: rows of a, from m on, with columns of c, which are
+/// rows of b. Products of several columns have operands of the same types and
+/// sizes.
 class DotTile {
 public:
-  DotTile(VectorBuilder &b, const Contraction &c, Value row, Value column,
-          int64_t rows, int64_t columns, int64_t apart, bool streams)
-      : b(b), c(c), m(row), n(column), rows(rows), columns(columns),
-        apart(apart), fetches(streams && columns > 1),
+  DotTile(VectorBuilder &b, ArrayRef<Column> of, Value row, int64_t rows,
+          bool streams)
+      : b(b), c(*of[0].product), of(of), m(row), rows(rows),
+        columns(static_cast<int64_t>(of.size())),
+        fetches(streams && columns > 1),
         fetchesNext(c.invariant && !streams && columns > 1) {
     pairs = b.unit.dotBf16 && c.aType().isBF16() && c.bType().isBF16();
     width = b.unit.lanes * (pairs ? 2 : 1);
@@ -58,17 +62,17 @@ public:
 
 private:
   int64_t longTurn() const;
-  Value rowOfB(int64_t column) { return b.add(n, column * apart); }
   SmallVector<Value> step(Value k, ValueRange acc, int64_t vectors);
-  void fetchAhead(Value row, Value k);
-  void fetchNext(Value row, Value k, int64_t vectors);
+  void fetchAhead(const Column &column, Value k);
+  void fetchNext(const Column &column, Value k, int64_t vectors);
   Value product(Value x, Value y, Value acc);
-  Value tail(Value sum, int64_t row, int64_t column);
+  Value tail(Value sum, int64_t row, const Column &column);
 
   VectorBuilder &b;
   const Contraction &c;
-  Value m, n;
-  int64_t rows, columns, apart;
+  ArrayRef<Column> of;
+  Value m;
+  int64_t rows, columns;
   /// `fetches`: the tile prefetches the next elements of its own rows.
   /// `fetchesNext`: it prefetches the rows of the next tile.
   bool fetches, fetchesNext, pairs;
@@ -94,20 +98,22 @@ Value DotTile::product(Value x, Value y, Value acc) {
 
 /// Prefetches the cache lines of a row that the loop reads some turns later.
 /// After the row's end these are lines of the stream's next row.
-void DotTile::fetchAhead(Value row, Value k) {
+void DotTile::fetchAhead(const Column &column, Value k) {
   int64_t bytes = c.bType().getIntOrFloatBitWidth() / 8;
   for (int64_t at = 0; at < unroll * width * bytes; at += 64)
-    b.prefetch(c.b, {row, b.add(k, (VectorUnit::kBytesAhead + at) / bytes)},
+    b.prefetch(column.product->b,
+               {column.n, b.add(k, (VectorUnit::kBytesAhead + at) / bytes)},
                /*level=*/1);
 }
 
 /// Prefetches elements of b for the next tile, while this tile reads `vectors`
 /// vectors of a row. After the last row the address is outside of b, which does
 /// no harm.
-void DotTile::fetchNext(Value row, Value k, int64_t vectors) {
+void DotTile::fetchNext(const Column &column, Value k, int64_t vectors) {
   int64_t bytes = c.bType().getIntOrFloatBitWidth() / 8;
   for (int64_t at = 0; at < vectors * width * bytes; at += 64)
-    b.prefetch(c.b, {b.add(row, columns), b.add(k, at / bytes)}, /*level=*/2);
+    b.prefetch(column.product->b,
+               {b.add(column.n, columns), b.add(k, at / bytes)}, /*level=*/2);
 }
 
 /// Adds the products of some vectors of k to the accumulators.
@@ -118,16 +124,22 @@ SmallVector<Value> DotTile::step(Value k, ValueRange acc, int64_t vectors) {
     return pairs ? b.load(memref, at, width) : b.loadWide(memref, at, width);
   };
   SmallVector<Value> xs;
-  for (int64_t v = 0; v < vectors; ++v)
-    for (int64_t r = 0; r < rows; ++r)
-      xs.push_back(load(c.a, b.add(m, r), v));
+  Value a; // the rows that xs are of
   for (int64_t col = 0; col < columns; ++col) {
+    const Column &column = of[col];
+    if (a != column.product->a) {
+      a = column.product->a;
+      xs.clear();
+      for (int64_t v = 0; v < vectors; ++v)
+        for (int64_t r = 0; r < rows; ++r)
+          xs.push_back(load(a, b.add(m, r), v));
+    }
     if (fetches && vectors == unroll)
-      fetchAhead(rowOfB(col), k);
+      fetchAhead(column, k);
     if (fetchesNext)
-      fetchNext(rowOfB(col), k, vectors);
+      fetchNext(column, k, vectors);
     for (int64_t v = 0; v < vectors; ++v) {
-      Value w = load(c.b, rowOfB(col), v);
+      Value w = load(column.product->b, column.n, v);
       for (int64_t r = 0; r < rows; ++r) {
         Value &sum = next[((v % sets) * columns + col) * rows + r];
         sum = product(w, xs[v * rows + r], sum);
@@ -138,11 +150,11 @@ SmallVector<Value> DotTile::step(Value k, ValueRange acc, int64_t vectors) {
 }
 
 /// Adds the last k % width products of one result to its sum.
-Value DotTile::tail(Value sum, int64_t row, int64_t column) {
+Value DotTile::tail(Value sum, int64_t row, const Column &column) {
   int64_t left = c.k() % width;
   Value k = b.index(c.k() - left);
-  Value x = b.loadWide(c.a, {b.add(m, row), k}, left);
-  Value w = b.loadWide(c.b, {rowOfB(column), k}, left);
+  Value x = b.loadWide(column.product->a, {b.add(m, row), k}, left);
+  Value w = b.loadWide(column.product->b, {column.n, k}, left);
   Value products = b.create<arith::MulFOp>(x, w);
   return b.create<vector::ReductionOp>(vector::CombiningKind::ADD, products,
                                        sum, arith::FastMathFlags::reassoc);
@@ -164,25 +176,41 @@ void DotTile::emit() {
       vector = b.create<arith::AddFOp>(vector, acc[set * sums + i]);
     Value sum = b.create<vector::ReductionOp>(
         vector::CombiningKind::ADD, vector, arith::FastMathFlags::reassoc);
-    int64_t row = i % rows, column = i / rows;
+    int64_t row = i % rows;
+    const Column &column = of[i / rows];
     if (c.k() % width)
       sum = tail(sum, row, column);
-    SmallVector<Value> at = {b.add(m, row), rowOfB(column)};
+    SmallVector<Value> at = {b.add(m, row), column.n};
+    Value out = column.product->c;
     if (!c.fromZero)
-      sum = b.create<arith::AddFOp>(sum, b.create<memref::LoadOp>(c.c, at));
-    b.create<memref::StoreOp>(sum, c.c, at);
+      sum = b.create<arith::AddFOp>(sum, b.create<memref::LoadOp>(out, at));
+    b.create<memref::StoreOp>(sum, out, at);
   }
+}
+
+void cria::emitDotTile(VectorBuilder &b, ArrayRef<Column> columns) {
+  DotTile(b, columns, b.index(0), /*rows=*/1, /*streams=*/true).emit();
+}
+
+/// `count` columns of c that are `apart` columns apart.
+static SmallVector<Column> columnsOf(VectorBuilder &b, const Contraction &c,
+                                     Value n, int64_t count, int64_t apart) {
+  SmallVector<Column> columns;
+  for (int64_t i = 0; i < count; ++i)
+    columns.push_back({&c, b.add(n, i * apart)});
+  return columns;
 }
 
 /// Multiplies all rows of a with `columns` rows of b that are `apart` rows
 /// apart.
 static void emitColumns(VectorBuilder &b, const Contraction &c, bool oneRow,
                         Value n, int64_t columns, int64_t apart) {
-  auto tile = [&](Value m, int64_t rows) {
-    DotTile(b, c, m, n, rows, columns, apart, /*streams=*/oneRow).emit();
-  };
   if (oneRow)
-    return tile(b.index(0), 1);
+    return emitDotTile(b, columnsOf(b, c, n, columns, apart));
+  auto tile = [&](Value m, int64_t rows) {
+    SmallVector<Column> of = columnsOf(b, c, n, columns, apart);
+    DotTile(b, of, m, rows, /*streams=*/false).emit();
+  };
   Value rows = b.size(c.a, 0);
   Value full = b.mul(b.div(rows, 4), 4);
   b.loop(b.index(0), full, 4, [&](Value m) { tile(m, 4); });
@@ -198,7 +226,8 @@ static void emitRowPairs(VectorBuilder &b, const Contraction &c, Value rows) {
   bool streams = b.unit.streams > 1;
   auto all = [&](Value n, int64_t columns, int64_t apart) {
     auto tile = [&](Value m, int64_t rows) {
-      DotTile(b, c, m, n, rows, columns, apart, streams).emit();
+      SmallVector<Column> of = columnsOf(b, c, n, columns, apart);
+      DotTile(b, of, m, rows, streams).emit();
     };
     Value pairs = b.mul(b.div(rows, 2), 2);
     b.loop(b.index(0), pairs, 2, [&](Value m) { tile(m, 2); });

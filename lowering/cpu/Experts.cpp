@@ -1,33 +1,42 @@
-/// The experts that a token chose, one product after the other:
+/// Products with the experts that tokens chose:
 ///
-///   linalg.generic { load %w[%experts[t, s], n, k]; mulf; addf }
-///     =>  for t, s {
-///           %e = load %experts[t, s]
-///           linalg.generic { mulf; addf } ins(%x[t], %w[%e]) outs(%y[t, s])
-///         }
+///   y[t, s, n] += sum_k x[t(, s), k] * weight[experts[t, s], n, k]
 ///
-/// The inner products are then lowered as products of one row are. With one
-/// token, threads share the rows of an expert; with several, they share tokens
-/// and experts.
+/// Of few tokens, each row (t, s) is multiplied alone. Rows of weights are read
+/// once for each token that chose their expert. If a CPU reads fastest from
+/// several far rows of weights, these are rows of several experts:
+///
+///   for t, n, in parallel: row n of all experts of t
+///
+/// Of many tokens, rows (t, s) are sorted by expert:
+///
+///   count the rows of each expert
+///   for experts e: the places of the rows of e begin after those of e - 1
+///   for t, s: order[the next place of experts[t, s]] = t * S + s
+///
+/// The rows of an expert are then a product with one matrix, for which
+/// Panel.cpp and Amx.cpp have schedules. They pack rows in this order and store
+/// results back where the rows are from, so weights are read once for all
+/// tokens. A vector or a tile holds several rows, and these must be of one
+/// expert. So the places of an expert begin at a multiple of their number.
 #include "lowering/cpu/Contraction.h"
-#include "lowering/kernel/LinalgBuilder.h"
 #include "lowering/kernel/Product.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
+
+#include <numeric>
 
 using namespace mlir;
 using namespace cria;
 
-namespace {
-/// y[t, s, n] += sum_k x[t(, s), k] * weight[experts[t, s], n, k].
-struct ExpertProduct {
-  Value experts, x, weight, y;
+static MemRefType type(Value memref) {
+  return cast<MemRefType>(memref.getType());
+}
 
-  static std::optional<ExpertProduct> match(linalg::GenericOp op);
-};
-} // namespace
+int64_t ExpertProduct::tokens() const { return type(experts).getDimSize(0); }
+int64_t ExpertProduct::chosen() const { return type(experts).getDimSize(1); }
+int64_t ExpertProduct::count() const { return type(weight).getDimSize(0); }
 
 /// The value that is widened, or the value itself.
 static Value unwidened(Value value) {
@@ -41,10 +50,12 @@ static bool isIndex(Value value, uint64_t dim) {
   return index && index.getDim() == dim;
 }
 
-std::optional<ExpertProduct> ExpertProduct::match(linalg::GenericOp op) {
+std::optional<ExpertProduct> ExpertProduct::match(linalg::LinalgOp op,
+                                                  StringRef &reason) {
   using Dims = SmallVector<unsigned>;
-  if (!op.hasPureBufferSemantics() || op.getNumLoops() != 4 ||
-      op.getNumDpsInputs() != 2 || op.getNumDpsInits() != 1 ||
+  if (!isa<linalg::GenericOp>(op) || !op.hasPureBufferSemantics() ||
+      op.getNumLoops() != 4 || op.getNumDpsInputs() != 2 ||
+      op.getNumDpsInits() != 1 ||
       !llvm::all_of(op.getIndexingMapsArray(),
                     [](AffineMap map) { return map.isProjectedPermutation(); }))
     return std::nullopt;
@@ -68,13 +79,32 @@ std::optional<ExpertProduct> ExpertProduct::match(linalg::GenericOp op) {
   if (!expert || expert.getIn() != block.getArgument(0) ||
       !isIndex(load.getIndices()[1], 2) || !isIndex(load.getIndices()[2], 3))
     return std::nullopt;
-  return ExpertProduct{op.getDpsInputs()[0], op.getDpsInputs()[1],
+  ExpertProduct result{op.getDpsInputs()[0], op.getDpsInputs()[1],
                        load.getMemRef(), op.getDpsInits()[0]};
+  auto isStorage = [](Value matrix) {
+    Type element = type(matrix).getElementType();
+    return element.isF32() || element.isF16() || element.isBF16();
+  };
+  if (!isStorage(result.x) || !isStorage(result.weight)) {
+    reason = "it does not add products of f32, f16 or bf16 in f32";
+    return std::nullopt;
+  }
+  if (!type(result.weight).hasStaticShape() ||
+      ShapedType::isDynamic(result.chosen())) {
+    reason = "a size other than the number of rows is dynamic";
+    return std::nullopt;
+  }
+  if (!llvm::all_of(
+          ArrayRef{result.x, result.weight, result.y},
+          [](Value matrix) { return type(matrix).isLastDimUnitStride(); })) {
+    reason = "the elements of a row are not adjacent in memory";
+    return std::nullopt;
+  }
+  return result;
 }
 
-/// source[at..., :] as a matrix: of one row, or of all rows of an expert.
-static Value rowsAt(LinalgBuilder &b, Value source, ArrayRef<Value> at) {
-  auto type = cast<MemRefType>(source.getType());
+Value cria::rowsAt(VectorBuilder &b, Value source, ArrayRef<Value> at) {
+  MemRefType type = ::type(source);
   SmallVector<OpFoldResult> offsets(type.getRank(), b.getIndexAttr(0)),
       sizes(type.getRank(), b.getIndexAttr(1)),
       strides(type.getRank(), b.getIndexAttr(1));
@@ -87,64 +117,137 @@ static Value rowsAt(LinalgBuilder &b, Value source, ArrayRef<Value> at) {
   }
   MemRefType reduced = memref::SubViewOp::inferRankReducedResultType(
       shape, type, offsets, sizes, strides);
-  return memref::SubViewOp::create(b, b.getLoc(), reduced, source, offsets,
-                                   sizes, strides);
+  return b.create<memref::SubViewOp>(reduced, source, offsets, sizes, strides);
 }
 
-/// The product of token `t` with the expert that it chose as `s`.
-static void multiply(LinalgBuilder &b, const ExpertProduct &product, Value t,
-                     Value s) {
-  Value number =
-      memref::LoadOp::create(b, b.getLoc(), product.experts, ValueRange{t, s});
-  Value expert =
-      arith::IndexCastOp::create(b, b.getLoc(), b.getIndexType(), number);
-  bool isOfExperts = cast<MemRefType>(product.x.getType()).getRank() == 3;
-  SmallVector<Value> row = {t};
-  if (isOfExperts)
-    row.push_back(s);
-  Value x = rowsAt(b, product.x, row), w = rowsAt(b, product.weight, expert),
-        y = rowsAt(b, product.y, {t, s});
-  AffineMap maps[] = {b.select(3, {0, 2}), b.select(3, {1, 2}),
-                      b.select(3, {0, 1})};
-  using utils::IteratorType;
-  linalg::GenericOp::create(
-      b, b.getLoc(), ValueRange{x, w}, ValueRange{y}, maps,
-      {IteratorType::parallel, IteratorType::parallel, IteratorType::reduction},
-      [](OpBuilder &nested, Location loc, ValueRange v) {
-        LinalgBuilder body(loc, nested);
-        Value term = arith::MulFOp::create(body, loc, body.widen(v[0]),
-                                           body.widen(v[1]), body.sumFlags());
-        Value sum =
-            arith::AddFOp::create(body, loc, v[2], term, body.sumFlags());
-        linalg::YieldOp::create(body, loc, sum);
-      });
+/// The number in a table of i32, as an index.
+static Value numberAt(VectorBuilder &b, Value table, ValueRange at) {
+  return b.create<arith::IndexCastOp>(b.getIndexType(),
+                                      b.create<memref::LoadOp>(table, at));
 }
 
-void cria::separateExperts(func::FuncOp function) {
-  SmallVector<linalg::GenericOp> ops;
-  function.walk([&](linalg::GenericOp op) { ops.push_back(op); });
-  for (linalg::GenericOp op : ops) {
-    std::optional<ExpertProduct> product = ExpertProduct::match(op);
-    if (!product)
-      continue;
-    LinalgBuilder b(op.getLoc(), op);
-    auto type = cast<MemRefType>(product->experts.getType());
-    Value zero = b.index(0), one = b.index(1),
-          chosen = b.index(type.getDimSize(1));
-    if (type.getDimSize(0) == 1) {
-      auto loop = scf::ForOp::create(b, b.getLoc(), zero, chosen, one);
-      b.setInsertionPoint(loop.getBody()->getTerminator());
-      multiply(b, *product, zero, loop.getInductionVar());
-    } else {
-      OpFoldResult tokens =
-          memref::getMixedSize(b, b.getLoc(), product->experts, 0);
-      auto loop = scf::ForallOp::create(
-          b, b.getLoc(),
-          ArrayRef<OpFoldResult>{tokens, b.getIndexAttr(type.getDimSize(1))},
-          ValueRange(), std::nullopt);
-      b.setInsertionPoint(loop.getTerminator());
-      multiply(b, *product, loop.getInductionVar(0), loop.getInductionVar(1));
+static void setNumber(VectorBuilder &b, Value number, Value table,
+                      ValueRange at) {
+  b.create<memref::StoreOp>(
+      b.create<arith::IndexCastOp>(b.getI32Type(), number), table, at);
+}
+
+int64_t ExpertRows::maxPlaces() const { return type(order).getDimSize(0); }
+
+Value Contraction::rowAt(VectorBuilder &b, Value place) const {
+  return experts ? numberAt(b, experts->order, place) : place;
+}
+
+ExpertPart::ExpertPart(VectorBuilder &b, const Contraction &c, Value number) {
+  auto get = [&](int64_t i) {
+    return numberAt(b, c.experts->parts, {number, b.index(i)});
+  };
+  matrix = rowsAt(b, c.b, get(0));
+  begin = get(1);
+  end = get(2);
+}
+
+/// The rows that one iteration multiplies, so that it rarely looks up where the
+/// rows of its experts are.
+static constexpr int64_t kUnitRows = 16;
+
+void cria::emitExpertDots(VectorBuilder &b, const ExpertProduct &product,
+                          Value tokens) {
+  // `together` experts of a token, and `rows` of each, are read together.
+  int64_t together = std::gcd(b.unit.streams, product.chosen());
+  int64_t rows = b.unit.streams / together;
+  int64_t columns = type(product.y).getDimSize(2), blocks = columns / rows;
+  bool isOfExperts = type(product.x).getRank() == 3;
+  // The products of a token with `count` experts, from s on.
+  auto productsOf = [&](Value t, Value s, int64_t count) {
+    SmallVector<Contraction> products(count);
+    for (auto [i, each] : llvm::enumerate(products)) {
+      Value slot = b.add(s, static_cast<int64_t>(i));
+      SmallVector<Value> place = {t, slot};
+      each.a = !isOfExperts && i
+                   ? products[0].a
+                   : rowsAt(b, product.x,
+                            ArrayRef(place).take_front(1 + isOfExperts));
+      each.b = rowsAt(b, product.weight, numberAt(b, product.experts, place));
+      each.c = rowsAt(b, product.y, place);
+      each.fromZero = product.fromZero;
     }
-    op.erase();
-  }
+    return products;
+  };
+  auto forRows = [&](int64_t experts, int64_t blocks, auto body) {
+    int64_t groups = product.chosen() / experts;
+    int64_t units = llvm::divideCeil(blocks, kUnitRows);
+    b.parallel(b.mul(tokens, groups * units), [&](Value i) {
+      Value of = b.div(i, units), first = b.mul(b.rem(i, units), kUnitRows);
+      Value t = b.div(of, groups), s = b.mul(b.rem(of, groups), experts);
+      auto products = productsOf(t, s, experts);
+      Value end = b.min(b.add(first, kUnitRows), b.index(blocks));
+      b.loop(first, end, 1, [&](Value n) { body(products, n); });
+    });
+  };
+  if (blocks)
+    forRows(together, blocks, [&](ArrayRef<Contraction> products, Value n) {
+      SmallVector<Column> tile;
+      for (const Contraction &each : products)
+        for (int64_t row = 0; row < rows; ++row)
+          tile.push_back({&each, b.add(n, row * blocks)});
+      emitDotTile(b, tile);
+    });
+  if (int64_t left = columns - blocks * rows)
+    forRows(1, left, [&](ArrayRef<Contraction> products, Value n) {
+      emitDotTile(b, Column{&products[0], b.add(n, blocks * rows)});
+    });
+}
+
+ExpertRows cria::sortRows(VectorBuilder &b, const ExpertProduct &product,
+                          Value first, int64_t maxTokens, int64_t alignment,
+                          int64_t mostRows) {
+  int64_t chosen = product.chosen(), experts = product.count();
+  int64_t maxRows = maxTokens * chosen, used = std::min(experts, maxRows);
+  auto table = [&](ArrayRef<int64_t> shape) -> Value {
+    return b.create<memref::AllocOp>(MemRefType::get(shape, b.getI32Type()),
+                                     b.getI64IntegerAttr(64));
+  };
+  Value zero = b.index(0), end = b.index(experts);
+  Value next = table({experts}); // first the number of rows, then a place
+  ExpertRows sorted;
+  int64_t units = llvm::divideCeil(maxRows + used * (alignment - 1), alignment);
+  sorted.order = table({units * alignment});
+  sorted.parts = table({used + maxRows / mostRows, 3});
+  auto forRows = [&](auto body) {
+    b.loop(first, b.size(product.experts, 0), 1, [&](Value t) {
+      b.loop(zero, b.index(chosen), 1, [&](Value s) {
+        Value expert = numberAt(b, product.experts, {t, s});
+        Value number = numberAt(b, next, expert);
+        setNumber(b, b.add(number, 1), next, expert);
+        body(number, b.add(b.mul(t, chosen), s));
+      });
+    });
+  };
+  b.loop(zero, end, 1, [&](Value e) { setNumber(b, zero, next, e); });
+  forRows([](Value, Value) {});
+  SmallVector<Value> ends =
+      b.loop(zero, end, 1, {zero, zero}, [&](Value e, ValueRange carried) {
+        Value begin = carried[0], rows = numberAt(b, next, e);
+        setNumber(b, begin, next, e);
+        SmallVector<Value> part = b.loop(
+            zero, rows, mostRows, carried[1], [&](Value done, ValueRange part) {
+              Value last = b.min(b.add(done, mostRows), rows);
+              Value numbers[] = {e, b.add(begin, done), b.add(begin, last)};
+              for (auto [i, number] : llvm::enumerate(numbers))
+                setNumber(b, number, sorted.parts, {part[0], b.index(i)});
+              return SmallVector<Value>{b.add(part[0], 1)};
+            });
+        Value stop = b.add(begin, rows);
+        Value after = b.mul(b.ceilDiv(stop, alignment), alignment);
+        b.loop(stop, after, 1, [&](Value place) {
+          setNumber(b, b.index(-1), sorted.order, place);
+        });
+        return SmallVector<Value>{after, part[0]};
+      });
+  forRows(
+      [&](Value place, Value row) { setNumber(b, row, sorted.order, place); });
+  sorted.places = ends[0];
+  sorted.count = ends[1];
+  return sorted;
 }

@@ -2,10 +2,11 @@
 ///
 /// Chooses a schedule for each product. The schedules are in Outer.cpp,
 /// Dot.cpp, Panel.cpp and Amx.cpp, and, for products with blocks of integers,
-/// in BlockDot.cpp and BlockPanel.cpp. A product with the experts that tokens
-/// chose is first separated into products with one of them, in Experts.cpp and
-/// ExpertBlocks.cpp. Other products are left to lower-linalg-to-loops, with a
-/// missed-optimization remark.
+/// in BlockDot.cpp and BlockPanel.cpp. Products with the experts that tokens
+/// chose are made of the same parts, in Experts.cpp; those with experts in
+/// blocks are separated into products with one expert, in ExpertBlocks.cpp.
+/// Other products are left to lower-linalg-to-loops, with a missed-optimization
+/// remark.
 #include "dialect/Attributes.h"
 #include "lowering/Passes.h"
 #include "lowering/cpu/BlockProducts.h"
@@ -83,6 +84,15 @@ struct Packing {
   std::optional<BlockPanels> packed = std::nullopt; // set for the first only
 };
 
+/// A product with experts, and the first product with as many matrices of the
+/// same form that reads the same rows: both share the sorted, packed rows.
+struct Sorting {
+  ExpertProduct product;
+  Operation *first;
+  std::optional<ExpertRows> rows = std::nullopt; // set for the first only
+  Value packed = {};
+};
+
 struct LowerContractions
     : cria::impl::LowerContractionsBase<LowerContractions> {
   using LowerContractionsBase::LowerContractionsBase;
@@ -93,16 +103,20 @@ struct LowerContractions
     if (failed(unit))
       return signalPassFailure();
     auto chunk = function->getAttrOfType<IntegerAttr>(kChunkAttribute);
-    separateExperts(function);
     separateExpertBlocks(function);
     SmallVector<linalg::LinalgOp> ops;
     function.walk([&](linalg::LinalgOp op) { ops.push_back(op); });
     Packings packings = findPackings(ops, /*isBounded=*/bool(chunk));
+    Sortings sortings = findSortings(ops);
     for (linalg::LinalgOp op : ops) {
       OpBuilder builder(op);
       VectorBuilder b(op.getLoc(), builder, *unit);
       if (packings.contains(op)) {
         lower(b, op, chunk ? chunk.getInt() : 0, packings);
+        continue;
+      }
+      if (sortings.contains(op)) {
+        lower(b, op, chunk ? chunk.getInt() : 0, sortings);
         continue;
       }
       StringRef reason;
@@ -192,6 +206,83 @@ private:
             [&] { emitBlockPanel(b, product, *packed, fromZero); });
     }
     op.erase();
+  }
+
+  using Sortings = llvm::MapVector<Operation *, Sorting>;
+
+  /// The products with experts among `ops`, in order.
+  Sortings findSortings(ArrayRef<linalg::LinalgOp> ops) {
+    Sortings sortings;
+    for (linalg::LinalgOp op : ops) {
+      StringRef reason;
+      std::optional<ExpertProduct> product = ExpertProduct::match(op, reason);
+      if (!reason.empty())
+        missed(op, reason);
+      if (!product)
+        continue;
+      Operation *first = op;
+      for (auto &[other, sorting] : sortings)
+        if (sorting.product.experts == product->experts &&
+            sorting.product.x == product->x &&
+            sorting.product.weight.getType() == product->weight.getType() &&
+            other->getBlock() == op->getBlock() &&
+            !isWrittenBetween(other, op, product->experts) &&
+            !isWrittenBetween(other, op, product->x))
+          first = sorting.first;
+      sortings.insert({op, {*product, first}});
+    }
+    return sortings;
+  }
+
+  /// Multiplies the rows of few tokens one by one, and those of many sorted by
+  /// expert. Both loops are there; one has no tokens.
+  void lower(VectorBuilder &b, linalg::LinalgOp op, int64_t chunk,
+             Sortings &sortings) {
+    const Sorting &sorting = sortings.find(op)->second;
+    ExpertProduct product = sorting.product;
+    product.fromZero = takeZeroFill(op);
+    bool invariant = getOperation()->hasAttr(kInvariantAttribute);
+    Value tokens = b.size(product.experts, 0), few = b.index(0);
+    bool isFew = !chunk || !ShapedType::isDynamic(product.tokens()) ||
+                 (invariant && chunk <= kFewRows);
+    if (isFew) {
+      few = tokens;
+    } else if (!invariant) {
+      // Most experts have no second row, for which sorting would save reads.
+      int64_t most = product.count() / (2 * product.chosen());
+      Value more = b.less(b.index(std::max<int64_t>(most, 1)), tokens);
+      few = b.create<arith::SelectOp>(more, few, tokens);
+    }
+    if (isFew || !invariant)
+      emitExpertDots(b, product, few);
+    if (!isFew)
+      lowerSorted(b, product, few, chunk, sortings.find(sorting.first)->second);
+    op.erase();
+  }
+
+  /// Multiplies the rows of all tokens but the `few` first, sorted by expert.
+  void lowerSorted(VectorBuilder &b, const ExpertProduct &product, Value few,
+                   int64_t chunk, Sorting &first) {
+    Contraction c;
+    c.a = product.x;
+    c.b = product.weight;
+    c.c = product.y;
+    c.fromZero = product.fromZero;
+    c.invariant = getOperation()->hasAttr(kInvariantAttribute);
+    bool tiles = b.unit.amx && fitsAmx(c);
+    int64_t alignment = tiles ? 32 : b.unit.lanes;
+    int64_t most = tiles ? llvm::alignTo(chunk, alignment)
+                         : mostPanelRows(b.unit, c, chunk);
+    bool isFirst = !first.rows;
+    if (isFirst)
+      first.rows = sortRows(b, product, few, chunk, alignment, most);
+    c.experts = first.rows;
+    if (isFirst)
+      first.packed = tiles ? packTiles(b, c, most) : packPanels(b, c, most);
+    if (tiles)
+      emitTiles(b, c, most, first.packed);
+    else
+      emitPanels(b, c, most, first.packed);
   }
 
   void lower(VectorBuilder &b, const Contraction &c, Operation *op,

@@ -20,6 +20,11 @@
 /// false), a group is one block, and a slice is all of k. Weights are then
 /// copied only if they must be widened. With bf16 dot products, two neighbours
 /// of k share a lane; such a pair is called a step.
+///
+/// Rows that are sorted by expert (Experts.cpp) are packed together. A group is
+/// then of one part, whose rows are some of the panels:
+///
+///   for parts of rows, groups of rows n of the part's expert, in parallel: ...
 #include "lowering/cpu/Contraction.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -66,17 +71,18 @@ struct Tile {
 
 class PanelProduct {
 public:
-  /// A product with `minRows` to `maxRows` rows of a.
+  /// A product with `minRows` to `maxRows` rows of a, or of each part of a.
   PanelProduct(VectorBuilder &b, const Contraction &c, int64_t minRows,
                int64_t maxRows, bool blocked);
-  void multiply();
+  Value pack();
+  void multiply(Value packed);
 
 private:
   Type packedType() const { return pairs ? c.aType() : b.getF32Type(); }
   Value lengthOf(Value slice);
   SmallVector<Value> placeOf(Value slice, Value panel, int64_t v, Value k);
-  void pack();
   void packSlice(Value panel, Value slice);
+  void forGroups(int64_t groups, llvm::function_ref<void(Value)> body);
   void group(Value n, Value count, int64_t rowsOfBlock, Value nextRow);
   void clear(Value sums, Value count);
   void copyRows(Value copy, Value n, Value count, Value slice, Value length);
@@ -97,7 +103,10 @@ private:
   /// `width`: elements of a panel in one step. `maxPanels`: the most panels, a
   /// multiple of `vectors`.
   int64_t width, maxPanels, leastTiles;
-  Value rows, panels, packed;
+  /// The matrix, the rows that it multiplies, their panels, and the first place
+  /// of these rows and of these panels.
+  Value matrix, rows, panels, firstRow, firstPanel;
+  Value packed;
 };
 } // namespace
 
@@ -133,8 +142,10 @@ PanelProduct::PanelProduct(VectorBuilder &b, const Contraction &c,
     groupRows = std::min(most, even);
   }
   slices = llvm::divideCeil(kSteps, kSlice);
-  rows = b.size(c.a, 0);
+  matrix = c.b;
+  rows = c.experts ? c.experts->places : b.size(c.a, 0);
   panels = b.ceilDiv(rows, lanes);
+  firstRow = firstPanel = b.index(0);
 }
 
 /// The steps of a slice: the last one may have fewer.
@@ -162,7 +173,10 @@ void PanelProduct::packSlice(Value panel, Value slice) {
   Value first = b.mul(slice, kSlice), length = lengthOf(slice);
   Value whole = odd ? b.index(kSteps - 1) : length;
   b.loop(b.index(0), b.index(lanes), 1, [&](Value lane) {
-    Value row = b.add(b.mul(panel, lanes), lane);
+    Value place = b.add(b.mul(panel, lanes), lane);
+    Value row = c.rowAt(b, place);
+    Value isRow = c.experts ? b.less(b.index(-1), row) : b.less(place, rows);
+    SmallVector<Value> from = c.rowOfA(b, row);
     auto put = [&](Value value, Value k) {
       SmallVector<Value> at = placeOf(slice, panel, 0, k);
       at.back() = b.add(at.back(), b.mul(lane, step));
@@ -171,15 +185,17 @@ void PanelProduct::packSlice(Value panel, Value slice) {
     Value zero = b.create<arith::ConstantOp>(
         b.getZeroAttr(b.vectorType(step, packedType())));
     auto pairWithZero = [&](Value k) -> Value {
-      Value last =
-          b.create<memref::LoadOp>(c.a, ValueRange{row, b.mul(k, step)});
+      SmallVector<Value> at = from;
+      at.push_back(b.mul(k, step));
+      Value last = b.create<memref::LoadOp>(c.a, at);
       return b.create<vector::InsertOp>(last, zero, 0);
     };
     b.when(
-        b.less(row, rows),
+        isRow,
         [&] {
           b.loop(b.index(0), whole, 1, [&](Value k) {
-            SmallVector<Value> at = {row, b.mul(b.add(first, k), step)};
+            SmallVector<Value> at = from;
+            at.push_back(b.mul(b.add(first, k), step));
             put(pairs ? b.load(c.a, at, step) : b.loadWide(c.a, at, step), k);
           });
           if (odd)
@@ -189,14 +205,16 @@ void PanelProduct::packSlice(Value panel, Value slice) {
   });
 }
 
-void PanelProduct::pack() {
+Value PanelProduct::pack() {
+  int64_t most = c.experts ? c.experts->maxPlaces() / lanes : maxPanels;
   auto type = MemRefType::get(
-      {slices, maxPanels / together, kSlice, together * width}, packedType());
+      {slices, most / together, kSlice, together * width}, packedType());
   packed = b.create<memref::AllocOp>(type, b.getI64IntegerAttr(64));
   b.parallel(panels, [&](Value panel) {
     b.loop(b.index(0), b.index(slices), 1,
            [&](Value slice) { packSlice(panel, slice); });
   });
+  return packed;
 }
 
 /// weights[row, k] in every lane, or, with bf16 pairs, the elements 2k and 2k +
@@ -226,7 +244,8 @@ SmallVector<Value> PanelProduct::step(const Tile &t, Value k, ValueRange acc,
                                       int64_t first) {
   SmallVector<Value> next(acc), columns;
   for (int64_t v = 0; v < t.vectors; ++v)
-    columns.push_back(b.load(packed, placeOf(t.slice, t.panel, v, k), width));
+    columns.push_back(b.load(
+        packed, placeOf(t.slice, b.add(firstPanel, t.panel), v, k), width));
   bool last = pairs && c.k() % 2 && getConstantIntValue(k) == kSteps - 1;
   for (int64_t r = 0; r < t.rows; ++r) {
     Value w = splatB(t.weights, b.add(t.row, r), k, last);
@@ -260,7 +279,8 @@ void PanelProduct::fetchRows(const Tile &t, Value k) {
     if (share < t.rows)
       r = b.min(b.add(b.mul(b.div(t.panel, vectors), share), i),
                 b.index(t.rows - 1));
-    b.prefetch(c.b, {b.add(row, r), b.mul(column, pairs ? 2 : 1)}, /*level=*/2);
+    b.prefetch(matrix, {b.add(row, r), b.mul(column, pairs ? 2 : 1)},
+               /*level=*/2);
   }
 }
 
@@ -354,7 +374,8 @@ void PanelProduct::copyRows(Value copy, Value n, Value count, Value slice,
     if (c.n() % blockRows)
       row = b.min(row, b.index(c.n() - 1));
     b.loop(b.index(0), length, 1, [&](Value k) {
-      Value x = b.create<memref::LoadOp>(c.b, ValueRange{row, b.add(first, k)});
+      Value x =
+          b.create<memref::LoadOp>(matrix, ValueRange{row, b.add(first, k)});
       if (!x.getType().isF32())
         x = b.create<arith::ExtFOp>(b.getF32Type(), x);
       b.create<memref::StoreOp>(x, copy, ValueRange{r, k});
@@ -366,16 +387,20 @@ void PanelProduct::copyRows(Value copy, Value n, Value count, Value slice,
 /// so that the stores to one row of c are adjacent.
 void PanelProduct::flush(Value sums, Value n, Value count,
                          int64_t rowsOfBlock) {
-  auto put = [&](Value sum, Value m, Value r) {
-    SmallVector<Value> at = {m, b.add(n, r)};
+  auto placeOf = [&](Value m) {
+    return c.rowOfC(b, c.rowAt(b, b.add(firstRow, m)));
+  };
+  auto put = [&](Value sum, SmallVector<Value> at, Value r) {
+    at.push_back(b.add(n, r));
     if (!c.fromZero)
       sum = b.create<arith::AddFOp>(sum, b.create<memref::LoadOp>(c.c, at));
     b.create<memref::StoreOp>(sum, c.c, at);
   };
-  auto putEach = [&](Value firstRow, Value firstM, Value endM) {
+  auto putEach = [&](Value first, Value firstM, Value endM) {
     b.loop(firstM, endM, 1, [&](Value m) {
-      b.loop(firstRow, count, 1, [&](Value r) {
-        put(b.create<memref::LoadOp>(sums, ValueRange{r, m}), m, r);
+      SmallVector<Value> at = placeOf(m);
+      b.loop(first, count, 1, [&](Value r) {
+        put(b.create<memref::LoadOp>(sums, ValueRange{r, m}), at, r);
       });
     });
   };
@@ -383,10 +408,11 @@ void PanelProduct::flush(Value sums, Value n, Value count,
     SmallVector<Value> panel;
     for (int64_t r = 0; r < rowsOfBlock; ++r)
       panel.push_back(b.load(sums, {b.add(first, r), m}, lanes));
-    for (int64_t lane = 0; lane < lanes; ++lane)
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      SmallVector<Value> at = placeOf(b.add(m, lane));
       for (int64_t r = 0; r < rowsOfBlock; ++r)
-        put(b.create<vector::ExtractOp>(panel[r], lane), b.add(m, lane),
-            b.add(first, r));
+        put(b.create<vector::ExtractOp>(panel[r], lane), at, b.add(first, r));
+    }
   };
   Value blocks = b.mul(b.div(count, rowsOfBlock), rowsOfBlock);
   Value whole = b.mul(b.div(rows, lanes), lanes);
@@ -418,7 +444,7 @@ void PanelProduct::group(Value n, Value count, int64_t rowsOfBlock,
       Value end = b.mul(b.div(panels, width), width);
       b.loop(done, end, width, [&](Value panel) {
         b.loop(b.index(0), count, rowsOfBlock, [&](Value r) {
-          tile({copies ? copy : c.b, copies ? r : b.add(n, r), rowsOfBlock,
+          tile({copies ? copy : matrix, copies ? r : b.add(n, r), rowsOfBlock,
                 sums, r, slice, length, panel, width, n, nextRow});
         });
       });
@@ -428,13 +454,30 @@ void PanelProduct::group(Value n, Value count, int64_t rowsOfBlock,
   flush(sums, n, count, rowsOfBlock);
 }
 
-void PanelProduct::multiply() {
-  pack();
+/// Runs `body` for groups of rows of b, in parallel: with experts, for those of
+/// the matrix of each part.
+void PanelProduct::forGroups(int64_t groups,
+                             llvm::function_ref<void(Value)> body) {
+  if (!c.experts)
+    return b.parallel(b.index(groups), body);
+  b.parallel(b.mul(c.experts->count, groups), [&](Value i) {
+    ExpertPart part(b, c, b.div(i, groups));
+    matrix = part.matrix;
+    firstRow = part.begin;
+    rows = b.sub(part.end, part.begin);
+    panels = b.ceilDiv(rows, lanes);
+    firstPanel = b.div(firstRow, lanes);
+    body(b.rem(i, groups));
+  });
+}
+
+void PanelProduct::multiply(Value a) {
+  packed = a;
   // The last group may have fewer rows. If weights are not copied, the last
   // group is a loop of its own.
   int64_t left = c.n() % groupRows, whole = c.n() / groupRows;
   int64_t groups = whole + (copies && left);
-  b.parallel(b.index(groups), [&](Value group) {
+  forGroups(groups, [&](Value group) {
     Value n = b.mul(group, groupRows), count = b.index(groupRows);
     if (copies && left)
       count = b.min(count, b.sub(b.index(c.n()), n));
@@ -442,21 +485,46 @@ void PanelProduct::multiply() {
     this->group(n, count, blockRows, b.mul(next, groupRows));
   });
   if (left && !copies)
-    b.parallel(b.index(1), [&](Value) {
+    forGroups(1, [&](Value) {
       group(b.index(whole * groupRows), b.index(left), left, Value());
     });
 }
 
+/// The most rows of a that fit the L2 cache without blocking; `maxRows` if
+/// blocking gains nothing.
+static int64_t mostUnblocked(const VectorUnit &unit, const Contraction &c,
+                             int64_t maxRows) {
+  if (!unit.blockForL2 || hasPairs(unit, c))
+    return maxRows;
+  return std::max(kMostInPlace / c.k(), unit.lanes);
+}
+
 void cria::emitPanel(VectorBuilder &b, const Contraction &c, int64_t maxRows) {
   auto multiply = [&](int64_t minRows, int64_t maxRows, bool blocked) {
-    PanelProduct(b, c, minRows, maxRows, blocked).multiply();
+    PanelProduct product(b, c, minRows, maxRows, blocked);
+    product.multiply(product.pack());
   };
-  // Few rows of a fit the L2 cache without blocking.
-  int64_t few = std::max(kMostInPlace / c.k(), b.unit.lanes);
-  if (!b.unit.blockForL2 || hasPairs(b.unit, c) || maxRows <= few)
+  int64_t few = mostUnblocked(b.unit, c, maxRows);
+  if (maxRows <= few)
     return multiply(1, maxRows, /*blocked=*/false);
   b.when(
       b.less(b.index(few), b.size(c.a, 0)),
       [&] { multiply(few + 1, maxRows, /*blocked=*/true); },
       [&] { multiply(1, few, /*blocked=*/false); });
+}
+
+int64_t cria::mostPanelRows(const VectorUnit &unit, const Contraction &c,
+                            int64_t maxRows) {
+  int64_t most = std::min(mostUnblocked(unit, c, maxRows), maxRows);
+  return llvm::alignTo(most, unit.lanes);
+}
+
+Value cria::packPanels(VectorBuilder &b, const Contraction &c,
+                       int64_t mostRows) {
+  return PanelProduct(b, c, 1, mostRows, /*blocked=*/false).pack();
+}
+
+void cria::emitPanels(VectorBuilder &b, const Contraction &c, int64_t mostRows,
+                      Value packed) {
+  PanelProduct(b, c, 1, mostRows, /*blocked=*/false).multiply(packed);
 }

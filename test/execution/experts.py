@@ -151,8 +151,8 @@ def expert_linear():
         for how, biased in [("apart", False), ("stacked", True), ("rows", False)]:
             p = program(dtype)
             chosen, _ = routed(p, 5, 2)
-            x, w = p.tokens(13), experts_weight(p, 5, 7, 13, how)
-            bias = p.weight(5, 7) if biased else None
+            x, w = p.tokens(45), experts_weight(p, 5, 37, 45, how)
+            bias = p.weight(5, 37) if biased else None
             y = expert_linear_of(p, x, w, chosen, bias)
             yield f"{dtype} {how}", p.returns(y)
     for experts, k in [(1, 1), (6, 6), (33, 1)]:
@@ -161,6 +161,11 @@ def expert_linear():
         x, w = p.tokens(9), experts_weight(p, experts, 3, 9, "apart")
         y = expert_linear_of(p, x, w, chosen)
         yield f"{k} of {experts}", p.returns(y)
+    for dtype in TYPES:  # rows so long that an expert's tokens are in two parts
+        p = program(dtype)
+        chosen, _ = routed(p, 2, 1)
+        x, w = p.tokens(8192), experts_weight(p, 2, 33, 8192, "apart", scale=0.01)
+        yield f"{dtype} long", p.returns(expert_linear_of(p, x, w, chosen))
 
 
 def combine():

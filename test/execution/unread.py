@@ -1,8 +1,9 @@
-"""unread.py BIN SCRATCH: experts that a token does not choose are not read.
+"""unread.py BIN SCRATCH: experts that no token chooses are not read.
 
-Runs a token through gate, up and down of the experts that its logits choose. The other
-experts lie on pages that cannot be read. The results are those of readable experts, bit
-for bit, and NumPy's. A checkpoint that lacks an expert is refused by name.
+Runs tokens through gate, up and down of the experts that their logits choose: one token,
+and more, which are sorted by expert. The other experts lie on pages that cannot be read.
+The results are those of readable experts, bit for bit, and NumPy's. A checkpoint that
+lacks an expert is refused by name.
 """
 
 import ctypes
@@ -87,18 +88,17 @@ def main():
         artifact = compiled(tools, program, "native", dtype)
         inspect = [tools.bin / "cria-inspect", artifact, "--json"]
         manifest = json.loads(execute(inspect).ok().out)
-        for entry in ["decode", "prefill"]:
+        for entry, ids in [("decode", [11]), ("prefill", [11]), ("prefill", [11, 5, 11])]:
             memory = Memory(manifest, program)
-            ids = [11]
-            chosen = reference.route(table[ids], CHOSEN)[0][0]
+            chosen = set(reference.route(table[ids], CHOSEN)[0].flat)
             called = entries.Artifact(artifact, memory)
             called.call(entry, ids, 0, 0)
-            want = memory.logits[0].copy()
+            want = memory.logits[: len(ids)].copy()
             memory.hide(chosen)
             memory.logits[:] = 0
             called.call(entry, ids, 0, 0)
-            check(np.array_equal(want, memory.logits[0]), f"{dtype} {entry}")
-            error, bar = nmse(program.expected(ids), want[None]), BAR[dtype] * 4
+            check(np.array_equal(want, memory.logits[: len(ids)]), f"{dtype} {entry}")
+            error, bar = nmse(program.expected(ids), want), BAR[dtype] * 4
             check(error <= bar, f"{dtype} {entry}: NMSE {error:.2e}")
     check_missing(tools, program, artifact)
 

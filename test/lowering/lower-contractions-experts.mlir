@@ -1,22 +1,39 @@
-// Products with the experts that tokens chose become products of one row with one
-// expert each.
-// RUN: cria-opt --lower-contractions --split-input-file %s | FileCheck %s
+// Products with the experts that tokens chose: of few tokens row by row, of many
+// sorted by expert.
+// RUN: cria-opt --lower-contractions --canonicalize --cse --split-input-file %s | FileCheck %s
+// RUN: cria-opt --attach-target="vector-unit={streams=4}" --lower-contractions --canonicalize --cse --split-input-file %s | FileCheck %s --check-prefix=STREAMS
+// RUN: cria-opt --attach-target="vector-unit={lanes=16,registers=32,amx}" --lower-contractions --canonicalize --cse --split-input-file %s | FileCheck %s --check-prefix=AMX
 
 #experts = affine_map<(t, s, n, k) -> (t, s)>
 #row = affine_map<(t, s, n, k) -> (t, k)>
-#each = affine_map<(t, s, n, k) -> (t, s, k)>
 #out = affine_map<(t, s, n, k) -> (t, s, n)>
 
-// Threads share the rows of an expert of one token.
+// Threads share the rows of all experts of one token, in units of 16.
 // CHECK-LABEL: func @one
 // CHECK-SAME: %[[E:[^:]*]]: memref<1x2xi32>, %[[X:[^:]*]]: memref<1x64xbf16>, %[[W:[^:]*]]: memref<8x40x64xbf16>
-// CHECK: scf.for %[[S:.*]] = %c0{{.*}} to %c2
+// CHECK: scf.forall (%[[I:.*]]) in (6)
+// CHECK: %[[OF:.*]] = arith.divui %[[I]], %c3
+// CHECK: %[[S:.*]] = arith.remui %[[OF]], %c2
 // CHECK: %[[NUMBER:.*]] = memref.load %[[E]][%{{.*}}, %[[S]]]
 // CHECK: %[[AT:.*]] = arith.index_cast %[[NUMBER]] : i32 to index
 // CHECK: memref.subview %[[W]][%[[AT]], 0, 0] [1, 40, 64] [1, 1, 1] : memref<8x40x64xbf16> to memref<40x64xbf16, strided<[64, 1], offset: ?>>
-// CHECK: scf.forall
+// CHECK: %[[END:.*]] = arith.minsi %{{.*}}, %c40
+// CHECK: scf.for %{{.*}} to %[[END]]
+// CHECK-NOT: scf.forall
 // CHECK: vector.fma
 // CHECK-NOT: linalg.generic
+
+// Four streams: two rows of each of two experts. The loads of x are shared.
+// STREAMS-LABEL: func @one
+// STREAMS: scf.forall (%{{.*}}) in (2)
+// STREAMS: %[[FIRST:.*]] = memref.subview %{{.*}} to memref<40x64xbf16,
+// STREAMS: %[[SECOND:.*]] = memref.subview %{{.*}} to memref<40x64xbf16,
+// STREAMS: %[[N:.*]] = arith.addi %[[I:.*]], %c20
+// STREAMS: memref.prefetch %[[FIRST]][%[[I]],
+// STREAMS: memref.prefetch %[[FIRST]][%[[N]],
+// STREAMS: memref.prefetch %[[SECOND]][%[[I]],
+// STREAMS-NOT: memref<1x64xbf16
+// STREAMS: memref.prefetch %[[SECOND]][%[[N]],
 func.func @one(%e: memref<1x2xi32>, %x: memref<1x64xbf16>, %w: memref<8x40x64xbf16>, %y: memref<1x2x40xf32>) {
   linalg.generic {indexing_maps = [#experts, #row, #out], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
       ins(%e, %x : memref<1x2xi32>, memref<1x64xbf16>) outs(%y : memref<1x2x40xf32>) {
@@ -37,29 +54,124 @@ func.func @one(%e: memref<1x2xi32>, %x: memref<1x64xbf16>, %w: memref<8x40x64xbf
 // -----
 
 #experts = affine_map<(t, s, n, k) -> (t, s)>
-#row = affine_map<(t, s, n, k) -> (t, k)>
 #each = affine_map<(t, s, n, k) -> (t, s, k)>
 #out = affine_map<(t, s, n, k) -> (t, s, n)>
 
-// Threads share tokens and experts of several tokens; each expert has a row.
+// The rows of up to 2 tokens are multiplied one by one. Those of more are counted,
+// sorted and packed once for both products. A part is at most 16 rows of an expert,
+// which begin at a multiple of 8; so there are at most 32 + 8 * 7 places, and 8 + 2
+// parts.
 // CHECK-LABEL: func @several
-// CHECK-SAME: %[[E:[^:]*]]: memref<?x2xi32>, %[[X:[^:]*]]: memref<?x2x40xf32>, %[[W:[^:]*]]: memref<8x64x40xf32>
-// CHECK: scf.forall (%[[T:.*]], %[[S:.*]]) in (%{{.*}}, 2)
-// CHECK: memref.load %[[E]][%[[T]], %[[S]]]
-// CHECK: memref.subview %[[X]][%[[T]], %[[S]], 0] [1, 1, 40]
-// CHECK: memref.subview %[[W]][
-// CHECK-NOT: scf.forall
+// CHECK-SAME: %[[E:[^:]*]]: memref<?x2xi32>, %[[X:[^:]*]]: memref<?x2x40xbf16>, %[[W:[^:]*]]: memref<8x64x40xbf16>
+// CHECK: %[[TOKENS:.*]] = memref.dim %[[E]]
+// CHECK: %[[MANY:.*]] = arith.cmpi sgt, %[[TOKENS]], %c2
+// CHECK: %[[FEW:.*]] = arith.select %[[MANY]], %c0, %[[TOKENS]]
+// CHECK: %[[UNITS:.*]] = arith.muli %[[FEW]], %c8
+// CHECK: scf.forall (%{{.*}}) in (%[[UNITS]])
 // CHECK: vector.fma
+// CHECK: %[[NEXT:.*]] = memref.alloc() {{.*}} : memref<8xi32>
+// CHECK: %[[ORDER:.*]] = memref.alloc() {{.*}} : memref<88xi32>
+// CHECK: %[[PARTS:.*]] = memref.alloc() {{.*}} : memref<10x3xi32>
+// CHECK: scf.for %[[T:.*]] = %[[FEW]] to %[[TOKENS]]
+// CHECK: scf.for %[[S:.*]] = %c0 to %c2
+// CHECK: memref.load %[[E]][%[[T]], %[[S]]]
+// CHECK: %[[ENDS:.*]]:2 = scf.for
+// CHECK: memref.store %{{.*}}, %[[PARTS]]
+// CHECK: memref.store %c-1_i32, %[[ORDER]]
+// CHECK: scf.for {{.*}} = %[[FEW]] to %[[TOKENS]]
+// CHECK: memref.store %{{.*}}, %[[ORDER]]
+// CHECK: %[[PACKED:.*]] = memref.alloc() {{.*}} : memref<1x11x40x8xf32>
+// CHECK: scf.forall
+// CHECK: %[[ROW:.*]] = memref.load %[[ORDER]]
+// CHECK: vector.load %[[X]][
+// CHECK: vector.store %{{.*}}, %[[PACKED]]
+// CHECK: %[[GROUPS:.*]] = arith.muli %[[ENDS]]#1, %c11
+// CHECK: scf.forall (%{{.*}}) in (%[[GROUPS]])
+// CHECK: memref.load %[[PARTS]]
+// CHECK: memref.subview %[[W]][
+// CHECK: vector.load %[[PACKED]]
+// CHECK: memref.load %[[ORDER]]
+// CHECK: scf.forall
+// CHECK-NOT: memref.store %{{.*}}, %[[ORDER]]
+// CHECK-NOT: vector.store %{{.*}}, %[[PACKED]]
+// CHECK: vector.load %[[PACKED]]
 // CHECK-NOT: linalg.generic
-func.func @several(%e: memref<?x2xi32>, %x: memref<?x2x40xf32>, %w: memref<8x64x40xf32>, %y: memref<?x2x64xf32>) attributes {cria.chunk = 16 : index} {
+
+// Tiles: parts begin at a multiple of 32.
+// AMX-LABEL: func @several
+// AMX: memref.alloc() {{.*}} : memref<288xi32>
+// AMX: memref.alloc() {{.*}} : memref<9x3xi32>
+// AMX: memref.alloc() {{.*}} : memref<1x9x2x2x16x32xbf16>
+// AMX: scf.forall (%{{.*}}) in (64)
+// AMX: memref.subview %{{.*}} to memref<64x40xbf16,
+// AMX: amx.tile_mulf
+func.func @several(%e: memref<?x2xi32>, %x: memref<?x2x40xbf16>, %w: memref<8x64x40xbf16>, %u: memref<8x64x40xbf16>, %y: memref<?x2x64xf32>, %z: memref<?x2x64xf32>) attributes {cria.chunk = 16 : index} {
   linalg.generic {indexing_maps = [#experts, #each, #out], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
-      ins(%e, %x : memref<?x2xi32>, memref<?x2x40xf32>) outs(%y : memref<?x2x64xf32>) {
-  ^bb0(%i: i32, %xk: f32, %sum: f32):
+      ins(%e, %x : memref<?x2xi32>, memref<?x2x40xbf16>) outs(%y : memref<?x2x64xf32>) {
+  ^bb0(%i: i32, %xk: bf16, %sum: f32):
     %n = linalg.index 2 : index
     %k = linalg.index 3 : index
     %at = arith.index_cast %i : i32 to index
-    %wk = memref.load %w[%at, %n, %k] : memref<8x64x40xf32>
-    %p = arith.mulf %xk, %wk fastmath<reassoc,contract> : f32
+    %wk = memref.load %w[%at, %n, %k] : memref<8x64x40xbf16>
+    %a = arith.extf %xk : bf16 to f32
+    %b = arith.extf %wk : bf16 to f32
+    %p = arith.mulf %a, %b fastmath<reassoc,contract> : f32
+    %r = arith.addf %sum, %p fastmath<reassoc,contract> : f32
+    linalg.yield %r : f32
+  }
+  linalg.generic {indexing_maps = [#experts, #each, #out], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+      ins(%e, %x : memref<?x2xi32>, memref<?x2x40xbf16>) outs(%z : memref<?x2x64xf32>) {
+  ^bb0(%i: i32, %xk: bf16, %sum: f32):
+    %n = linalg.index 2 : index
+    %k = linalg.index 3 : index
+    %at = arith.index_cast %i : i32 to index
+    %wk = memref.load %u[%at, %n, %k] : memref<8x64x40xbf16>
+    %a = arith.extf %xk : bf16 to f32
+    %b = arith.extf %wk : bf16 to f32
+    %p = arith.mulf %a, %b fastmath<reassoc,contract> : f32
+    %r = arith.addf %sum, %p fastmath<reassoc,contract> : f32
+    linalg.yield %r : f32
+  }
+  return
+}
+
+// Where sums may not depend on the number of rows: few rows one by one.
+// CHECK-LABEL: func @invariant
+// CHECK: scf.forall
+// CHECK-NOT: memref.alloc
+// CHECK: return
+func.func @invariant(%e: memref<?x2xi32>, %x: memref<?x2x40xbf16>, %w: memref<8x64x40xbf16>, %y: memref<?x2x64xf32>) attributes {cria.chunk = 64 : index, cria.invariant} {
+  linalg.generic {indexing_maps = [#experts, #each, #out], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+      ins(%e, %x : memref<?x2xi32>, memref<?x2x40xbf16>) outs(%y : memref<?x2x64xf32>) {
+  ^bb0(%i: i32, %xk: bf16, %sum: f32):
+    %n = linalg.index 2 : index
+    %k = linalg.index 3 : index
+    %at = arith.index_cast %i : i32 to index
+    %wk = memref.load %w[%at, %n, %k] : memref<8x64x40xbf16>
+    %a = arith.extf %xk : bf16 to f32
+    %b = arith.extf %wk : bf16 to f32
+    %p = arith.mulf %a, %b fastmath<reassoc,contract> : f32
+    %r = arith.addf %sum, %p fastmath<reassoc,contract> : f32
+    linalg.yield %r : f32
+  }
+  return
+}
+
+// Many sorted, also those of one token.
+// CHECK-LABEL: func @sorted
+// CHECK-NOT: arith.select
+// CHECK: %[[NEXT:.*]] = memref.alloc() {{.*}} : memref<8xi32>
+func.func @sorted(%e: memref<?x2xi32>, %x: memref<?x2x40xbf16>, %w: memref<8x64x40xbf16>, %y: memref<?x2x64xf32>) attributes {cria.chunk = 80 : index, cria.invariant} {
+  linalg.generic {indexing_maps = [#experts, #each, #out], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+      ins(%e, %x : memref<?x2xi32>, memref<?x2x40xbf16>) outs(%y : memref<?x2x64xf32>) {
+  ^bb0(%i: i32, %xk: bf16, %sum: f32):
+    %n = linalg.index 2 : index
+    %k = linalg.index 3 : index
+    %at = arith.index_cast %i : i32 to index
+    %wk = memref.load %w[%at, %n, %k] : memref<8x64x40xbf16>
+    %a = arith.extf %xk : bf16 to f32
+    %b = arith.extf %wk : bf16 to f32
+    %p = arith.mulf %a, %b fastmath<reassoc,contract> : f32
     %r = arith.addf %sum, %p fastmath<reassoc,contract> : f32
     linalg.yield %r : f32
   }
