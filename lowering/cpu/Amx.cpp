@@ -465,7 +465,7 @@ void AmxProduct::multiply(Value a) {
       tails = b.create<memref::AllocaOp>(tilesType({groupBlocks, 2}), line);
     auto multiplyGroup = [&](Value i) {
       if (c.experts) {
-        ExpertPart part(b, c, b.div(i, groups()));
+        ExpertPart part(b, *c.experts, c.b, b.div(i, groups()));
         matrix = part.matrix;
         firstRow = part.begin;
         rows = b.sub(part.end, part.begin);

@@ -63,7 +63,8 @@ struct Integers {
 class BlockPanelProduct {
 public:
   BlockPanelProduct(VectorBuilder &b, const BlockProduct &product,
-                    const BlockPanels &packed, bool fromZero);
+                    const BlockPanels &packed, bool fromZero,
+                    const ExpertRows *experts);
   void multiply();
 
 private:
@@ -82,13 +83,19 @@ private:
   void store(Value n, Value r, Value count, Value panel, int64_t vectors,
              ValueRange acc);
 
+  Value panelAt(Value panel, int64_t v) {
+    return b.add(b.add(firstPanel, panel), v);
+  }
+
   VectorBuilder &b;
-  const BlockProduct &product;
+  BlockProduct product; // with experts, of one part
   const BlockPanels &packed;
   bool fromZero;
+  const ExpertRows *experts;
   Integers integers;
   int64_t lanes, vectors, blockRows, groupRows, blocks;
-  Value rows, panels;
+  /// The rows, their panels, and the first place of both.
+  Value rows, panels, firstRow, firstPanel;
   /// Buffers of a group: the integers and the scales of w, a product of tiles,
   /// and a tile of c.
   Value codes, scales, tileSums, sums;
@@ -97,10 +104,11 @@ private:
 
 /// Rows of a panel past the last row are not written: their sums are dropped.
 BlockPanels cria::packBlocks(VectorBuilder &b, const BlockProduct &product,
-                             int64_t maxRows) {
+                             int64_t maxRows, const ExpertRows *experts) {
   Integers integers(b.unit);
   int64_t lanes = b.unit.lanes, blocks = product.blocks();
-  int64_t panels = llvm::divideCeil(maxRows, lanes);
+  int64_t panels =
+      experts ? experts->maxPlaces() / lanes : llvm::divideCeil(maxRows, lanes);
   auto allocate = [&](ArrayRef<int64_t> shape, Type type) -> Value {
     return b.create<memref::AllocOp>(MemRefType::get(shape, type),
                                      b.getI64IntegerAttr(64));
@@ -111,25 +119,28 @@ BlockPanels cria::packBlocks(VectorBuilder &b, const BlockProduct &product,
       allocate({panels, blocks, lanes}, b.getF32Type()), Value()};
   if (integers.hasOffset)
     packed.first = allocate({panels, blocks, lanes}, b.getI32Type());
-  Value rows = b.size(product.codes, 0);
+  Value rows = experts ? experts->places : b.size(product.codes, 0);
   VectorType step = b.vectorType(integers.step, integers.type(b));
   b.parallel(b.ceilDiv(rows, lanes), [&](Value panel) {
     Value begin = b.mul(panel, lanes);
     Value end = b.min(b.index(lanes), b.sub(rows, begin));
-    b.loop(b.index(0), end, 1, [&](Value lane) {
-      Value row = b.add(begin, lane);
+    auto pack = [&](Value lane, ArrayRef<Value> row) {
+      auto at = [&](std::initializer_list<Value> inner) {
+        SmallVector<Value> indices(row);
+        indices.append(inner);
+        return indices;
+      };
       b.loop(b.index(0), b.index(blocks), 1, [&](Value block) {
         for (int64_t i = 0; i < integers.steps; ++i) {
           Value x =
-              b.load(product.codes, {row, block, b.index(i * integers.step)},
+              b.load(product.codes, at({block, b.index(i * integers.step)}),
                      integers.step);
           if (!integers.bytes)
             x = b.create<arith::ExtSIOp>(step, x);
           b.store(x, packed.codes,
                   {panel, block, b.index(i), b.mul(lane, integers.step)});
         }
-        Value scale =
-            b.create<memref::LoadOp>(product.scales, ValueRange{row, block});
+        Value scale = b.create<memref::LoadOp>(product.scales, at({block}));
         b.create<memref::StoreOp>(
             b.create<arith::ExtFOp>(b.getF32Type(), scale), packed.scales,
             ValueRange{panel, block, lane});
@@ -137,7 +148,7 @@ BlockPanels cria::packBlocks(VectorBuilder &b, const BlockProduct &product,
           return;
         Value codes = b.create<arith::ExtSIOp>(
             b.vectorType(kNumbers, b.getI16Type()),
-            b.load(product.codes, {row, block, b.index(0)}, kNumbers));
+            b.load(product.codes, at({block, b.index(0)}), kNumbers));
         // The absolute value of the sum is at most 32 * 128.
         Value sum = b.create<arith::ExtSIOp>(
             b.getI32Type(),
@@ -147,6 +158,15 @@ BlockPanels cria::packBlocks(VectorBuilder &b, const BlockProduct &product,
         b.create<memref::StoreOp>(b.create<arith::MulIOp>(sum, offset),
                                   packed.first, ValueRange{panel, block, lane});
       });
+    };
+    bool ofExperts = product.type(product.scales).getRank() == 3;
+    b.loop(b.index(0), end, 1, [&](Value lane) {
+      Value row = b.add(begin, lane);
+      if (!experts)
+        return pack(lane, row);
+      row = experts->rowAt(b, row);
+      b.when(b.less(b.index(-1), row),
+             [&] { pack(lane, experts->indices(b, row, ofExperts)); });
     });
   });
   return packed;
@@ -154,12 +174,13 @@ BlockPanels cria::packBlocks(VectorBuilder &b, const BlockProduct &product,
 
 BlockPanelProduct::BlockPanelProduct(VectorBuilder &b,
                                      const BlockProduct &product,
-                                     const BlockPanels &packed, bool fromZero)
+                                     const BlockPanels &packed, bool fromZero,
+                                     const ExpertRows *experts)
     : b(b), product(product), packed(packed), fromZero(fromZero),
-      integers(b.unit), lanes(b.unit.lanes), vectors(integers.tiles ? 1 : 2),
-      blockRows(integers.tiles           ? kTile
-                : b.unit.registers == 32 ? 6
-                                         : 2),
+      experts(experts), integers(b.unit), lanes(b.unit.lanes),
+      vectors(integers.tiles ? 1 : 2), blockRows(integers.tiles ? kTile
+                                                 : b.unit.registers == 32 ? 6
+                                                                          : 2),
       blocks(product.blocks()) {
   // 6 x 2 accumulators of 32 registers, or 2 x 2 of 16. An accumulator is a
   // vector of integers and one of floats. Rows and a splat need registers, too.
@@ -170,6 +191,7 @@ BlockPanelProduct::BlockPanelProduct(VectorBuilder &b,
   groupRows = llvm::alignTo(std::min(most, even), blockRows);
   rows = b.size(product.out, 0);
   panels = b.ceilDiv(rows, lanes);
+  firstRow = firstPanel = b.index(0);
 }
 
 Value BlockPanelProduct::scratch(ArrayRef<int64_t> shape, Type type) {
@@ -221,7 +243,8 @@ SmallVector<Value> BlockPanelProduct::tileOf(Value r, Value panel,
                                 codes, ValueRange{r, b.mul(index, kNumbers)});
   Value x = b.create<amx::TileLoadOp>(
       amx::TileType::get({integers.steps, lanes * integers.step}, i8),
-      packed.codes, ValueRange{panel, index, b.index(0), b.index(0)});
+      packed.codes,
+      ValueRange{panelAt(panel, 0), index, b.index(0), b.index(0)});
   Value zero = b.create<amx::TileZeroOp>(sumsType);
   b.create<amx::TileStoreOp>(
       tileSums, ValueRange{b.index(0), b.index(0)},
@@ -241,7 +264,8 @@ SmallVector<Value> BlockPanelProduct::sumsOf(Value r, Value panel,
   for (int64_t v = 0; v < vectors; ++v)
     sums.push_back(
         integers.hasOffset
-            ? b.load(packed.first, {b.add(panel, v), index, b.index(0)}, lanes)
+            ? b.load(packed.first, {panelAt(panel, v), index, b.index(0)},
+                     lanes)
             : b.create<arith::ConstantOp>(
                    b.getZeroAttr(b.vectorType(lanes, b.getI32Type())))
                   .getResult());
@@ -251,7 +275,7 @@ SmallVector<Value> BlockPanelProduct::sumsOf(Value r, Value panel,
     SmallVector<Value> xs;
     for (int64_t v = 0; v < vectors; ++v)
       xs.push_back(b.load(packed.codes,
-                          {b.add(panel, v), index, b.index(k), b.index(0)},
+                          {panelAt(panel, v), index, b.index(k), b.index(0)},
                           width));
     for (int64_t i = 0; i < blockRows; ++i) {
       Value at = b.add(b.mul(index, kNumbers), k * integers.step);
@@ -282,7 +306,7 @@ SmallVector<Value> BlockPanelProduct::block(Value r, Value panel,
         splat(b.create<memref::LoadOp>(scales, ValueRange{b.add(r, i), index}));
     for (int64_t v = 0; v < vectors; ++v) {
       Value x =
-          b.load(packed.scales, {b.add(panel, v), index, b.index(0)}, lanes);
+          b.load(packed.scales, {panelAt(panel, v), index, b.index(0)}, lanes);
       int64_t at = i * vectors + v;
       Value sum = b.create<arith::SIToFPOp>(floats, integerSums[at]);
       next.push_back(b.fma(sum, b.create<arith::MulFOp>(scale, x), acc[at]));
@@ -301,9 +325,14 @@ void BlockPanelProduct::store(Value n, Value r, Value count, Value panel,
   Value end = b.min(b.index(vectors * lanes), b.sub(rows, begin));
   Value columns = b.min(b.index(blockRows), b.sub(count, r));
   b.loop(b.index(0), end, 1, [&](Value m) {
+    SmallVector<Value> row = {b.add(begin, m)};
+    if (experts)
+      row = experts->indices(b, experts->rowAt(b, b.add(firstRow, row[0])),
+                             /*ofExperts=*/true);
     b.loop(b.index(0), columns, 1, [&](Value i) {
       Value sum = b.create<memref::LoadOp>(sums, ValueRange{i, m});
-      SmallVector<Value> at = {b.add(begin, m), b.add(n, b.add(r, i))};
+      SmallVector<Value> at = row;
+      at.push_back(b.add(n, b.add(r, i)));
       if (!fromZero)
         sum = b.create<arith::AddFOp>(
             sum, b.create<memref::LoadOp>(product.out, at));
@@ -347,13 +376,27 @@ void BlockPanelProduct::group(Value n, Value count) {
 
 void BlockPanelProduct::multiply() {
   int64_t columns = product.columns();
-  b.parallel(b.index(llvm::divideCeil(columns, groupRows)), [&](Value index) {
+  int64_t groups = llvm::divideCeil(columns, groupRows);
+  auto multiplyGroup = [&](Value index) {
     Value n = b.mul(index, groupRows);
     group(n, b.min(b.index(groupRows), b.sub(b.index(columns), n)));
+  };
+  if (!experts)
+    return b.parallel(b.index(groups), multiplyGroup);
+  Value matrices = product.weights;
+  b.parallel(b.mul(experts->count, groups), [&](Value i) {
+    ExpertPart part(b, *experts, matrices, b.div(i, groups));
+    product.weights = part.matrix;
+    firstRow = part.begin;
+    rows = b.sub(part.end, part.begin);
+    panels = b.ceilDiv(rows, lanes);
+    firstPanel = b.div(firstRow, lanes);
+    multiplyGroup(b.rem(i, groups));
   });
 }
 
 void cria::emitBlockPanel(VectorBuilder &b, const BlockProduct &product,
-                          const BlockPanels &packed, bool fromZero) {
-  BlockPanelProduct(b, product, packed, fromZero).multiply();
+                          const BlockPanels &packed, bool fromZero,
+                          const ExpertRows *experts) {
+  BlockPanelProduct(b, product, packed, fromZero, experts).multiply();
 }

@@ -2,16 +2,23 @@
 /// that the pass lower-contractions chooses from. Each is one file.
 #pragma once
 
-#include "lowering/cpu/VectorBuilder.h"
+#include "lowering/cpu/Contraction.h"
 #include "lowering/kernel/BlockProduct.h"
-
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace cria {
 
+/// A product with experts in blocks that was separated.
+struct ExpertBlocks {
+  mlir::linalg::LinalgOp row; // the product of a row (t, s)
+  mlir::Value experts;        // (T, S) i32
+  /// All rows: codes (T(, S), B, 32), scales (T(, S), B), weights (E, N, B,
+  /// ...) and out (T, S, N).
+  BlockProduct all;
+};
 /// Makes products with experts in blocks that each token chose a loop of
 /// products with one expert each (ExpertBlocks.cpp).
-void separateExpertBlocks(mlir::func::FuncOp function);
+llvm::SmallVector<ExpertBlocks>
+separateExpertBlocks(mlir::func::FuncOp function);
 
 /// One row of activations times rows of weights, which are read in place
 /// (BlockDot.cpp). `fromZero` is as in Contraction. `parallel` distributes the
@@ -31,14 +38,17 @@ struct BlockPanels {
   mlir::Value first;  // (panels, B, lanes) i32: initial sums, for bytes only
 };
 
-/// Packs at most `maxRows` rows (BlockPanel.cpp).
+/// Packs at most `maxRows` rows, or rows that are sorted by expert
+/// (BlockPanel.cpp).
 BlockPanels packBlocks(VectorBuilder &b, const BlockProduct &product,
-                       int64_t maxRows);
+                       int64_t maxRows, const ExpertRows *experts = nullptr);
 
 /// Packed rows of activations times rows of weights. Each lane has one row of
-/// activations (BlockPanel.cpp).
+/// activations (BlockPanel.cpp). With experts, parts of the rows times the
+/// matrices of theirs.
 void emitBlockPanel(VectorBuilder &b, const BlockProduct &product,
-                    const BlockPanels &packed, bool fromZero);
+                    const BlockPanels &packed, bool fromZero,
+                    const ExpertRows *experts = nullptr);
 
 /// The 32 integers of the weights' block (row, block), as vector<32xi8>:
 /// signed, or not negative, with `offsetOf` added.

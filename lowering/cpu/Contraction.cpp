@@ -24,11 +24,11 @@ static SmallVector<Value> placeOf(VectorBuilder &b, const Contraction &product,
                                   Value memref, Value row) {
   if (!product.experts)
     return {row};
-  int64_t chosen = type(product.c).getDimSize(1);
-  SmallVector<Value> place = {b.div(row, chosen)};
-  if (type(memref).getRank() == 3)
-    place.push_back(b.rem(row, chosen));
-  return place;
+  return product.experts->indices(b, row, type(memref).getRank() == 3);
+}
+
+Value Contraction::rowAt(VectorBuilder &b, Value place) const {
+  return experts ? experts->rowAt(b, place) : place;
 }
 
 SmallVector<Value> Contraction::rowOfA(VectorBuilder &b, Value row) const {

@@ -16,8 +16,24 @@ struct ExpertRows {
   mlir::Value parts;  // (parts, 3) i32: expert, first place, end of the places
   mlir::Value places; // how many there are
   mlir::Value count;  // of parts
+  int64_t chosen;     // S
 
   int64_t maxPlaces() const;
+  /// The row at a place, t * S + s, or a negative number.
+  mlir::Value rowAt(VectorBuilder &b, mlir::Value place) const;
+  /// The first indices of a row in a memref: t and, `ofExperts`, s.
+  llvm::SmallVector<mlir::Value> indices(VectorBuilder &b, mlir::Value row,
+                                         bool ofExperts) const;
+};
+
+/// A part of the rows, and the matrix of `matrices` (E, ...) that multiplies
+/// it.
+struct ExpertPart {
+  ExpertPart(VectorBuilder &b, const ExpertRows &rows, mlir::Value matrices,
+             mlir::Value number);
+
+  mlir::Value matrix;
+  mlir::Value begin, end; // places
 };
 
 /// c[m, n] += sum_k a[m, k] * b[n, k]. b may also be b[k, n], and a may be a[k,
@@ -74,15 +90,8 @@ struct ExpertProduct {
   int64_t count() const;  // E
 };
 
-/// A part of the sorted rows, and the matrix that multiplies it.
-struct ExpertPart {
-  ExpertPart(VectorBuilder &b, const Contraction &c, mlir::Value number);
-
-  mlir::Value matrix;     // (N, K)
-  mlir::Value begin, end; // places
-};
-
-/// source[at..., :] as a matrix: of one row, or of all rows of an expert.
+/// source[at..., :], of one row, or of all rows of an expert; at least a
+/// matrix.
 mlir::Value rowsAt(VectorBuilder &b, mlir::Value source,
                    llvm::ArrayRef<mlir::Value> at);
 
@@ -91,12 +100,17 @@ mlir::Value rowsAt(VectorBuilder &b, mlir::Value source,
 void emitExpertDots(VectorBuilder &b, const ExpertProduct &product,
                     mlir::Value tokens);
 
-/// Sorts the rows of tokens [first, T), at most `maxTokens`. The first place of
-/// each part is a multiple of `alignment`, as is `mostRows`, the most rows of a
-/// part (Experts.cpp).
-ExpertRows sortRows(VectorBuilder &b, const ExpertProduct &product,
+/// Sorts the rows of tokens [first, T), at most `maxTokens`, of a tensor of
+/// experts (T, S), each less than `count`. The first place of each part is a
+/// multiple of `alignment`, as is `mostRows`, the most rows of a part
+/// (Experts.cpp).
+ExpertRows sortRows(VectorBuilder &b, mlir::Value experts, int64_t count,
                     mlir::Value first, int64_t maxTokens, int64_t alignment,
                     int64_t mostRows);
+
+/// The end of the tokens [0, few) whose rows should be multiplied one by one:
+/// all tokens if most experts have no second row, else none.
+mlir::Value fewTokens(VectorBuilder &b, mlir::Value experts, int64_t count);
 
 /// A column of c, which is a row of b (n, k).
 struct Column {

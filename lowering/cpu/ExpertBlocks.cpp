@@ -9,7 +9,8 @@
 ///
 /// The inner products are products of one row with a matrix in blocks
 /// (BlockProduct.h). With one token, threads share the rows of an expert; with
-/// several, they share tokens and experts.
+/// several, they share tokens and experts. The rows of many tokens are sorted
+/// by expert instead (Experts.cpp), and multiplied as panels (BlockPanel.cpp).
 #include "lowering/cpu/BlockProducts.h"
 #include "lowering/kernel/LinalgBuilder.h"
 #include "lowering/kernel/Product.h"
@@ -28,12 +29,12 @@ namespace {
 /// y[t, s, n] += the sum over blocks and their numbers of terms that read
 /// codes[t(, s), block], scales[t(, s), block] and the bytes
 /// weight[experts[t, s], n, block].
-struct ExpertBlocks {
+struct Separation {
   linalg::GenericOp op;
   /// The loads of a number's byte, and of the two bytes of its scale.
   memref::LoadOp code, low, high;
 
-  static std::optional<ExpertBlocks> match(linalg::GenericOp op);
+  static std::optional<Separation> match(linalg::GenericOp op);
 
   Value input(unsigned i) { return op.getDpsInputs()[i]; }
   /// Whether a number is a half of a byte.
@@ -54,7 +55,7 @@ static bool isCodeByte(Value value, linalg::GenericOp op) {
          isConstantIntValue(sum.getRhs(), BlockProduct::kScaleBytes);
 }
 
-std::optional<ExpertBlocks> ExpertBlocks::match(linalg::GenericOp op) {
+std::optional<Separation> Separation::match(linalg::GenericOp op) {
   using Dims = SmallVector<unsigned>;
   unsigned count = op.getNumLoops();
   if (!op.hasPureBufferSemantics() || (count != 5 && count != 6) ||
@@ -70,7 +71,7 @@ std::optional<ExpertBlocks> ExpertBlocks::match(linalg::GenericOp op) {
   if (maps[0] != Dims{0, 1} || maps[1] != codes || !hasRows ||
       maps[3] != Dims{0, 1, 2})
     return std::nullopt;
-  ExpertBlocks product{op, {}, {}, {}};
+  Separation product{op, {}, {}, {}};
   for (auto load : op.getBlock()->getOps<memref::LoadOp>()) {
     auto at = load.getIndices();
     if (at.size() != 4)
@@ -136,7 +137,7 @@ static Value bytesOf(LinalgBuilder &b, Value matrix, int64_t first,
 
 /// The body of a product of one row with one expert: the arguments from the
 /// third on are what the old body loaded.
-static void addBody(OpBuilder &b, Location loc, ExpertBlocks product,
+static void addBody(OpBuilder &b, Location loc, Separation product,
                     ValueRange arguments) {
   Block *old = product.op.getBlock();
   IRMapping mapping;
@@ -173,7 +174,8 @@ static Value codesAt(LinalgBuilder &b, Value codes, ValueRange at,
 }
 
 /// The product of token `t` with the expert that it chose as `s`.
-static void multiply(LinalgBuilder &b, ExpertBlocks product, Value t, Value s) {
+static linalg::GenericOp multiply(LinalgBuilder &b, Separation product, Value t,
+                                  Value s) {
   linalg::GenericOp op = product.op;
   bool halves = product.hasHalves();
   Value number =
@@ -201,18 +203,28 @@ static void multiply(LinalgBuilder &b, ExpertBlocks product, Value t, Value s) {
                       b.select(dims, {0, 1})};
   SmallVector<IteratorType> iterators(dims, IteratorType::reduction);
   iterators[0] = iterators[1] = IteratorType::parallel;
-  linalg::GenericOp::create(
+  return linalg::GenericOp::create(
       b, b.getLoc(), inputs, ValueRange{y}, maps, iterators,
       [&](OpBuilder &nested, Location loc, ValueRange arguments) {
         addBody(nested, loc, product, arguments);
       });
 }
 
-void cria::separateExpertBlocks(func::FuncOp function) {
+/// All rows of a product.
+static BlockProduct allOf(Separation product) {
+  Value codes = product.input(1);
+  if (product.hasHalves())
+    codes = codes.getDefiningOp<memref::ExpandShapeOp>().getSrc();
+  return {codes, product.input(2), product.code.getMemRef(),
+          product.op.getDpsInits()[0], product.hasHalves() ? 4 : 8};
+}
+
+SmallVector<ExpertBlocks> cria::separateExpertBlocks(func::FuncOp function) {
+  SmallVector<ExpertBlocks> separated;
   SmallVector<linalg::GenericOp> ops;
   function.walk([&](linalg::GenericOp op) { ops.push_back(op); });
   for (linalg::GenericOp op : ops) {
-    std::optional<ExpertBlocks> product = ExpertBlocks::match(op);
+    std::optional<Separation> product = Separation::match(op);
     if (!product)
       continue;
     LinalgBuilder b(op.getLoc(), op);
@@ -231,8 +243,11 @@ void cria::separateExpertBlocks(func::FuncOp function) {
           ArrayRef<OpFoldResult>{tokens, b.getIndexAttr(type.getDimSize(1))},
           ValueRange(), std::nullopt);
       b.setInsertionPoint(loop.getTerminator());
-      multiply(b, *product, loop.getInductionVar(0), loop.getInductionVar(1));
+      auto row = multiply(b, *product, loop.getInductionVar(0),
+                          loop.getInductionVar(1));
+      separated.push_back({row, product->input(0), allOf(*product)});
     }
     op.erase();
   }
+  return separated;
 }

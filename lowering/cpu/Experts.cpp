@@ -110,11 +110,12 @@ Value cria::rowsAt(VectorBuilder &b, Value source, ArrayRef<Value> at) {
       strides(type.getRank(), b.getIndexAttr(1));
   for (auto [offset, index] : llvm::zip(offsets, at))
     offset = index;
-  SmallVector<int64_t> shape(2, 1);
-  for (size_t i = at.size(); i < offsets.size(); ++i) {
-    shape[i + 2 - offsets.size()] = type.getDimSize(i);
-    sizes[i] = b.getIndexAttr(type.getDimSize(i));
-  }
+  SmallVector<int64_t> shape(type.getShape().drop_front(at.size()));
+  for (auto [size, whole] :
+       llvm::zip(MutableArrayRef(sizes).drop_front(at.size()), shape))
+    size = b.getIndexAttr(whole);
+  if (shape.size() == 1)
+    shape.insert(shape.begin(), 1);
   MemRefType reduced = memref::SubViewOp::inferRankReducedResultType(
       shape, type, offsets, sizes, strides);
   return b.create<memref::SubViewOp>(reduced, source, offsets, sizes, strides);
@@ -134,15 +135,24 @@ static void setNumber(VectorBuilder &b, Value number, Value table,
 
 int64_t ExpertRows::maxPlaces() const { return type(order).getDimSize(0); }
 
-Value Contraction::rowAt(VectorBuilder &b, Value place) const {
-  return experts ? numberAt(b, experts->order, place) : place;
+Value ExpertRows::rowAt(VectorBuilder &b, Value place) const {
+  return numberAt(b, order, place);
 }
 
-ExpertPart::ExpertPart(VectorBuilder &b, const Contraction &c, Value number) {
+SmallVector<Value> ExpertRows::indices(VectorBuilder &b, Value row,
+                                       bool ofExperts) const {
+  SmallVector<Value> at = {b.div(row, chosen)};
+  if (ofExperts)
+    at.push_back(b.rem(row, chosen));
+  return at;
+}
+
+ExpertPart::ExpertPart(VectorBuilder &b, const ExpertRows &rows, Value matrices,
+                       Value number) {
   auto get = [&](int64_t i) {
-    return numberAt(b, c.experts->parts, {number, b.index(i)});
+    return numberAt(b, rows.parts, {number, b.index(i)});
   };
-  matrix = rowsAt(b, c.b, get(0));
+  matrix = rowsAt(b, matrices, get(0));
   begin = get(1);
   end = get(2);
 }
@@ -199,25 +209,33 @@ void cria::emitExpertDots(VectorBuilder &b, const ExpertProduct &product,
     });
 }
 
-ExpertRows cria::sortRows(VectorBuilder &b, const ExpertProduct &product,
+Value cria::fewTokens(VectorBuilder &b, Value experts, int64_t count) {
+  Value tokens = b.size(experts, 0);
+  int64_t most = count / (2 * type(experts).getDimSize(1));
+  Value more = b.less(b.index(std::max<int64_t>(most, 1)), tokens);
+  return b.create<arith::SelectOp>(more, b.index(0), tokens);
+}
+
+ExpertRows cria::sortRows(VectorBuilder &b, Value experts, int64_t count,
                           Value first, int64_t maxTokens, int64_t alignment,
                           int64_t mostRows) {
-  int64_t chosen = product.chosen(), experts = product.count();
-  int64_t maxRows = maxTokens * chosen, used = std::min(experts, maxRows);
+  int64_t chosen = type(experts).getDimSize(1);
+  int64_t maxRows = maxTokens * chosen, used = std::min(count, maxRows);
   auto table = [&](ArrayRef<int64_t> shape) -> Value {
     return b.create<memref::AllocOp>(MemRefType::get(shape, b.getI32Type()),
                                      b.getI64IntegerAttr(64));
   };
-  Value zero = b.index(0), end = b.index(experts);
-  Value next = table({experts}); // first the number of rows, then a place
+  Value zero = b.index(0), end = b.index(count);
+  Value next = table({count}); // first the number of rows, then a place
   ExpertRows sorted;
+  sorted.chosen = chosen;
   int64_t units = llvm::divideCeil(maxRows + used * (alignment - 1), alignment);
   sorted.order = table({units * alignment});
   sorted.parts = table({used + maxRows / mostRows, 3});
   auto forRows = [&](auto body) {
-    b.loop(first, b.size(product.experts, 0), 1, [&](Value t) {
+    b.loop(first, b.size(experts, 0), 1, [&](Value t) {
       b.loop(zero, b.index(chosen), 1, [&](Value s) {
-        Value expert = numberAt(b, product.experts, {t, s});
+        Value expert = numberAt(b, experts, {t, s});
         Value number = numberAt(b, next, expert);
         setNumber(b, b.add(number, 1), next, expert);
         body(number, b.add(b.mul(t, chosen), s));

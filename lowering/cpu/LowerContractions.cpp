@@ -103,11 +103,14 @@ struct LowerContractions
     if (failed(unit))
       return signalPassFailure();
     auto chunk = function->getAttrOfType<IntegerAttr>(kChunkAttribute);
-    separateExpertBlocks(function);
+    SmallVector<ExpertBlocks> experts = separateExpertBlocks(function);
     SmallVector<linalg::LinalgOp> ops;
     function.walk([&](linalg::LinalgOp op) { ops.push_back(op); });
     Packings packings = findPackings(ops, /*isBounded=*/bool(chunk));
     Sortings sortings = findSortings(ops);
+    for (const ExpertBlocks &product : experts)
+      if (chunk && packings.contains(product.row))
+        lowerSorted(product, chunk.getInt(), *unit);
     for (linalg::LinalgOp op : ops) {
       OpBuilder builder(op);
       VectorBuilder b(op.getLoc(), builder, *unit);
@@ -248,10 +251,7 @@ private:
     if (isFew) {
       few = tokens;
     } else if (!invariant) {
-      // Most experts have no second row, for which sorting would save reads.
-      int64_t most = product.count() / (2 * product.chosen());
-      Value more = b.less(b.index(std::max<int64_t>(most, 1)), tokens);
-      few = b.create<arith::SelectOp>(more, few, tokens);
+      few = fewTokens(b, product.experts, product.count());
     }
     if (isFew || !invariant)
       emitExpertDots(b, product, few);
@@ -275,7 +275,8 @@ private:
                          : mostPanelRows(b.unit, c, chunk);
     bool isFirst = !first.rows;
     if (isFirst)
-      first.rows = sortRows(b, product, few, chunk, alignment, most);
+      first.rows = sortRows(b, product.experts, product.count(), few, chunk,
+                            alignment, most);
     c.experts = first.rows;
     if (isFirst)
       first.packed = tiles ? packTiles(b, c, most) : packPanels(b, c, most);
@@ -283,6 +284,27 @@ private:
       emitTiles(b, c, most, first.packed);
     else
       emitPanels(b, c, most, first.packed);
+  }
+
+  /// Leaves the rows of few tokens to the loop of products of one row, and adds
+  /// a product of the others, sorted by expert.
+  void lowerSorted(ExpertBlocks product, int64_t chunk,
+                   const VectorUnit &unit) {
+    bool invariant = getOperation()->hasAttr(kInvariantAttribute);
+    auto loop = product.row->getParentOfType<scf::ForallOp>();
+    if (invariant && chunk <= kFewRows)
+      return;
+    OpBuilder builder(loop);
+    VectorBuilder b(product.row.getLoc(), builder, unit);
+    int64_t count = product.all.type(product.all.weights).getDimSize(0);
+    Value few = invariant ? b.index(0) : fewTokens(b, product.experts, count);
+    loop.getDynamicUpperBoundMutable().assign(few);
+    b.setInsertionPointAfter(loop);
+    int64_t lanes = unit.lanes, most = llvm::alignTo(chunk, lanes);
+    ExpertRows rows =
+        sortRows(b, product.experts, count, few, chunk, lanes, most);
+    BlockPanels packed = packBlocks(b, product.all, chunk, &rows);
+    emitBlockPanel(b, product.all, packed, /*fromZero=*/false, &rows);
   }
 
   void lower(VectorBuilder &b, const Contraction &c, Operation *op,

@@ -461,7 +461,7 @@ void PanelProduct::forGroups(int64_t groups,
   if (!c.experts)
     return b.parallel(b.index(groups), body);
   b.parallel(b.mul(c.experts->count, groups), [&](Value i) {
-    ExpertPart part(b, c, b.div(i, groups));
+    ExpertPart part(b, *c.experts, c.b, b.div(i, groups));
     matrix = part.matrix;
     firstRow = part.begin;
     rows = b.sub(part.end, part.begin);

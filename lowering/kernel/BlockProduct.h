@@ -34,9 +34,9 @@ struct BlockProduct {
   /// Whether the number of rows is known only at run time.
   bool isDynamic() const { return mlir::ShapedType::isDynamic(rows()); }
   int64_t rows() const { return type(out).getDimSize(0); }
-  int64_t columns() const { return type(out).getDimSize(1); }
-  int64_t blocks() const { return type(weights).getDimSize(1); }
-  int64_t blockBytes() const { return type(weights).getDimSize(2); }
+  int64_t columns() const { return type(out).getShape().back(); }
+  int64_t blocks() const { return type(weights).getShape().drop_back().back(); }
+  int64_t blockBytes() const { return type(weights).getShape().back(); }
   /// Bytes of a block with numbers of `bits` bits.
   static int64_t blockBytes(int64_t bits) {
     return kScaleBytes + kNumbers * bits / 8;

@@ -218,15 +218,15 @@ func.func @scales_elsewhere(%x: memref<1x2x32xi8>, %xs: memref<1x2xf16>, %w: mem
 
 // and one that several threads compute each.
 // CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=parallel_blocks | Op=linalg.generic, Reason="it is inside a parallel loop"
-func.func @parallel_blocks(%x: memref<1x2x32xi8>, %xs: memref<1x2xf16>, %w: memref<6x2x34xi8>, %y: memref<1x6xf32>) {
+func.func @parallel_blocks(%x: memref<2x2x32xi8>, %xs: memref<2x2xf16>, %w: memref<6x2x34xi8>, %y: memref<2x6xf32>) {
   %c8 = arith.constant 8 : i16
   scf.forall (%i) in (4) {
   %codes = memref.subview %w[0, 0, 2] [6, 2, 32] [1, 1, 1] : memref<6x2x34xi8> to memref<6x2x32xi8, strided<[68, 34, 1], offset: 2>>
   %low = memref.subview %w[0, 0, 0] [6, 2, 1] [1, 1, 1] : memref<6x2x34xi8> to memref<6x2xi8, strided<[68, 34]>>
   %high = memref.subview %w[0, 0, 1] [6, 2, 1] [1, 1, 1] : memref<6x2x34xi8> to memref<6x2xi8, strided<[68, 34], offset: 1>>
   linalg.generic {indexing_maps = [#mbj, #mb, #nbj, #nb, #nb, #mnb], iterator_types = ["parallel", "parallel", "reduction", "reduction"]}
-      ins(%x, %xs, %codes, %low, %high : memref<1x2x32xi8>, memref<1x2xf16>, memref<6x2x32xi8, strided<[68, 34, 1], offset: 2>>, memref<6x2xi8, strided<[68, 34]>>, memref<6x2xi8, strided<[68, 34], offset: 1>>)
-      outs(%y : memref<1x6xf32>) {
+      ins(%x, %xs, %codes, %low, %high : memref<2x2x32xi8>, memref<2x2xf16>, memref<6x2x32xi8, strided<[68, 34, 1], offset: 2>>, memref<6x2xi8, strided<[68, 34]>>, memref<6x2xi8, strided<[68, 34], offset: 1>>)
+      outs(%y : memref<2x6xf32>) {
     ^bb0(%a: i8, %as: f16, %b: i8, %l: i8, %h: i8, %acc: f32):
       %0 = arith.extf %as : f16 to f32
       %1 = arith.extui %l : i8 to i16
