@@ -1,5 +1,7 @@
 /// swiglu(linear(norm(x)), linear(norm(x)))
 ///   =>  kernel { norm; linear; linear; swiglu }
+/// The linears may be expert_linears. A gate that reads another value than the
+/// other factor, as the gate of a shared expert does, stays outside.
 /// activate(linear(norm(x)))  =>  kernel { norm; linear; activate }
 #include "passes/Kernel.h"
 #include "passes/Passes.h"
@@ -16,10 +18,19 @@ using namespace cria::llama;
 static void fuse(Operation *end, StringRef fallback) {
   KernelGroup group(end->getBlock(), "llama-fuse-gate-up");
   group.insert(end);
+  auto inputOf = [&](Value factor) {
+    Operation *linear = group.producer<LinearOp, ExpertLinearOp>(factor);
+    return linear ? linear->getOperand(0) : Value();
+  };
+  Value input = inputOf(end->getOperands().back());
   for (Value factor : end->getOperands()) {
-    if (!group.producer<LinearOp>(factor))
+    Value own = inputOf(factor);
+    if (!own)
       group.missed(end, "a factor is not a linear of this block");
-    group.absorb<LinearOp>(factor);
+    else if (input && own != input)
+      group.missedProducer(factor, "the linears read different values");
+    else
+      group.absorb<LinearOp, ExpertLinearOp>(factor);
   }
   group.absorbNorm();
   group.outline(fallback);

@@ -1,6 +1,8 @@
 /// residual(x, norm(linear(y)))  =>  kernel { linear; norm; residual }
 /// residual(x, norm(all_reduce(linear(y))))
 ///   =>  kernel { linear; all_reduce; norm; residual }
+/// residual(x, residual(combine(expert_linear(y)), z))
+///   =>  kernel { expert_linear; combine; residual; residual }
 #include "passes/Kernel.h"
 #include "passes/Passes.h"
 
@@ -15,8 +17,40 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::llama;
 
+/// The addition of a shared expert to the sum of the chosen ones; null if the
+/// value is made otherwise.
+static ResidualOp sharedExpert(KernelGroup &group, Value value) {
+  auto add = cast_or_null<ResidualOp>(group.producer<ResidualOp>(value));
+  bool isShared = add && group.producer<CombineOp>(add.getStream());
+  return isShared ? add : ResidualOp();
+}
+
+/// Fuses the addition of what experts computed. False if it adds something
+/// else.
+static bool fuseExperts(KernelGroup &group, ResidualOp residual) {
+  Value update = residual.getUpdate();
+  ResidualOp shared = sharedExpert(group, update);
+  if (!shared && !group.producer<CombineOp>(update))
+    return false;
+  group.insert(residual);
+  if (shared) {
+    if (!group.absorb<ResidualOp>(update))
+      return true;
+    update = shared.getStream();
+  }
+  if (Operation *combine = group.absorb<CombineOp>(update))
+    group.absorb<ExpertLinearOp>(cast<CombineOp>(combine).getInput());
+  group.outline("experts_residual");
+  return true;
+}
+
 static void fuse(ResidualOp residual) {
   KernelGroup group(residual->getBlock(), "llama-fuse-residual");
+  // Another addition takes the one of a shared expert.
+  bool isOfExperts = sharedExpert(group, residual) && residual->hasOneUse() &&
+                     isa<ResidualOp>(*residual->user_begin());
+  if (isOfExperts || fuseExperts(group, residual))
+    return;
   Value update = residual.getUpdate();
   Value made = update;
   if (Operation *norm = group.producer<RMSNormOp, LayerNormOp>(made))

@@ -48,12 +48,11 @@ void KernelGroup::absorbNorm() {
   Value input;
   Operation *first = nullptr;
   for (Operation *op : ops) {
-    auto linear = dyn_cast<LinearOp>(op);
-    if (!linear)
+    if (!isa<LinearOp, ExpertLinearOp>(op))
       continue;
-    if (input && linear.getInput() != input)
-      return missed(linear, "the linears read different values");
-    input = linear.getInput();
+    if (input && op->getOperand(0) != input)
+      return missed(op, "the linears read different values");
+    input = op->getOperand(0);
     first = first ? first : op;
   }
   if (!first)

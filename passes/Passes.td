@@ -204,6 +204,25 @@ def FuseAttention : FusionPass<"llama-fuse-attention"> {
   }];
 }
 
+def FuseRoute : FusionPass<"llama-fuse-route"> {
+  let summary = "fuse the choice of experts";
+  let description = [{
+    Before: `llama.route` outside of kernels. After: the op is in a `llama.kernel`
+    with the linear that only it reads, and the norm before. If the linears of
+    other kernels read the norm, too, each of these kernels gets a norm of its
+    own.
+
+    ```mlir
+    %e, %w = llama.kernel "layers_mlp_gate" -> tensor<?x2xi32>, tensor<?x2xf32> {
+      %0 = llama.rmsnorm %x, %post_attention_layernorm ...
+      %1 = llama.linear %0, %router as f32 ...
+      %2, %3 = llama.route %1 top 2 normalize sum ...
+      llama.yield %2, %3 : tensor<?x2xi32>, tensor<?x2xf32>
+    }
+    ```
+  }];
+}
+
 def FuseResidual : FusionPass<"llama-fuse-residual"> {
   let summary = "fuse a linear into the addition to the residual stream";
   let description = [{
@@ -211,7 +230,9 @@ def FuseResidual : FusionPass<"llama-fuse-residual"> {
     `llama.linear`, that nothing else reads. After: these ops are one
     `llama.kernel`, with a `tensor.collapse_shape` before the linear if only the
     linear reads it. A `llama.all_reduce` of the linear is in the kernel, too:
-    ranks add their sums before the sums are rounded.
+    ranks add their sums before the sums are rounded. An update may also be the
+    `llama.combine` of a `llama.expert_linear`, to which another addition may have
+    added a shared expert.
 
     ```mlir
     %y = llama.kernel "layers_attn_out" -> tensor<?x64xf32> {
@@ -229,10 +250,11 @@ def FuseResidual : FusionPass<"llama-fuse-residual"> {
 def FuseGateUp : FusionPass<"llama-fuse-gate-up"> {
   let summary = "fuse the first linears of an MLP with the gate";
   let description = [{
-    Before: `llama.swiglu` or `llama.activate` of linears. After: the op is in one
-    `llama.kernel` with the linears that only this op reads. The kernel includes
-    the norm before the linears if all linears read the norm and nothing else
-    does.
+    Before: `llama.swiglu` or `llama.activate` of linears, or of linears of
+    experts. After: the op is in one `llama.kernel` with the linears that only
+    this op reads. The kernel includes the norm before the linears if all linears
+    read the norm and nothing else does. A gate that reads another value than
+    `up`, as that of a shared expert does, stays outside.
 
     ```mlir
     %h = llama.kernel "layers_mlp_gate_up" -> tensor<?x172xf32> {

@@ -30,6 +30,8 @@ void cria::buildFusePipeline(OpPassManager &pm, int64_t rows) {
   // Runs before the residual is fused, which takes a merging of heads that
   // attention left.
   entry.addPass(createFuseAttention());
+  // Runs before the gate is fused, for which it copies a norm.
+  entry.addPass(createFuseRoute());
   entry.addPass(createFuseResidual());
   entry.addPass(createFuseGateUp());
   // Runs last: each remaining op becomes a kernel, such as embedding and head.

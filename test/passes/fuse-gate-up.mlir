@@ -119,3 +119,43 @@ func.func @reader_in_between(%x: !x, %w: !w) -> (!h, !h) {
   %t = llama.swiglu %h, %h : !h
   return %r, %t : !h, !h
 }
+
+// -----
+
+!x = tensor<?x8xf32>
+!e = tensor<4x6x8xf32>
+
+// Linears of experts are fused as others are.
+// CHECK-LABEL: func @experts
+// CHECK: llama.kernel "gate_up" -> tensor<?x2x6xf32> {
+// CHECK-NEXT: %[[Y:.*]] = llama.rmsnorm
+// CHECK-NEXT: %[[G:.*]] = llama.expert_linear %[[Y]], %arg1[%arg3]
+// CHECK-NEXT: %[[U:.*]] = llama.expert_linear %[[Y]], %arg2[%arg3]
+// CHECK-NEXT: llama.swiglu %[[G]], %[[U]]
+func.func @experts(%x: !x, %wg: !e, %wu: !e, %e: tensor<?x2xi32>) -> tensor<?x2x6xf32> {
+  %y = llama.rmsnorm %x {eps = 1.0e-05} : !x
+  %g = llama.expert_linear %y, %wg[%e] : !x, !e, tensor<?x2xi32>
+  %u = llama.expert_linear %y, %wu[%e] : !x, !e, tensor<?x2xi32>
+  %s = llama.swiglu %g, %u : tensor<?x2x6xf32>
+  return %s : tensor<?x2x6xf32>
+}
+
+// -----
+
+!x = tensor<?x8xf32>
+!w = tensor<8x8xf32>
+
+// The gate of a shared expert reads the norm, the other factor what the expert
+// computed: the gate stays outside.
+// CHECK-LABEL: func @shared_gate
+// CHECK: %[[G:.*]] = llama.linear %arg0, %arg2 : tensor<?x8xf32>, tensor<1x8xf32>
+// CHECK: llama.kernel "gate_up" -> tensor<?x8xf32> {
+// CHECK-NEXT: %[[D:.*]] = llama.linear %arg1, %arg3
+// CHECK-NEXT: llama.swiglu %[[G]], %[[D]]
+// REMARK: [Missed] left-out | Category:llama-fuse-gate-up | Function=shared_gate | Op=llama.linear, Reason="the linears read different values"
+func.func @shared_gate(%x: !x, %h: !x, %g: tensor<1x8xf32>, %d: !w) -> !x {
+  %0 = llama.linear %x, %g : !x, tensor<1x8xf32>
+  %1 = llama.linear %h, %d : !x, !w
+  %2 = llama.swiglu %0, %1 activation sigmoid : tensor<?x1xf32>, !x
+  return %2 : !x
+}

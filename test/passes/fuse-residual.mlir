@@ -110,3 +110,46 @@ module attributes {llama.shards = 2 : i64} {
     return %r : !x
   }
 }
+
+// -----
+
+!x = tensor<?x8xf32>
+!h = tensor<?x2x6xf32>
+!e = tensor<4x8x6xf32>
+
+// The sum over experts, and their products, are in the kernel.
+// CHECK-LABEL: func @experts
+// CHECK: llama.kernel "experts_residual" -> tensor<?x8xf32> {
+// CHECK-NEXT: %[[D:.*]] = llama.expert_linear %arg1, %arg2[%arg3]
+// CHECK-NEXT: %[[C:.*]] = llama.combine %arg4, %[[D]]
+// CHECK-NEXT: llama.residual %arg0, %[[C]]
+// CHECK-NEXT: llama.yield
+func.func @experts(%x: !x, %h: !h, %w: !e, %e: tensor<?x2xi32>, %s: tensor<?x2xf32>) -> !x {
+  %d = llama.expert_linear %h, %w[%e] : !h, !e, tensor<?x2xi32>
+  %c = llama.combine %s, %d : tensor<?x2xf32>, tensor<?x2x8xf32>
+  %r = llama.residual %x, %c : !x
+  return %r : !x
+}
+
+// -----
+
+!x = tensor<?x8xf32>
+!h = tensor<?x2x6xf32>
+!e = tensor<4x8x6xf32>
+
+// So is the addition of a shared expert.
+// CHECK-LABEL: func @shared
+// CHECK: %[[L:.*]] = llama.linear
+// CHECK: llama.kernel "experts_residual" -> tensor<?x8xf32> {
+// CHECK-NEXT: %[[D:.*]] = llama.expert_linear
+// CHECK-NEXT: %[[C:.*]] = llama.combine %{{.*}}, %[[D]]
+// CHECK-NEXT: %[[A:.*]] = llama.residual %[[C]], %[[L]]
+// CHECK-NEXT: llama.residual %arg0, %[[A]]
+func.func @shared(%x: !x, %h: !h, %w: !e, %e: tensor<?x2xi32>, %s: tensor<?x2xf32>, %v: tensor<8x8xf32>) -> !x {
+  %d = llama.expert_linear %h, %w[%e] : !h, !e, tensor<?x2xi32>
+  %c = llama.combine %s, %d : tensor<?x2xf32>, tensor<?x2x8xf32>
+  %l = llama.linear %x, %v : !x, tensor<8x8xf32>
+  %a = llama.residual %c, %l : !x
+  %r = llama.residual %x, %a : !x
+  return %r : !x
+}
