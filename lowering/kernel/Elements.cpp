@@ -70,11 +70,16 @@ Box cria::sizesOf(Value tensor) {
 AffineExpr Elements::expr(OpFoldResult number) {
   if (std::optional<int64_t> known = getConstantIntValue(number))
     return constant(*known);
-  auto value = cast<Value>(number);
-  auto *found = llvm::find(symbols, value);
+  return symbolOf(cast<Value>(number), {});
+}
+
+AffineExpr Elements::symbolOf(Value value, const Element &element) {
+  auto *found = llvm::find_if(symbols, [&](const Symbol &known) {
+    return known.value == value && known.element == element;
+  });
   unsigned place = found - symbols.begin();
   if (found == symbols.end())
-    symbols.push_back(value);
+    symbols.push_back({value, element});
   return getAffineSymbolExpr(place, context);
 }
 
@@ -283,6 +288,27 @@ Elements::Definition Elements::defineInserted(const Element &element,
   return known ? Definition{Definition::Same, inner} : undecided;
 }
 
+/// The most turns of a fold.
+static constexpr int64_t kMostTurns = 16;
+
+/// Whether an op begins with one number and adds a few terms to it, in order.
+static bool isFold(LinalgOp op) {
+  if (!isa<linalg::GenericOp>(op) || !op.hasPureTensorSemantics() ||
+      op.getNumDpsInits() != 1 || op.getNumReductionLoops() != 1 ||
+      op.getNumParallelLoops() + 1 != op.getNumLoops() || mayReorder(op))
+    return false;
+  OpOperand &init = *op.getDpsInitOperand(0);
+  AffineMap map = op.getMatchingIndexingMap(&init);
+  int64_t turns = op.getStaticLoopRanges().back();
+  Value sum = op.getBlock()->getTerminator()->getOperand(0);
+  Value begin = filledWith(init.get().getDefiningOp());
+  return op.getIteratorTypesArray().back() == utils::IteratorType::reduction &&
+         map.isProjectedPermutation() &&
+         map.getNumResults() + 1 == op.getNumLoops() && turns <= kMostTurns &&
+         !ShapedType::isDynamic(turns) && sum.getDefiningOp<arith::AddFOp>() &&
+         begin && matchPattern(begin, m_Constant());
+}
+
 static bool isElementwise(LinalgOp op) {
   return op.hasPureTensorSemantics() && op.getNumReductionLoops() == 0 &&
          op.getNumParallelLoops() == op.getNumLoops() &&
@@ -312,9 +338,10 @@ Elements::Definition Elements::define(const Element &element,
   if (auto into = dyn_cast<bufferization::MaterializeInDestinationOp>(op))
     return {Definition::Same, {into.getSource(), element.at}};
   auto computed = dyn_cast<LinalgOp>(op);
-  if (!computed || !isElementwise(computed))
+  bool isFolded = computed && isFold(computed);
+  if (!computed || (!isFolded && !isElementwise(computed)))
     return leaf;
-  Definition payload{Definition::Payload};
+  Definition payload{isFolded ? Definition::Fold : Definition::Payload};
   payload.op = computed;
   payload.result = cast<OpResult>(element.tensor).getResultNumber();
   payload.loops.resize(computed.getNumLoops());
@@ -323,6 +350,22 @@ Elements::Definition Elements::define(const Element &element,
   for (auto [place, at] : llvm::zip(map.getResults(), element.at))
     payload.loops[cast<AffineDimExpr>(place).getPosition()] = at;
   return payload;
+}
+
+SmallVector<Elements::Definition>
+Elements::payloads(const Definition &made) const {
+  if (made.kind == Definition::Payload)
+    return {made};
+  SmallVector<Definition> turns;
+  if (made.kind != Definition::Fold)
+    return turns;
+  LinalgOp op = made.op;
+  for (int64_t turn = 0; turn < op.getStaticLoopRanges().back(); ++turn) {
+    turns.push_back(made);
+    turns.back().kind = Definition::Payload;
+    turns.back().loops.back() = constant(turn);
+  }
+  return turns;
 }
 
 Element Elements::origin(Element element, ArrayRef<Size> box) {
@@ -358,11 +401,13 @@ bool Elements::leaves(const Element &element, ArrayRef<Size> box,
     return leaves(made.same, box, leaf);
   if (made.kind == Definition::Leaf)
     leaf(element);
-  if (made.kind != Definition::Payload)
+  SmallVector<Definition> payloads = this->payloads(made);
+  if (payloads.empty())
     return made.kind == Definition::Leaf;
-  for (const Element &read : operands(made, box))
-    if (!leaves(read, box, leaf))
-      return false;
+  for (const Definition &payload : payloads)
+    for (const Element &read : operands(payload, box))
+      if (!leaves(read, box, leaf))
+        return false;
   bool known = true;
   made.op.getBlock()->walk([&](tensor::ExtractOp read) {
     SmallVector<AffineExpr> unknown(read.getTensor().getType().getRank());
@@ -394,6 +439,72 @@ Dot Elements::blockDot(const BlockProduct &product, const Element &leaf) {
   return dot;
 }
 
+/// The value that is widened, or the value itself.
+static Value unwidened(Value value) {
+  auto wide = value.getDefiningOp<arith::ExtFOp>();
+  return wide ? wide.getIn() : value;
+}
+
+/// The dot product that a leaf of `op` is if the payload reads its second
+/// factor by a number:
+///
+///   %w = tensor.extract %weights[%chosen, %n, %k]
+///   yield %sum + %x * %w
+///
+/// %chosen and %x are elements of inputs; %n and %k are numbers of loops.
+std::optional<Dot> Elements::chosenDot(linalg::GenericOp op,
+                                       const Element &leaf,
+                                       ArrayRef<Size> box) {
+  Block &body = *op.getBlock();
+  auto add = yielded(op).getDefiningOp<arith::AddFOp>();
+  auto product =
+      add ? add.getRhs().getDefiningOp<arith::MulFOp>() : arith::MulFOp();
+  AffineMap map = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
+  if (!product || !mayReorder(op) || op.getNumReductionLoops() != 1 ||
+      op.getNumParallelLoops() + 1 != op.getNumLoops() ||
+      !map.isProjectedPermutation() ||
+      map.getNumResults() + 1 != op.getNumLoops() ||
+      add.getLhs() != op.getRegionOutputArgs()[0])
+    return std::nullopt;
+  auto x = dyn_cast<BlockArgument>(unwidened(product.getLhs()));
+  auto w = unwidened(product.getRhs()).getDefiningOp<tensor::ExtractOp>();
+  if (!x || x.getOwner() != &body || !w || !isStored(w.getTensor()))
+    return std::nullopt;
+  SmallVector<AffineExpr> loops(op.getNumLoops());
+  for (auto [place, at] : llvm::zip(map.getResults(), leaf.at))
+    loops[cast<AffineDimExpr>(place).getPosition()] = at;
+  unsigned k = llvm::find(loops, AffineExpr()) - loops.begin();
+  loops[k] = dim(box.size());
+  Dot dot;
+  Box longer(box);
+  auto indices = llvm::to_vector(llvm::enumerate(w.getIndices()));
+  for (auto [i, index] : indices)
+    if (auto loop = index.getDefiningOp<linalg::IndexOp>();
+        loop && loop.getDim() == k)
+      dot.terms = cria::sizeOf(w.getTensor(), i);
+  if (dot.terms == Size())
+    return std::nullopt;
+  longer.push_back(dot.terms);
+  dot.w.tensor = w.getTensor();
+  for (auto [i, index] : indices) {
+    if (auto loop = index.getDefiningOp<linalg::IndexOp>()) {
+      dot.w.at.push_back(simplify(loops[loop.getDim()], longer));
+      continue;
+    }
+    auto cast = index.getDefiningOp<arith::IndexCastOp>();
+    auto number =
+        cast ? dyn_cast<BlockArgument>(cast.getIn()) : BlockArgument();
+    if (i || !number || number.getOwner() != &body)
+      return std::nullopt;
+    dot.chosen = operand(op, *op.getMatchingOpOperand(number), loops, longer);
+    dot.w.at.push_back(symbolOf({}, dot.chosen));
+  }
+  if (!dot.chosen.tensor || !isStored(dot.chosen.tensor))
+    return std::nullopt;
+  dot.x = operand(op, *op.getMatchingOpOperand(x), loops, longer);
+  return dot;
+}
+
 std::optional<Dot> Elements::dot(const Element &leaf, ArrayRef<Size> box) {
   auto op = leaf.tensor.getDefiningOp<LinalgOp>();
   if (!op || !addsToZeros(op))
@@ -401,6 +512,9 @@ std::optional<Dot> Elements::dot(const Element &leaf, ArrayRef<Size> box) {
   StringRef reason;
   if (auto product = BlockProduct::match(op, reason))
     return blockDot(*product, leaf);
+  if (auto generic = dyn_cast<linalg::GenericOp>(op.getOperation()))
+    if (auto dot = chosenDot(generic, leaf, box))
+      return dot;
   if (!isProduct(op) || !mayReorder(op) || op.getNumLoops() != 3 ||
       op.getNumReductionLoops() != 1)
     return std::nullopt;
@@ -464,8 +578,9 @@ bool Elements::areApart(const Element &a, ArrayRef<Size> boxOfA,
   Box both(boxOfA);
   llvm::append_range(both, boxOfB);
   auto isOutside = [&](AffineExpr at) {
-    for (auto [i, value] : llvm::enumerate(symbols))
-      if (at.isFunctionOfSymbol(i) && !isOfFunction(value))
+    for (auto [i, symbol] : llvm::enumerate(symbols))
+      if (at.isFunctionOfSymbol(i) &&
+          !(symbol.value && isOfFunction(symbol.value)))
         return false;
     return true;
   };
@@ -533,9 +648,12 @@ bool Elements::cut(Part part, SmallVectorImpl<Part> &parts) {
       return find(made.same);
     if (made.kind == Definition::Undecided)
       undecided = made;
-    if (made.kind != Definition::Payload)
+    SmallVector<Definition> payloads = this->payloads(made);
+    if (payloads.empty())
       return made.kind == Definition::Leaf;
-    return llvm::all_of(operands(made, part.box), find);
+    return llvm::all_of(payloads, [&](const Definition &payload) {
+      return llvm::all_of(operands(payload, part.box), find);
+    });
   };
   if (find(store.value)) {
     parts.push_back(part);

@@ -3,9 +3,10 @@
 /// any source.
 ///
 /// A place is an affine expression for each dimension of a tensor. Its dims are
-/// the loops of a box. A symbol is a number among the kernel's arguments, or a
+/// the loops of a box. A symbol is a number among the kernel's arguments; a
 /// number of a turn: a loop around an insertion computes it from its counter,
-/// for example the number of a page from a table.
+/// for example the number of a page from a table; or a chosen number, which is
+/// itself an element: the number of the expert that a token chose.
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -64,6 +65,9 @@ struct Part {
 struct Dot {
   Element x, w;
   Size terms;
+  /// The element that is the first place of `w`, a chosen number, if `w` is a
+  /// row of one of several matrices; else its tensor is null.
+  Element chosen = {};
   /// The bits of a number of `w`, if `w` is a matrix in blocks
   /// (BlockProduct.h), else 0. Then `x` is the first code of a row, `w` is the
   /// first byte of a row, and `scale` is the scale of the first block of x's
@@ -90,11 +94,13 @@ public:
   /// - Leaf: it is an argument's, or no payload makes it element by element.
   /// - Same: it equals the element `same`.
   /// - Payload: the payload of `op` makes it at `loops`.
+  /// - Fold: the payload of `op` makes it at `loops`, in a few turns of a loop,
+  ///   in order. The loop is null.
   /// - Undefined: its tensor is not initialized.
   /// - Undecided: it depends on whether the loop `cut` is below `below`; or, if
   ///   `step` is not 1, on the remainder of the loop by `step`.
   struct Definition {
-    enum Kind { Leaf, Same, Payload, Undefined, Undecided } kind = Leaf;
+    enum Kind { Leaf, Same, Payload, Fold, Undefined, Undecided } kind = Leaf;
     Element same = {};
     mlir::linalg::LinalgOp op = {};
     unsigned result = 0;
@@ -103,6 +109,8 @@ public:
     int64_t below = 0, step = 1;
   };
   Definition define(const Element &element, llvm::ArrayRef<Size> box);
+  /// The payloads that make an element: one, each turn of a fold, or none.
+  llvm::SmallVector<Definition> payloads(const Definition &made) const;
 
   /// The element that an element is a copy of, after following all copies.
   Element origin(Element element, llvm::ArrayRef<Size> box);
@@ -150,8 +158,12 @@ public:
     return mlir::getAffineConstantExpr(value, context);
   }
   mlir::AffineExpr expr(mlir::OpFoldResult number);
-  /// The value that a symbol stands for.
-  mlir::Value symbol(unsigned number) const { return symbols[number]; }
+  /// The value that a symbol stands for; null for a chosen number.
+  mlir::Value symbol(unsigned number) const { return symbols[number].value; }
+  /// The element that a symbol stands for; its tensor is null for other values.
+  const Element &chosen(unsigned number) const {
+    return symbols[number].element;
+  }
   /// The loop of a box whose counter is `value`.
   std::optional<unsigned> counter(mlir::Value value) const {
     auto found = counters.find(value);
@@ -165,6 +177,9 @@ public:
 
 private:
   Dot blockDot(const BlockProduct &product, const Element &leaf);
+  std::optional<Dot> chosenDot(mlir::linalg::GenericOp op, const Element &leaf,
+                               llvm::ArrayRef<Size> box);
+  mlir::AffineExpr symbolOf(mlir::Value value, const Element &element);
   struct Range {
     std::optional<int64_t> least, most;
   };
@@ -188,8 +203,14 @@ private:
   bool cutBySteps(const Part &part, unsigned loop, int64_t step,
                   llvm::SmallVectorImpl<Part> &parts);
 
+  /// What a symbol stands for: one of both.
+  struct Symbol {
+    mlir::Value value;
+    Element element;
+  };
+
   mlir::MLIRContext *context;
-  llvm::SmallVector<mlir::Value> symbols;
+  llvm::SmallVector<Symbol> symbols;
   llvm::DenseMap<mlir::Value, unsigned> counters;
   llvm::DenseSet<mlir::Value> inMemory;
 };

@@ -313,9 +313,15 @@ func.func private @shifted(%x: tensor<1x24xf32>) -> tensor<1x24xf32> {
 #id = affine_map<(t, k) -> (t, k)>
 #row = affine_map<(t, k) -> (t)>
 
-// The terms of a sum have an order, unless it says otherwise.
-// REMARK: no-schedule {{.*}}Function=ordered {{.*}}Reason="a reduction may not be computed in any order"
-// CHECK-NOT: @ordered.launch
+// The terms of a sum have an order, unless it says otherwise: one thread adds
+// them.
+// CHECK-LABEL: func.func private @ordered.launch
+// CHECK: gpu.launch_func @kernels::@ordered blocks in (%c2,
+// CHECK-LABEL: gpu.func @ordered(
+// CHECK: scf.for {{.*}} iter_args(
+// CHECK-COUNT-8: arith.addf %{{[^ ]*}}, %{{[^ ]*}} : f32
+// CHECK: memref.store {{.*}}#gpu.address_space<workgroup>
+// CHECK: gpu.barrier
 func.func private @ordered(%x: tensor<2x24xf32>, %out: tensor<2xf32>) -> tensor<2xf32> {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<2xf32>

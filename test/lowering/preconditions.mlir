@@ -16,6 +16,9 @@
 #bytes = affine_map<(t, n, b, j) -> (n, b, j)>
 #byte = affine_map<(t, n, b, j) -> (n, b)>
 #sum = affine_map<(t, n, b, j) -> (t, n)>
+#choice = affine_map<(t, s, n, k) -> (t, s)>
+#choice_x = affine_map<(t, s, n, k) -> (t, k)>
+#choice_y = affine_map<(t, s, n, k) -> (t, s, n)>
 
 // hasMemory
 // REMARK: no-schedule {{.*}}Function=inner_size {{.*}}Reason="a tensor has elements that are not of 8, 16, 32 or 64 bits, or a size after its first that is not constant"
@@ -150,6 +153,49 @@ func.func private @goes_on(%x: tensor<4x32xf32>, %out: tensor<4xf32>) -> tensor<
     linalg.yield %y : f32
   } -> tensor<4xf32>
   return %s : tensor<4xf32>
+}
+
+// isOfToken: the sums of columns, in order.
+// REMARK: no-schedule {{.*}}Function=of_columns {{.*}}Reason="a reduction may not be computed in any order"
+func.func private @of_columns(%x: tensor<32x4xf32>, %out: tensor<4xf32>) -> tensor<4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %z = linalg.fill ins(%zero : f32) outs(%out : tensor<4xf32>) -> tensor<4xf32>
+  %s = linalg.generic {indexing_maps = [#id, affine_map<(t, n) -> (n)>], iterator_types = ["reduction", "parallel"]} ins(%x : tensor<32x4xf32>) outs(%z : tensor<4xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %y = arith.addf %o, %a : f32
+    linalg.yield %y : f32
+  } -> tensor<4xf32>
+  return %s : tensor<4xf32>
+}
+
+// canGroup: the products of two choices. Each product is grouped by its own.
+// REMARK: further-launch {{.*}}Function=two_choices {{.*}}Reason="a unit cannot hold the products that it is made of"
+// REMARK: further-launch {{.*}}Function=two_choices {{.*}}Reason="its products are stored apart"
+func.func private @two_choices(%x: tensor<?x32xf32>, %e: tensor<?x2xi32>, %f: tensor<?x2xi32>, %w: tensor<4x24x32xf32>, %out: tensor<?x2x24xf32>) -> tensor<?x2x24xf32> attributes {cria.chunk = 64 : index} {
+  %zero = arith.constant 0.0 : f32
+  %z = linalg.fill ins(%zero : f32) outs(%out : tensor<?x2x24xf32>) -> tensor<?x2x24xf32>
+  %a = linalg.generic {indexing_maps = [#choice, #choice_x, #choice_y], iterator_types = ["parallel", "parallel", "parallel", "reduction"]} ins(%e, %x : tensor<?x2xi32>, tensor<?x32xf32>) outs(%z : tensor<?x2x24xf32>) {
+  ^bb0(%i: i32, %v: f32, %o: f32):
+    %n = linalg.index 2 : index
+    %k = linalg.index 3 : index
+    %at = arith.index_cast %i : i32 to index
+    %wk = tensor.extract %w[%at, %n, %k] : tensor<4x24x32xf32>
+    %p = arith.mulf %v, %wk fastmath<reassoc,contract> : f32
+    %y = arith.addf %o, %p fastmath<reassoc,contract> : f32
+    linalg.yield %y : f32
+  } -> tensor<?x2x24xf32>
+  %b = linalg.generic {indexing_maps = [#choice, #choice_x, #choice_y], iterator_types = ["parallel", "parallel", "parallel", "reduction"]} ins(%f, %x : tensor<?x2xi32>, tensor<?x32xf32>) outs(%z : tensor<?x2x24xf32>) {
+  ^bb0(%i: i32, %v: f32, %o: f32):
+    %n = linalg.index 2 : index
+    %k = linalg.index 3 : index
+    %at = arith.index_cast %i : i32 to index
+    %wk = tensor.extract %w[%at, %n, %k] : tensor<4x24x32xf32>
+    %p = arith.mulf %v, %wk fastmath<reassoc,contract> : f32
+    %y = arith.addf %o, %p fastmath<reassoc,contract> : f32
+    linalg.yield %y : f32
+  } -> tensor<?x2x24xf32>
+  %y = linalg.add ins(%a, %b : tensor<?x2x24xf32>, tensor<?x2x24xf32>) outs(%out : tensor<?x2x24xf32>) -> tensor<?x2x24xf32>
+  return %y : tensor<?x2x24xf32>
 }
 
 // fitsGrid

@@ -21,8 +21,9 @@ SHARED = 48 << 10
 # Registers of a thread, by the first pattern that is found: with 128, four
 # blocks of 128 threads fit a multiprocessor, with 168 three, with 255 two.
 BUDGETS = {
-    r"_(input|finish) |^sample": 64,
-    r"(qkv|out|gate_up|down|head)_prefill ": 255,
+    r"_(input|finish|groups)(_\d)? |^sample": 64,
+    r"experts_down_decode": 168,
+    r"(qkv|out|gate|gate_up|down|head)_prefill ": 255,
     r"_prefill_some ": 168,
     r"_(decode|batch|prefill(_few)?) ": 128,
 }
@@ -44,7 +45,7 @@ def kernels(ptx):
 
 def check_text(name, text, in_blocks, where):
     """What the instructions of a kernel with weights must be."""
-    if not re.search(PRODUCT, name) or re.search("_(input|finish)", name):
+    if not re.search(PRODUCT, name) or re.search("_(input|finish|groups)", name):
         return
     wanted = ["cp.async.cg"]
     if name.endswith("_decode"):

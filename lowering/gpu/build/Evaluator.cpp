@@ -27,6 +27,12 @@ Value Evaluator::operator()(const Element &element) {
     return (*this)(made.same);
   if (made.kind == Kind::Payload)
     return payload(made.op, made.result, made.loops);
+  if (made.kind == Kind::Fold) {
+    Value sum = outside(filledWith(made.op.getDpsInits()[0].getDefiningOp()));
+    for (const Kind &turn : elements.payloads(made))
+      sum = payload(turn.op, turn.result, turn.loops, sum);
+    return sum;
+  }
   Type type = cast<RankedTensorType>(element.tensor.getType()).getElementType();
   if (made.kind != Kind::Leaf)
     return b.zero(type);
@@ -47,10 +53,11 @@ Value Evaluator::outside(Value value) {
 /// Reads an element whose place the payload computes; a wide one begins there.
 Value Evaluator::gathered(tensor::ExtractOp read, const IRMapping &mapping,
                           bool wide) {
-  Value memory = launch.of.memory(read.getTensor());
   ArrayRef<int64_t> shape = read.getTensor().getType().getShape();
   Value row = b.i32(0), column = row;
   for (auto [i, index] : llvm::enumerate(read.getIndices())) {
+    if (i == 0 && launch.holds(read.getTensor()))
+      continue; // the block's own one
     Value at = mapping.lookupOrNull(index);
     at = b.create<arith::IndexCastOp>(b.getI32Type(), at ? at : outside(index));
     if (i + 1 == shape.size())
@@ -58,8 +65,8 @@ Value Evaluator::gathered(tensor::ExtractOp read, const IRMapping &mapping,
     else
       row = i ? b.add(b.mul(row, shape[i]), at) : at;
   }
-  Rows rows = launch.rows(memory, shape.empty() ? 1 : shape.back());
-  return b.load(rows, row, column, wide ? lanes : 1, Access::ReadOnly);
+  return b.load(launch.memoryOf(read.getTensor()), row, column,
+                wide ? lanes : 1, Access::ReadOnly);
 }
 
 /// Clones the op, on vectors if one of its operands is a vector.
@@ -137,7 +144,7 @@ bool simt::isNumber(Value value) {
           llvm::all_of(op->getOperands(), isNumber));
 }
 
-static bool canClone(LinalgOp op) {
+bool simt::canClone(LinalgOp op) {
   auto isOutside = [&](Value value) {
     return value.getParentBlock() != op.getBlock();
   };
@@ -164,11 +171,14 @@ bool simt::canEvaluate(Elements &elements, const Element &element,
   Kind made = elements.define(element, box);
   if (made.kind == Kind::Same)
     return canEvaluate(elements, made.same, box);
-  if (made.kind != Kind::Payload)
+  SmallVector<Kind> payloads = elements.payloads(made);
+  if (payloads.empty())
     return made.kind == Kind::Leaf;
-  return canClone(made.op) &&
-         llvm::all_of(elements.operands(made, box), [&](const Element &read) {
-           return canEvaluate(elements, read, box);
+  return canClone(made.op) && llvm::all_of(payloads, [&](const Kind &payload) {
+           return llvm::all_of(elements.operands(payload, box),
+                               [&](const Element &read) {
+                                 return canEvaluate(elements, read, box);
+                               });
          });
 }
 
@@ -245,12 +255,14 @@ int64_t simt::vectorWidth(Launch &launch, const Element &element,
   if (made.kind == Kind::Same)
     return vectorWidth(launch, made.same, box, most, known);
   auto isWide = [&](AffineExpr at) { return at && at.isFunctionOfDim(last); };
-  if (made.kind == Kind::Payload) {
-    most = payloadWidth(launch, made, box, most);
-    for (const Element &read : elements.operands(made, box))
+  SmallVector<Kind> payloads = elements.payloads(made);
+  for (const Kind &payload : payloads) {
+    most = payloadWidth(launch, payload, box, most);
+    for (const Element &read : elements.operands(payload, box))
       most = vectorWidth(launch, read, box, most, known);
-    return most;
   }
+  if (!payloads.empty())
+    return most;
   if (llvm::none_of(element.at, isWide))
     return most;
   if (!elements.isStored(element.tensor))

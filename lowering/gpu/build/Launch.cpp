@@ -268,7 +268,8 @@ Value Launch::number(const Size &size) {
 std::optional<unsigned> Launch::layerOf(ArrayRef<AffineExpr> at) {
   for (unsigned dim = 0; dim < 2 && dim + 1 < at.size(); ++dim)
     if (auto symbol = dyn_cast<AffineSymbolExpr>(at[dim]))
-      if (of.isLayer(of.elements.symbol(symbol.getPosition())))
+      if (Value number = of.elements.symbol(symbol.getPosition());
+          number && of.isLayer(number))
         return dim;
   return std::nullopt;
 }
@@ -296,9 +297,23 @@ Value Launch::partOf(Value memory, unsigned dim, Value layer) {
                                           offsets, sizes, strides);
 }
 
+Rows Launch::memoryOf(Value tensor) {
+  if (auto found = held.find(tensor); found != held.end())
+    return found->second;
+  ArrayRef<int64_t> shape = cast<RankedTensorType>(tensor.getType()).getShape();
+  return rows(of.memory(tensor), shape.empty() ? 1 : shape.back());
+}
+
 Launch::Place Launch::place(const Element &element) {
   Value memory = of.memory(element.tensor);
   SmallVector<AffineExpr> at(element.at);
+  if (holds(element.tensor)) {
+    auto type = cast<RankedTensorType>(element.tensor.getType());
+    AffineExpr row = of.elements.constant(0), column = row;
+    for (size_t i = 1; i + 1 < at.size(); ++i)
+      row = row * type.getDimSize(i) + at[i];
+    return {memoryOf(element.tensor), row, at.size() > 1 ? at.back() : column};
+  }
   ArrayRef<int64_t> shape = cast<MemRefType>(memory.getType()).getShape();
   if (auto dim = layerOf(at)) {
     unsigned layer = cast<AffineSymbolExpr>(at[*dim]).getPosition();
@@ -353,8 +368,12 @@ Value Launch::value(AffineExpr expr, ValueRange loops) {
     return b.i32(known.getValue());
   if (auto dim = dyn_cast<AffineDimExpr>(expr))
     return loops[dim.getPosition()];
-  if (auto symbol = dyn_cast<AffineSymbolExpr>(expr))
-    return numberOfTurn(of.elements.symbol(symbol.getPosition()), loops);
+  if (auto symbol = dyn_cast<AffineSymbolExpr>(expr)) {
+    unsigned place = symbol.getPosition();
+    if (const Element &chosen = of.elements.chosen(place); chosen.tensor)
+      return load(chosen, loops);
+    return numberOfTurn(of.elements.symbol(place), loops);
+  }
   auto binary = cast<AffineBinaryOpExpr>(expr);
   Value x = value(binary.getLHS(), loops);
   auto by = dyn_cast<AffineConstantExpr>(binary.getRHS());

@@ -120,6 +120,13 @@ public:
     mlir::AffineExpr row, column;
   };
   Place place(const Element &element);
+  /// From this call on, the block has a row of a tensor in shared memory: the
+  /// elements whose first coordinate is the block's own one. Others are not
+  /// read.
+  void hold(mlir::Value tensor, const Rows &rows) { held[tensor] = rows; }
+  bool holds(mlir::Value tensor) const { return held.contains(tensor); }
+  /// The memory of a tensor, whose last dimension is a row.
+  Rows memoryOf(mlir::Value tensor);
   /// An expression over loops, in i32.
   mlir::Value value(mlir::AffineExpr expr, mlir::ValueRange loops);
   Address address(const Element &element, mlir::ValueRange loops);
@@ -134,6 +141,7 @@ private:
   mlir::Value numberOfTurn(mlir::Value number, mlir::ValueRange loops);
 
   llvm::DenseMap<mlir::Value, mlir::Value> numbers;
+  llvm::DenseMap<mlir::Value, Rows> held;
   llvm::DenseMap<std::pair<mlir::Value, mlir::Value>, mlir::Value> layers;
   mlir::Operation *lastNumber = nullptr;
 };

@@ -24,8 +24,11 @@ static void choose(ArrayRef<Schedule> table, const Chips &chips,
                       Builder(kernel).getBoolAttr(kernel == wgmma));
 }
 
-bool Choose::hasFewRows(const Work &work) const {
+bool Choose::hasFewRows(const KernelFunction &function,
+                        const Work &work) const {
   Size rows = work.rows();
+  if (work.isChosen() && !rows.isConstant())
+    rows.constant = function.mostTokens().value_or(kAnyRows);
   return rows.isConstant() && rows.constant <= tuning.gemvRows;
 }
 
@@ -47,14 +50,17 @@ void Choose::gemv(KernelFunction &function, const Twine &name,
           launch.erase();
           return {};
         }
-        launch.finish({function.constant(gemv->emit())});
+        SmallVector<Value> grid = {function.constant(gemv->emit())};
+        if (const Work &first = problem.works[0]; first.isChosen())
+          grid.push_back(function.blocks(first.rows(), 1));
+        launch.finish(grid);
         return launch.b.function;
       });
 }
 
 GemmRows GemmProblem::rows() const {
   static constexpr StringLiteral kSuffixes[] = {"_few", "_some", ""};
-  if (!range)
+  if (!range || groups.order)
     return {"", 0, kAnyRows};
   return {kSuffixes[*range], *range ? tuning.tiles[*range - 1].rows : 0,
           tuning.tiles[*range].rows};
@@ -63,6 +69,11 @@ GemmRows GemmProblem::rows() const {
 void Choose::gemm(KernelFunction &function, const Twine &name,
                   ArrayRef<Work> works) const {
   std::vector<GemmKernel> kernels;
+  auto isTaken = [&](const GemmProblem &problem) {
+    return llvm::any_of(schedules.gemm, [&](const GemmSchedule &schedule) {
+      return schedule.takes(problem);
+    });
+  };
   auto begin = [&](const GemmProblem &problem, const Twine &name) {
     choose<GemmSchedule>(
         schedules.gemm, function.chips,
@@ -75,14 +86,31 @@ void Choose::gemm(KernelFunction &function, const Twine &name,
           return kernels.emplace_back(std::move(kernel)).launch->b.function;
         });
   };
+  std::vector<Work> grouped;
+  if (works[0].isChosen()) {
+    // One kernel, whose tiles have as many rows as choose a matrix.
+    for (const Work &work : works)
+      grouped.push_back(withChoices(work));
+    int64_t each = choicesOfMatrix(function, works[0]);
+    size_t range = 0;
+    while (range + 1 < tuning.tiles.size() && tuning.tiles[range].m < each)
+      ++range;
+    GemmProblem problem = {function, grouped, tuning, range};
+    int64_t m = tuning.tiles[range].m;
+    if (!isTaken(problem)) {
+      problem.range = std::nullopt;
+      m = kFmaRows;
+    }
+    problem.groups = emitGroups(function, name + "_groups", works[0], m);
+    begin(problem, name);
+    return emitGemm(function, kernels);
+  }
   // Kernels for each range of rows, if some schedule has them.
   GemmProblem first = {function, works, tuning, 0};
   Size size = works[0].rows();
   if (auto most = invariantRows(function.kernel); most && !size.isConstant())
     size = {*most};
-  if (llvm::none_of(schedules.gemm, [&](const GemmSchedule &schedule) {
-        return schedule.takes(first);
-      }))
+  if (!isTaken(first))
     begin({function, works, tuning, std::nullopt}, name);
   else
     for (size_t range = 0; range < tuning.tiles.size(); ++range) {

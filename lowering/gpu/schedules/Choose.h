@@ -41,9 +41,19 @@ struct GemmProblem {
   /// The number of the tile in tuning.tiles; none if one kernel is for all
   /// rows.
   std::optional<size_t> range;
+  /// The tiles' rows, if rows choose their weights; they are for all numbers of
+  /// rows.
+  Groups groups = {};
 
   /// The inputs of that range.
   GemmRows rows() const;
+  /// A shape with the problem's groups, whose tiles are enough without splits.
+  GemmShape grouped(GemmShape shape) const {
+    shape.groups = groups;
+    if (groups.order)
+      shape.splits.most = 1;
+    return shape;
+  }
 };
 struct GemmSchedule {
   llvm::StringLiteral suffix;
@@ -73,8 +83,9 @@ public:
       : schedules(schedules), tuning(tuning) {}
 
   /// Whether the products have few rows, which a gemv takes: bound by the
-  /// bytes of weights. More rows are bound by operations.
-  bool hasFewRows(const Work &work) const;
+  /// bytes of weights. More rows are bound by operations. Of rows that choose
+  /// their weights, those of the longest call count.
+  bool hasFewRows(const KernelFunction &function, const Work &work) const;
   /// These build the kernels and their launches. The works of a call share a
   /// grid; works of `gemm` have sums of the same products.
   void gemv(KernelFunction &function, const llvm::Twine &name,

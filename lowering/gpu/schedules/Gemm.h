@@ -16,7 +16,8 @@ struct GemmKernel {
 void emitGemm(KernelFunction &function, llvm::ArrayRef<GemmKernel> kernels);
 
 struct GemmProblem;
-/// By fma, any types (GemmFma.cpp).
+/// By fma, any types (GemmFma.cpp): rows of the input of a tile.
+inline constexpr int64_t kFmaRows = 64;
 GemmKernel makeFmaGemm(const GemmProblem &problem, const llvm::Twine &name);
 
 } // namespace cria::simt

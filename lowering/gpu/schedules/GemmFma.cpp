@@ -9,7 +9,7 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
-static constexpr int64_t kTileM = 64, kTileN = 64, kTileK = 32;
+static constexpr int64_t kTileM = kFmaRows, kTileN = 64, kTileK = 32;
 /// Elements from one row of a tile to the next: rows side by side hit different
 /// banks.
 static constexpr int64_t kStride = kTileK + 1;
@@ -21,8 +21,9 @@ class FmaGemm : public GemmTile {
 public:
   FmaGemm(Launch &launch, const GemmProblem &problem)
       : GemmTile(launch, problem.works,
-                 {kTileM, kTileN, kTileK, problem.tuning.splits.blocks,
-                  problem.tuning.splits},
+                 problem.grouped({kTileM, kTileN, kTileK,
+                                  problem.tuning.splits.blocks,
+                                  problem.tuning.splits}),
                  problem.rows()),
         tileX(b.shared(b.getF32Type(), kTileM * kStride, kStride)),
         tileW(b.shared(b.getF32Type(), kTileN * kStride, kStride)) {}

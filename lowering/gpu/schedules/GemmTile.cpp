@@ -65,6 +65,12 @@ Value GemmTile::orZero(Value exists, Value at) {
   return exists ? b.select(exists, at, b.i32(0)) : at;
 }
 
+Value GemmTile::rowAt(Value place) {
+  return shape.groups.order ? b.load(launch.rows(shape.groups.order, 1),
+                                     b.i32(0), place, 1, Access::ReadOnly)
+                            : place;
+}
+
 GemmTile::Guarded GemmTile::elementOf(const Operand &operand, int64_t length,
                                       const Corner &corner, Value row,
                                       Value column) {
@@ -72,9 +78,8 @@ GemmTile::Guarded GemmTile::elementOf(const Operand &operand, int64_t length,
   restrict(exists, at, corner.rows);
   if (!wholeSteps)
     restrict(exists, column, b.i32(length));
-  SmallVector<Value> loops(works[0].part.box.size());
-  if (works[0].row)
-    loops[*works[0].row] = orZero(exists, at);
+  SmallVector<Value> loops =
+      works[0].loops(b, rowAt(orZero(exists, at)), b.i32(0));
   return {b.address(operand.rows, launch.value(operand.row, loops),
                     b.add(wholeSteps ? column : orZero(exists, column),
                           launch.value(operand.column, loops))),
@@ -139,6 +144,15 @@ GemmTile::Corner GemmTile::cornerOf(Value x, Value y, Value rows) {
   corner.tile = x;
   corner.tileRow = few ? b.i32(0) : y;
   Value each;
+  if (shape.groups.order) {
+    setSteps(corner, each);
+    setUnits(corner);
+    Rows tiles = launch.rows(shape.groups.tiles, 2);
+    corner.row = b.load(tiles, y, b.i32(0), 1, Access::ReadOnly);
+    corner.rows = b.load(tiles, y, b.i32(1), 1, Access::ReadOnly);
+    corner.exists = b.less(corner.row, corner.rows);
+    return corner;
+  }
   if (splits > 1 && isFixed()) {
     corner.tile = b.div(x, splits);
     corner.split = b.rem(x, splits);
@@ -222,7 +236,8 @@ GemmTile::Guarded GemmTile::elementW(const Corner &corner, const UnitSum &mine,
   weight.base = baseOf(weights[0][0]);
   Value weightRow, first;
   for (auto [i, work] : llvm::enumerate(works)) {
-    SmallVector<Value> loops = work.loops(b, b.i32(0), unit);
+    Value row = shape.groups.order ? rowAt(corner.row) : b.i32(0);
+    SmallVector<Value> loops = work.loops(b, row, unit);
     for (auto [s, operand] : llvm::enumerate(weights[i])) {
       Value ownRow = launch.value(operand.row, loops);
       Value ownFirst = launch.value(operand.column, loops);
@@ -285,6 +300,7 @@ void GemmTile::finish(const Work &work, const Corner &corner,
     SmallVector<Value> products;
     for (ArrayRef<Value> values : own.values)
       products.push_back(b.pack(values.slice(i, width)));
+    row = rowAt(row);
     auto values = work.compute(launch, row, unit, products, width);
     stores.push_back({exists, [=, this, &work] {
                         work.store(launch, row, unit, values, width);
@@ -470,6 +486,8 @@ SmallVector<Value> GemmTile::grid() {
   KernelFunction &of = launch.of;
   Size size = works[0].rows();
   Value first = of.constant(tiles() * (isFixed() ? splits : 1)), second;
+  if (shape.groups.order)
+    return {first, of.constant(shape.groups.mostTiles)};
   if (shape.persistent) {
     first =
         of.blocks(size, std::numeric_limits<int32_t>::max(), shape.blocks / 2);

@@ -9,10 +9,13 @@
 /// arrives last adds the sums, always in the order of the parts, and finishes
 /// the tile. If the blocks of a tile are a cluster, which runs at the same
 /// time, they wait for each other, and each finishes a part of the tile.
+///
+/// If rows choose their weights, a tile has rows that chose the same matrix
+/// (Groups.h): row r of the tile is the choice `order[first + r]`.
 #pragma once
 
+#include "lowering/gpu/schedules/Groups.h"
 #include "lowering/gpu/schedules/Tuning.h"
-#include "lowering/gpu/schedules/Work.h"
 
 namespace cria::simt {
 
@@ -42,6 +45,8 @@ struct GemmShape {
   /// Whether the blocks of a tile are a cluster. Their number is then the same
   /// for all numbers of rows.
   bool clusters = false;
+  /// The tiles, if rows choose their weights.
+  Groups groups = {};
 };
 
 class GemmTile {
@@ -162,6 +167,8 @@ protected:
   int64_t width;
 
 private:
+  /// The row of the works at a place.
+  mlir::Value rowAt(mlir::Value place);
   void restrict(mlir::Value &exists, mlir::Value at, mlir::Value end);
   mlir::Value orZero(mlir::Value exists, mlir::Value at);
   int64_t tiles() const;

@@ -8,8 +8,9 @@ using namespace cria::simt;
 
 Gemv::Gemv(Launch &launch, ArrayRef<Work> works, const GemvSizes &sizes,
            int64_t length)
-    : launch(launch), b(launch.b), works(works), m(works[0].rows().constant),
-      length(length), warpRows(sizes.warpRows) {
+    : launch(launch), b(launch.b), works(works),
+      m(works[0].isChosen() ? 1 : works[0].rows().constant), length(length),
+      warpRows(sizes.warpRows) {
   int64_t sums = 0;
   for (const Work &work : works)
     sums += work.units * sumsOf(work);
@@ -27,14 +28,21 @@ SmallVector<Value> Gemv::unitsFrom(const Work &work, Value first) {
 SmallVector<Gemv::WeightRow> Gemv::rowsOf(const Work &work, ValueRange units) {
   SmallVector<WeightRow> rows;
   for (Value unit : units) {
-    SmallVector<Value> loops = work.loops(b, b.i32(0), unit);
+    SmallVector<Value> loops = work.loops(b, row(0), unit);
     for (const Dot &dot : work.dots) {
       Operand weight = Operand::of(launch, work, dot.w, dot.terms.constant);
-      rows.push_back({weight, launch.value(weight.row, loops),
-                      launch.value(weight.column, loops)});
+      Value row = launch.value(weight.row, loops);
+      rows.push_back({weight, work.isChosen() ? uniform(row) : row,
+                      launch.value(weight.column, loops), &dot, loops});
     }
   }
   return rows;
+}
+
+Value Gemv::row(int64_t number) {
+  const Work &first = works[0];
+  bool isOfBlock = first.isChosen() && first.row && !(first.rows() == Size{1});
+  return isOfBlock ? b.block(1) : b.i32(number);
 }
 
 /// The units of one warp, from `firstUnit` on; those past the last are computed
@@ -52,8 +60,8 @@ void Gemv::units(const Work &work, Value firstUnit) {
           SmallVector<Value> sums;
           for (int64_t s = 0; s < each; ++s)
             sums.push_back(all[(u * each + s) * m + row]);
-          work.store(launch, b.i32(row), unit,
-                     work.compute(launch, b.i32(row), unit, sums));
+          work.store(launch, this->row(row), unit,
+                     work.compute(launch, this->row(row), unit, sums));
         }
       });
   });

@@ -7,6 +7,9 @@
 ///     lanes side by side along k, 16 bytes each
 ///     add up over lanes; lane 0 computes and stores the units
 ///
+/// If rows choose their weights, as tokens choose experts, m is 1, and each row
+/// has blocks of its own: row i is block i along y.
+///
 /// Each weight is read once. Bandwidth needs bytes in flight: latency times
 /// bandwidth, 23 KiB a multiprocessor on an H200 (4.3 TB/s, 0.7 us).
 #pragma once
@@ -28,10 +31,13 @@ public:
   int64_t emit();
 
 protected:
-  /// Rows of weights that a warp multiplies: an operand, and the row.
+  /// Rows of weights that a warp multiplies: an operand, and the row; its
+  /// product, and the loops of its unit.
   struct WeightRow {
     Operand weight;
     mlir::Value row, column;
+    const Dot *dot;
+    llvm::SmallVector<mlir::Value> loops;
   };
   /// Begins the kernel: what the block has in shared memory.
   virtual void prepare() = 0;
@@ -45,8 +51,12 @@ protected:
   /// The warp's units. Past the end, the last unit is repeated.
   llvm::SmallVector<mlir::Value> unitsFrom(const Work &work, mlir::Value first);
   llvm::SmallVector<WeightRow> rowsOf(const Work &work, mlir::ValueRange units);
+  /// Row `number` of the block's rows of the input.
+  mlir::Value row(int64_t number);
   /// The warp's number in the block.
   virtual mlir::Value warp() { return b.warp(); }
+  /// A number that is the same in all lanes of a warp, in a form that says so.
+  virtual mlir::Value uniform(mlir::Value number) { return number; }
   /// Warps of a block.
   int64_t warps() const { return b.threads() / kWarp; }
   /// Rows of weights that a warp multiplies side by side.

@@ -8,6 +8,7 @@
 #include "lowering/gpu/schedules/Choose.h"
 #include "lowering/gpu/schedules/Preconditions.h"
 #include "lowering/gpu/schedules/Schedules.h"
+#include "lowering/gpu/schedules/Tokens.h"
 #include "lowering/kernel/Product.h"
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -20,7 +21,7 @@ using namespace cria;
 using namespace cria::simt;
 
 /// The most products of a unit; with many rows, two columns of one product.
-static constexpr size_t kSums = 2, kGemvSums = 4;
+static constexpr size_t kSums = 2, kGemvSums = 4, kChosenSums = 16;
 
 /// The place of an element in memory, if it is an element of memory.
 static std::optional<Element> inMemory(Elements &elements, Element element,
@@ -177,7 +178,8 @@ bool PartsSchedule::collect(const Part &part, Ingredients &made) {
 /// Bytes of shared memory that hold the rows which products read.
 static int64_t sharedBytes(const Work &work) {
   const Dot &dot = work.dots[0];
-  int64_t numbers = work.rows().constant * dot.terms.constant;
+  int64_t rows = work.isChosen() ? 1 : work.rows().constant;
+  int64_t numbers = rows * dot.terms.constant;
   if (dot.bits)
     return blockGemvBytes(numbers, dot.bits);
   auto type = cast<RankedTensorType>(dot.x.tensor.getType());
@@ -194,8 +196,12 @@ bool PartsSchedule::areRowsInMemory(const Dot &dot, const Element &element,
 /// Sets the loop over rows and the loops of units. False if they are not one
 /// loop over rows and constant loops of units.
 bool PartsSchedule::setLoops(Work &work) {
+  // A row that chooses its weights may have several rows of the input.
+  ArrayRef<AffineExpr> row = work.dots[0].x.at;
+  if (work.isChosen())
+    row = row.take_front();
   for (auto [loop, size] : llvm::enumerate(work.part.box)) {
-    if (llvm::any_of(work.dots[0].x.at,
+    if (llvm::any_of(row,
                      [&](AffineExpr at) { return at.isFunctionOfDim(loop); })) {
       if (work.row)
         return false;
@@ -246,15 +252,22 @@ StringRef PartsSchedule::refusal(const Work &work, const Dot &dot) {
 StringRef PartsSchedule::refusal(const Work &work) {
   const Dot &first = work.dots[0];
   StringRef cannotHold = "a unit cannot hold the products that it is made of";
-  if (work.dots.size() > (choose.hasFewRows(work) ? kGemvSums : kSums) ||
-      !first.terms.isConstant())
+  bool few = choose.hasFewRows(function, work);
+  size_t most = !few ? kSums : work.isChosen() ? kChosenSums : kGemvSums;
+  if (work.dots.size() > most || !first.terms.isConstant() ||
+      (work.isChosen() && !few && !canGroup(function, work)))
     return cannotHold;
   for (const Dot &dot : work.dots) {
     bool isOfRow = llvm::any_of(dot.w.at, [&](AffineExpr at) {
       return work.row && at.isFunctionOfDim(*work.row);
     });
-    if (isOfRow || !(dot.x == first.x) || !(dot.terms == first.terms) ||
-        dot.bits != first.bits || !(dot.scale == first.scale))
+    bool hasInput = dot.x == first.x;
+    if (work.isChosen())
+      hasInput |= rowInMemory(elements, dot.x, work.longBox()) &&
+                  rowInMemory(elements, first.x, work.longBox());
+    if (isOfRow || !hasInput || !(dot.terms == first.terms) ||
+        dot.bits != first.bits || !(dot.scale == first.scale) ||
+        !dot.chosen.tensor == work.isChosen())
       return cannotHold;
     if (StringRef why = refusal(work, dot); !why.empty())
       return why;
@@ -392,6 +405,7 @@ bool PartsSchedule::haveSameInput(const Work &a, const Work &b) {
   const Dot &first = a.dots[0], &second = b.dots[0];
   return first.x.tensor == second.x.tensor && first.terms == second.terms &&
          first.bits == second.bits && a.rows() == b.rows() &&
+         a.isChosen() == b.isChosen() &&
          areOfOneForm(elements, a, first, b, second, /*ofType=*/true);
 }
 
@@ -400,6 +414,7 @@ bool PartsSchedule::haveSameInput(const Work &a, const Work &b) {
 /// rows of the same form.
 bool PartsSchedule::fitOneGrid(const Work &a, const Work &b) {
   return readSameRows(elements, a, b) && a.sums.size() == b.sums.size() &&
+         a.dots[0].chosen == b.dots[0].chosen &&
          areOfOneForm(elements, a, a.dots[0], b, b.dots[0]);
 }
 
@@ -436,7 +451,7 @@ void PartsSchedule::pairColumns(MutableArrayRef<Work> works) {
     bool besidePairs = llvm::any_of(works, [&](const Work &work) {
       if (single.sums.size() != 1 || work.sums.size() != 2)
         return false;
-      return choose.hasFewRows(single)
+      return choose.hasFewRows(function, single)
                  ? work.sums[0].tensor == single.sums[0].tensor &&
                        work.sums[1].tensor == single.sums[0].tensor
                  : haveSameInput(work, single);
@@ -453,7 +468,7 @@ bool PartsSchedule::emitProducts(ArrayRef<Work> works, StringRef suffix) {
   const Work &first = works[0];
   SmallVector<Size> box = first.longBox();
   const Dot &dot = first.dots[0];
-  bool few = choose.hasFewRows(first);
+  bool few = choose.hasFewRows(function, first);
   if (few && dot.bits)
     few = sharedBytes(first) <= kGemvShared;
   if (dot.bits && !few && !hasEvenBlocks(dot))
@@ -498,10 +513,13 @@ bool PartsSchedule::emitProducts(ArrayRef<Work> works, StringRef suffix) {
     SmallVector<Element> operands = made.reads;
     if (!collect(work.part, own))
       return false;
-    for (const Dot &dot : work.dots)
+    for (const Dot &dot : work.dots) {
       for (const Element &element : {dot.x, dot.w})
         if (auto read = inMemory(elements, element, work.longBox()))
           operands.push_back(*read);
+      if (work.isChosen())
+        operands.push_back(dot.chosen);
+    }
     for (const Work &other : works) {
       if (!reads(own.reads, other.part, &other == &work ? isSame : never) ||
           !reads(operands, other.part, never))
@@ -559,10 +577,26 @@ bool PartsSchedule::emit(SmallVector<Part> parts, StringRef suffix) {
   std::vector<Work> works;
   SmallVector<Part> rest;
   SmallVector<Value> stored;
+  TokenOps ofTokens(elements);
+  auto addProduct = [&](Value tensor) {
+    if (llvm::is_contained(stored, tensor))
+      return true;
+    function.allocate(tensor);
+    stored.push_back(tensor);
+    Part product = partOf(tensor);
+    auto work = workOf(product, product.stores[0].value);
+    if (!work)
+      return fail(misfit);
+    works.push_back(*work);
+    return true;
+  };
   for (const Part &part : parts) {
     Ingredients made;
-    if (!collect(part, made))
-      return false;
+    if (!collect(part, made)) {
+      if (!ofTokens.add(part))
+        return false;
+      continue;
+    }
     if (made.statistics.leaves.empty() && !made.sums.empty()) {
       if (!storeWeights(made.sums, part.box))
         return false;
@@ -584,17 +618,15 @@ bool PartsSchedule::emit(SmallVector<Part> parts, StringRef suffix) {
          llvm::concat<Element>(made.sums, made.sumsBelow)) {
       if (sum == part.stores[0].value)
         return fail(why);
-      if (llvm::is_contained(stored, sum.tensor))
-        continue;
-      function.allocate(sum.tensor);
-      stored.push_back(sum.tensor);
-      Part product = partOf(sum.tensor);
-      auto work = workOf(product, product.stores[0].value);
-      if (!work)
-        return fail(misfit);
-      works.push_back(*work);
+      if (!addProduct(sum.tensor))
+        return false;
     }
     rest.push_back(part);
+  }
+  for (Value product : ofTokens.products()) {
+    remarkFurther("blocks compute ops of a token from its products");
+    if (!addProduct(product))
+      return false;
   }
   pairColumns(works);
   // Products of one input are one launch.
@@ -605,6 +637,8 @@ bool PartsSchedule::emit(SmallVector<Part> parts, StringRef suffix) {
   for (Value tensor : stored)
     elements.setStored(tensor);
   std::string last = (suffix + (stored.empty() ? "" : "_finish")).str();
+  if (!ofTokens.empty() && !ofTokens.emit(function, name(last)))
+    return fail("a block cannot hold what it computes of a token");
   return llvm::all_of(rest,
                       [&](const Part &part) { return emitRest(part, last); });
 }

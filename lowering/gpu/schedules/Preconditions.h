@@ -27,6 +27,9 @@
 ///                   the sum
 ///   canReduce       (Evaluator.h) terms are combined in any order
 ///   canEvaluate     (Evaluator.h) a payload can be cloned into a kernel
+///   isOfToken       (Tokens.cpp) a block has what it computed of its own token
+///   canGroup        (Groups.h) the products of a unit have one matrix, chosen
+///                   by the row and the loop over its choices
 #pragma once
 
 #include "lowering/gpu/schedules/Work.h"

@@ -106,11 +106,9 @@ void HeldRow::collect(const Element &element, ArrayRef<Size> box) {
   auto made = launch.of.elements.define(element, box);
   if (made.kind == Elements::Definition::Same)
     return collect(made.same, box);
-  if (made.kind == Elements::Definition::Payload) {
-    for (const Element &read : launch.of.elements.operands(made, box))
+  for (const auto &payload : launch.of.elements.payloads(made))
+    for (const Element &read : launch.of.elements.operands(payload, box))
       collect(read, box);
-    return;
-  }
   Element own = inRow(element);
   if (made.kind == Elements::Definition::Leaf &&
       dependsOn(own, part.box.size() - 1) && !llvm::is_contained(elements, own))

@@ -15,6 +15,11 @@ SmallVector<Size> Work::longBox() const {
 SmallVector<Value> Work::loops(KernelBuilder &b, Value row, Value unit) const {
   SmallVector<Value> values(part.box.size());
   split(b, part.box, unitLoops, unit, values);
+  if (choice) {
+    int64_t choices = part.box[*choice].constant;
+    values[*choice] = b.rem(row, choices);
+    row = b.div(row, choices);
+  }
   if (this->row)
     values[*this->row] = row;
   return values;

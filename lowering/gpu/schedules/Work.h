@@ -13,9 +13,15 @@ struct Work {
   Part part;
   /// The products that the part's stores read, in order, and their definitions.
   llvm::SmallVector<Element> sums;
-  llvm::SmallVector<Dot> dots;
+  llvm::SmallVector<Dot, 1> dots;
   /// The loop over rows of the products' input; none if the input has one row.
   std::optional<unsigned> row;
+  /// Whether rows choose their weights (Dot::chosen). Then products of
+  /// different rows share nothing, and those of a unit may have inputs of their
+  /// own.
+  bool isChosen() const { return dots[0].chosen.tensor != nullptr; }
+  /// The loop over choices, if each choice of a row counts as a row (Groups.h).
+  std::optional<unsigned> choice;
   /// All other loops.
   llvm::SmallVector<unsigned> unitLoops;
   int64_t units = 1;

@@ -40,7 +40,8 @@ public:
 private:
   MmaGemm(Launch &launch, const GemmProblem &problem, const TileSizes &tile,
           bool clusters)
-      : MmaTile(launch, problem.works, shapeOf(problem.tuning, tile, clusters),
+      : MmaTile(launch, problem.works,
+                problem.grouped(shapeOf(problem.tuning, tile, clusters)),
                 problem.rows(), tile.warpsDown),
         clusters(clusters), count(tile.stages), terms(tile.terms),
         stages(makeStages()) {

@@ -24,12 +24,15 @@ public:
 private:
   void prepare() override;
   void compute();
-  Operand operandX(const Work &work) {
-    return Operand::of(launch, work, work.dots[0].x, length);
+  Operand operandX(const Work &work, const Dot &dot) {
+    return Operand::of(launch, work, dot.x, length);
   }
-  Value loadX(const Work &work, Value row, Value column);
+  Value loadX(const Work &work, const Dot &dot, ValueRange loops, Value column);
   Value zero() override { return b.splat(b.f32(0), piece); }
-  SmallVector<Value> inputs(const Work &work, ValueRange columns) override;
+  /// Whether each row of weights has its own row of the input.
+  bool haveInputs() const { return works[0].isChosen() && !shared; }
+  SmallVector<Value> inputs(const Work &work, ArrayRef<WeightRow> rows,
+                            ValueRange columns) override;
   SmallVector<Value> step(ArrayRef<RowAddress> sources, ValueRange columns,
                           ValueRange inputs, ValueRange sums) override;
 
@@ -59,12 +62,12 @@ FloatGemv::FloatGemv(Launch &launch, const GemvProblem &problem,
     left -= m * length * bits / 8;
     piece = std::gcd(length, 128 / bits);
   }
-  for (const Work &work : works) {
-    if (!shared)
-      piece = std::min(piece, operandX(work).width);
-    for (const Dot &dot : work.dots)
+  for (const Work &work : works)
+    for (const Dot &dot : work.dots) {
+      if (!shared)
+        piece = std::min(piece, operandX(work, dot).width);
       piece = std::min(piece, Operand::of(launch, work, dot.w, length).width);
-  }
+    }
   Shape ring = {elementOf(works[0].dots[0].w.tensor),
                 piece,
                 /*lead=*/0,
@@ -89,28 +92,36 @@ void FloatGemv::prepare() {
 
 void FloatGemv::compute() {
   for (int64_t row = 0; row < m; ++row)
-    computeRow(launch, *given, statistics, b.i32(row),
+    computeRow(launch, *given, statistics, this->row(row),
                [&](ValueRange loops, int64_t, ArrayRef<Value> values) {
                  b.store(values[0], *shared, b.i32(row), loops[1]);
                });
   b.barrier();
 }
 
-Value FloatGemv::loadX(const Work &work, Value row, Value column) {
-  if (shared)
-    return b.loadWide(*shared, row, column, piece);
-  Operand x = operandX(work);
-  SmallVector<Value> loops = work.loops(b, row, b.i32(0));
+Value FloatGemv::loadX(const Work &work, const Dot &dot, ValueRange loops,
+                       Value column) {
+  Operand x = operandX(work, dot);
   return b.loadWide(x.rows, launch.value(x.row, loops),
                     b.add(column, launch.value(x.column, loops)), piece,
                     Access::ReadOnly);
 }
 
-SmallVector<Value> FloatGemv::inputs(const Work &work, ValueRange columns) {
+SmallVector<Value> FloatGemv::inputs(const Work &work, ArrayRef<WeightRow> rows,
+                                     ValueRange columns) {
   SmallVector<Value> inputs;
-  for (Value column : columns)
+  for (Value column : columns) {
+    if (haveInputs()) {
+      for (const WeightRow &row : rows)
+        inputs.push_back(loadX(work, *row.dot, row.loops, column));
+      continue;
+    }
     for (int64_t row = 0; row < m; ++row)
-      inputs.push_back(loadX(work, b.i32(row), column));
+      inputs.push_back(shared ? b.loadWide(*shared, b.i32(row), column, piece)
+                              : loadX(work, work.dots[0],
+                                      work.loops(b, b.i32(row), b.i32(0)),
+                                      column));
+  }
   return inputs;
 }
 
@@ -123,11 +134,13 @@ SmallVector<Value> FloatGemv::step(ArrayRef<RowAddress> sources,
       ws.push_back(b.loadWide(source.rows, source.row,
                               b.add(source.first, column), piece,
                               source.access));
+  size_t each = inputs.size() / columns.size();
   for (size_t i = 0; i < columns.size(); ++i)
     for (int64_t row = 0; row < m; ++row)
       for (size_t w = 0; w < sources.size(); ++w) {
         Value &sum = next[w * m + row];
-        sum = b.fma(ws[i * sources.size() + w], inputs[i * m + row], sum);
+        Value x = inputs[i * each + (haveInputs() ? w : row)];
+        sum = b.fma(ws[i * sources.size() + w], x, sum);
       }
   return next;
 }

@@ -212,11 +212,12 @@ SmallVector<Value> RingGemv::dotsInPlace(const Work &work,
           SmallVector<Value> columns;
           for (int64_t u = 0; u < unroll; ++u)
             columns.push_back(b.add(b.add(first, own), u * turnLength()));
-          return step(sources, columns, inputs(work, columns), carried);
+          return step(sources, columns, inputs(work, rows, columns), carried);
         });
   return b.loop(b.add(own, main), b.i32(length), turnLength(), sums,
                 [&](Value column, ValueRange carried) {
-                  return step(sources, column, inputs(work, column), carried);
+                  return step(sources, column, inputs(work, rows, column),
+                              carried);
                 });
 }
 
@@ -236,7 +237,7 @@ SmallVector<Value> RingGemv::multiply(const Work &work,
   SmallVector<Value> columns, next(sums);
   for (int64_t i = 0; i < shape.grain; ++i) {
     columns.push_back(columnAt(first, turn, i * turnLength()));
-    inputs.push_back(this->inputs(work, columns.back()));
+    inputs.push_back(this->inputs(work, rows, columns.back()));
   }
   await(count, first, turn);
   if (!bulk)
@@ -262,14 +263,15 @@ SmallVector<Value> RingGemv::multiplyRest(const Work &work,
   int64_t at = 0, rest = length % stageLength();
   for (; at + turnLength() <= rest; at += turnLength()) {
     Value column = columnAt(first, turn, at);
-    next = step(sources, column, inputs(work, column), next);
+    next = step(sources, column, inputs(work, rows, column), next);
   }
   if (at == rest)
     return next;
   // In the last turn, lanes past the end have nothing to do.
   return b.loop(columnAt(first, turn, at), b.i32(length), turnLength(), next,
                 [&](Value column, ValueRange carried) {
-                  return step(sources, column, inputs(work, column), carried);
+                  return step(sources, column, inputs(work, rows, column),
+                              carried);
                 });
 }
 

@@ -62,13 +62,16 @@ protected:
   /// Begins to copy the first stages.
   void prepare() override;
   mlir::Value warp() override { return bulk ? ownWarp : Gemv::warp(); }
+  mlir::Value uniform(mlir::Value number) override {
+    return bulk ? b.shuffleFrom(number, b.i32(0)) : number;
+  }
 
   /// What a lane's sum begins with.
   virtual mlir::Value zero() = 0;
   /// What `step` takes of the input, which is read before the turn's weights
   /// are waited for.
-  virtual llvm::SmallVector<mlir::Value> inputs(const Work &,
-                                                mlir::ValueRange) {
+  virtual llvm::SmallVector<mlir::Value>
+  inputs(const Work &, llvm::ArrayRef<WeightRow>, mlir::ValueRange) {
     return {};
   }
   /// Adds the products at some columns of k, a piece each, to the sums, of each

@@ -26,6 +26,10 @@ static bool isLastRange(const GemmProblem &problem) {
   return problem.range == problem.tuning.tiles.size() - 1;
 }
 
+static bool isGrouped(const GemmProblem &problem) {
+  return problem.works[0].choice.has_value();
+}
+
 const Schedules &cuda::schedules() {
   static constexpr auto isFloat = [](const GemvProblem &problem) {
     return !isBlocks(problem.works);
@@ -39,12 +43,14 @@ const Schedules &cuda::schedules() {
   static constexpr GemmSchedule kGemm[] = {
       {"_wgmma", true,
        [](const GemmProblem &problem) {
-         return takesMma(problem) && isLastRange(problem);
+         return takesMma(problem) && isLastRange(problem) &&
+                !isGrouped(problem);
        },
        makeWgmmaGemm},
       {"_cluster", true,
        [](const GemmProblem &problem) {
-         return takesMma(problem) && !isLastRange(problem);
+         return takesMma(problem) && !isLastRange(problem) &&
+                !isGrouped(problem);
        },
        makeClusterGemm},
       {"", false, takesMma, makeMmaGemm},
