@@ -20,18 +20,19 @@ static bool isTileFeature(const std::string &name) {
 
 namespace {
 
-enum Register { EAX, EBX, ECX, EDX };
+enum Register : uint8_t { EAX, EBX, ECX, EDX };
 
 /// Register state that the system must save, as bits of XCR0.
-enum : uint64_t { None = 0, Ymm = 0x6, Zmm = 0xe6, Tiles = 0x60000 };
+enum : uint32_t { None = 0, Ymm = 0x6, Zmm = 0xe6, Tiles = 0x60000 };
 
 /// The bit of CPUID that reports a feature.
 struct Feature {
-  const char *name; // LLVM's
-  uint32_t leaf, subleaf;
+  char name[20]; // LLVM's; no pointer, which would be relocated
+  uint32_t leaf;
+  uint8_t subleaf;
   Register where;
-  int bit;
-  uint64_t state;
+  uint8_t bit;
+  uint32_t state;
 };
 
 } // namespace

@@ -22,14 +22,14 @@ public:
     tensors = {&place, &scales};
   }
 
-  std::string use(const PackedScheme &given) override;
-  Result<std::string> load() override;
+  [[gnu::cold]] std::string use(const PackedScheme &given) override;
+  [[gnu::cold]] Result<std::string> load() override;
   uint64_t piece() const override { return 64 * mostBlockElements; }
 
 private:
   Status read(uint64_t first, uint64_t count, float *to) const override;
   /// Takes scales for shared by blocks; returns whether there are as many.
-  bool fits(const std::array<uint64_t, 2> &block);
+  [[gnu::cold]] bool fits(const std::array<uint64_t, 2> &block);
 
   const Shape shape;
   uint64_t rowsEach = 1, columnsEach = 1; // elements that share a scale

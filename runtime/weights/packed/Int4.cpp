@@ -60,8 +60,8 @@ public:
         tensors.push_back(place);
   }
 
-  std::string use(const PackedScheme &given) override;
-  Result<std::string> load() override;
+  [[gnu::cold]] std::string use(const PackedScheme &given) override;
+  [[gnu::cold]] Result<std::string> load() override;
   uint64_t piece() const override;
 
 private:
@@ -69,11 +69,11 @@ private:
   Status readInts(const Checkpoint::Tensor &place, uint64_t begin,
                   uint64_t count, uint32_t *to) const;
   Status fail(const Checkpoint::Tensor &place, std::string_view what) const;
-  Status checkShape();
-  Status loadGroups();
-  Status loadScales();
+  [[gnu::cold]] Status checkShape();
+  [[gnu::cold]] Status loadGroups();
+  [[gnu::cold]] Status loadScales();
   Status loadZeros();
-  Status checkZeros();
+  [[gnu::cold]] Status checkZeros();
   Status readWords(uint64_t begin, uint64_t end,
                    std::vector<uint32_t> &words) const;
   void decodeRow(const std::vector<uint32_t> &words, uint64_t top,
