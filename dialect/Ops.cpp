@@ -302,6 +302,17 @@ int64_t WeightOp::getSlotCount() {
       .value_or(std::numeric_limits<int64_t>::max());
 }
 
+int64_t WeightOp::getLayerCount() {
+  return getLayers() ? static_cast<int64_t>(getLayers()->size())
+                     : static_cast<int64_t>(getCount().value_or(1));
+}
+
+bool WeightOp::hasLayer(int64_t index) {
+  return !getLayers() ||
+         llvm::is_contained(*getLayers(),
+                            static_cast<int64_t>(getFirst()) + index);
+}
+
 RankedTensorType WeightOp::getWholeType() {
   RankedTensorType type = getTensorType();
   if (!getSplit())
@@ -328,6 +339,19 @@ static LogicalResult verifySplit(WeightOp weight) {
   return success();
 }
 
+static LogicalResult verifyLayers(WeightOp weight) {
+  ArrayRef<int64_t> layers = *weight.getLayers();
+  auto first = static_cast<int64_t>(weight.getFirst()),
+       last = first + static_cast<int64_t>(weight.getCount().value_or(0)) - 1;
+  bool ascends = std::adjacent_find(layers.begin(), layers.end(),
+                                    std::greater_equal<>()) == layers.end();
+  if (weight.getCount() && ascends && !layers.empty() &&
+      layers.front() == first && layers.back() == last) // weight_c9
+    return success();
+  return weight.emitOpError("expected layers that ascend from ")
+         << first << " to " << last << ", the layers of the count";
+}
+
 LogicalResult WeightOp::verify() {
   auto type = dyn_cast<RankedTensorType>(getType());
   if (!type || !type.hasStaticShape() ||
@@ -352,6 +376,15 @@ LogicalResult WeightOp::verify() {
     return emitOpError("expected a first layer of at least 0, and layers whose "
                        "numbers fit 64 bits, got ")
            << firstLayer;
+  if (getLayers() && failed(verifyLayers(*this)))
+    return failure();
+  bool hasMatrices =
+      type.getRank() == (getExperts() ? 3 : 2) && found == layers;
+  if (getTransposed() &&
+      (!hasMatrices || getAdapter() || getTied())) // weight_c10
+    return emitOpError("expected one tensor with a matrix, or with those of "
+                       "experts, to be transposed, got ")
+           << type;
   if (getExperts() && (type.getRank() != 3 || getAdapter() || getTied()))
     return emitOpError("expected experts of three dimensions, without "
                        "'adapter' and 'or', got ") // weight_c8
@@ -627,10 +660,17 @@ LogicalResult SwiGLUOp::verify() {
   RankedTensorType up = getUp().getType();
   SmallVector<int64_t> one(up.getShape());
   one.back() = 1;
-  if (getGate().getType() == up || getGate().getType() == up.clone(one))
-    return success();
-  return emitOpError("expected a gate of type ") // swiglu_c1
-         << up << ", or of one column, got " << getGate().getType();
+  if (getGate().getType() != up && getGate().getType() != up.clone(one))
+    return emitOpError("expected a gate of type ") // swiglu_c1
+           << up << ", or of one column, got " << getGate().getType();
+  bool isPlain = !getLimit() && getAlpha().isExactlyValue(1);
+  if (!isPlain &&
+      (!getLimit() || getActivation() != Activation::Silu)) // swiglu_c2
+    return emitOpError(
+        "expected a limit beside alpha, and the activation silu");
+  if (getLimit() && failed(expectPositive(*this, "limit", *getLimit())))
+    return failure();                                // swiglu_c2
+  return expectPositive(*this, "alpha", getAlpha()); // swiglu_c2
 }
 
 //===----------------------------------------------------------------------===//
@@ -831,6 +871,9 @@ LogicalResult GQAOp::verify() {
   if (getWindow() && static_cast<int64_t>(*getWindow()) <= 0) // gqa_c3
     return emitOpError("expected a positive window, got ")
            << static_cast<int64_t>(*getWindow());
+  if (getSinks() && failed(expectSize(*this, "sinks of size", heads, // gqa_c10
+                                      dim(getSinks(), 0))))
+    return failure();
   if (getOver() && (getCausal() || getWindow())) // gqa_c5
     return emitOpError("expected neither causal nor a window beside 'over'");
   return getSoftcap() ? expectPositive(*this, "soft cap", *getSoftcap())

@@ -134,8 +134,12 @@ def Llama_WeightOp : Llama_Op<"weight",
       than a count needs, the last `{}` is the expert, and each expert has a tensor
       of its own. Else one tensor (E, N, K) has all experts. In both cases experts
       are read where they lie. `rows r of n` then counts rows of one expert.
+    - With `layers` only these of the `count` layers have a tensor. No
+      `llama.get_weight` reads another layer.
     - With `rows r of n` the op declares rows of a tensor of n rows, starting at
       row r. The rows are used in place.
+    - With `transposed` the checkpoint has (K, N) in place of (N, K). The tensor is
+      transposed when it is loaded.
     - An `adapter` is a matrix of the LoRA adapters with which the model is
       loaded. Without adapters the matrix is zero. It is not a tensor of the
       checkpoint.
@@ -160,6 +164,8 @@ def Llama_WeightOp : Llama_Op<"weight",
     llama.weight @down_proj[16] : tensor<2048x4096xbf16> from "model.layers.{}.mlp.down_proj.weight" split cols
     llama.weight @experts_up[48] experts : tensor<128x768x2048xbf16> from "model.layers.{}.mlp.experts.{}.up_proj.weight"
     llama.weight @experts_down[24] experts : tensor<32x1024x512xbf16> from "model.layers.{}.block_sparse_moe.output_linear.weight"
+    llama.weight @c_fc[12] : tensor<3072x768xf32> from "h.{}.mlp.c_fc.weight" transposed
+    llama.weight @router[5] : tensor<64x2560xbf16> from "model.layers.{}.mlp.gate.weight" {first = 1 : i64, layers = array<i64: 1, 3, 5>}
     llama.weight private @gate_proj[16] : tensor<8192x2048xbf16> from "model.layers.{}.mlp.gate_proj.weight"
     ```
 
@@ -183,6 +189,9 @@ def Llama_WeightOp : Llama_Op<"weight",
       `split cols` is a matrix, or has matrices of experts, without `rows`.
     - (C8) the type of `experts` has three dimensions; the weight is no adapter, and
       has no `or`.
+    - (C9) `layers` ascend from the first layer of a count to the last.
+    - (C10) what is `transposed` is a matrix, or the matrices of experts in one
+      tensor; no adapter, and without `or`.
 
     The importer creates the op with its slot: the index of the weight's first
     pointer in the table through which compiled code reads weights. The
@@ -194,12 +203,13 @@ def Llama_WeightOp : Llama_Op<"weight",
       DefaultValuedAttr<I64Attr, "0">:$first, UnitAttr:$adapter,
       OptionalAttr<FlatSymbolRefAttr>:$tied, OptionalAttr<IndexAttr>:$slot,
       OptionalAttr<Llama_Split>:$split, OptionalAttr<StrAttr>:$sym_visibility,
+      OptionalAttr<DenseI64ArrayAttr>:$layers, UnitAttr:$transposed,
       UnitAttr:$experts);
   let assemblyFormat = [{
     (custom<Visibility>($sym_visibility)^)? $sym_name (`[` $count^ `]`)?
     (`experts` $experts^)? `:` $type `from` $source (`or` $tied^)?
-    (`rows` $first_row^ `of` $source_rows)? (`split` $split^)?
-    (`adapter` $adapter^)? attr-dict
+    (`rows` $first_row^ `of` $source_rows)? (`transposed` $transposed^)?
+    (`split` $split^)? (`adapter` $adapter^)? attr-dict
   }];
   let extraClassDeclaration = [{
     ::mlir::RankedTensorType getTensorType() {
@@ -209,6 +219,11 @@ def Llama_WeightOp : Llama_Op<"weight",
     int64_t getExpertCount();
     /// The most that fits 64 bits, if there are more slots.
     int64_t getSlotCount();
+    /// The layers that have a tensor; 1 without a count.
+    int64_t getLayerCount();
+    /// Whether the layer of this index, counted from the first layer, has a
+    /// tensor.
+    bool hasLayer(int64_t index);
     /// The dimension of the type that has the rows of a matrix.
     unsigned getRowDimension() { return getExperts() ? 1 : 0; }
     /// The type of the shares of all ranks put together: (N n, K) for a weight
@@ -524,6 +539,10 @@ def Llama_SwiGLUOp : Llama_Op<"swiglu",
     | `relu2` | `max(x, 0)^2` |
     | `sigmoid` | `1 / (1 + e^-x)` |
 
+    With a limit L the result is
+    `min(gate, L) * sigmoid(alpha * min(gate, L)) * (clamp(up, -L, L) + 1)`
+    (gpt-oss).
+
     Operands of three dimensions have a row for each expert that a token chose. A
     gate with one column gates all columns of `up`, as the gate of a shared expert
     does.
@@ -533,14 +552,18 @@ def Llama_SwiGLUOp : Llama_Op<"swiglu",
     %g = llama.swiglu %gate, %up activation gelu_tanh : tensor<?x172xbf16>
     %e = llama.swiglu %gates, %ups : tensor<?x2x96xbf16>
     %s = llama.swiglu %one, %up activation sigmoid : tensor<?x1xbf16>, tensor<?x172xbf16>
+    %c = llama.swiglu %gate, %up {limit = 7.0 : f64, alpha = 1.702 : f64} : tensor<?x172xbf16>
     ```
 
     Constraints:
     - (C1) the gate has up's type, or one column and up's other dimensions.
+    - (C2) a limit and alpha are positive and finite in f32. An alpha other than 1
+      requires a limit, and a limit the activation `silu`.
   }];
   let arguments = (ins Llama_Rows:$gate, Llama_Rows:$up,
       DefaultValuedAttr<Llama_Activation,
-                        "::cria::llama::Activation::Silu">:$activation);
+                        "::cria::llama::Activation::Silu">:$activation,
+      OptionalAttr<F64Attr>:$limit, DefaultValuedAttr<F64Attr, "1.0">:$alpha);
   let results = (outs Llama_Rows:$result);
   let assemblyFormat = [{
     $gate `,` $up (`activation` $activation^)? attr-dict
@@ -881,14 +904,16 @@ def Llama_GQAOp : Llama_Op<"gqa",
     tokens. With `causal`, s must also be `<= p`; with a window w, s must also
     be `> p - w`. With `over` n, token t sees the keys `s < n` instead: it
     attends to the n tokens of another text. With a soft cap c,
-    `c * tanh(score / c)` replaces each score. Keys and values in blocks are
-    read as d * q in f32; queries are not rounded. With `pages` the caches are
+    `c * tanh(score / c)` replaces each score. With sinks, the softmax of head h
+    has one score more, `sinks[h]`, whose value is zero. Keys and values in blocks
+    are read as d * q in f32; queries are not rounded. With `pages` the caches are
     paged, as in `llama.kv_append`. If each token has its own position p and its
     own pages, the token sees the keys `s <= p` of these pages.
 
     ```mlir
     %o = llama.gqa %q, %k, %v[%layer] at %position {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
     %x = llama.gqa %q, %k, %v[%layer] at %position over %source {scale = 0.125} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
+    %s = llama.gqa %q, %k, %v[%layer] at %position sinks(%sinks : tensor<8xbf16>) {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
     %p = llama.gqa %q, %pk, %pv[%layer] at %position pages(%pages : tensor<32xi32>) {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<?x5x4x16x8xbf16>
     %t = llama.gqa %q, %pk, %pv[%layer] at (%positions : tensor<?xi32>) pages(%tables : tensor<?x32xi32>) {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<?x5x4x16x8xbf16>
     ```
@@ -905,6 +930,7 @@ def Llama_GQAOp : Llama_Op<"gqa",
     - (C8) pages of two dimensions require a position for each token and
       `causal`, and have a row for each token.
     - (C9) a constant layer is within the caches.
+    - (C10) there is a sink for each query head.
 
     Canonical form: a window that covers the whole cache is dropped, and so is the
     `causal` of a single query token at one position, which sees the same keys
@@ -912,8 +938,8 @@ def Llama_GQAOp : Llama_Op<"gqa",
   }];
   let arguments = (ins Llama_Heads:$query, Llama_Cache:$key_cache,
       Llama_Cache:$value_cache, Index:$layer, Llama_Position:$position,
-      Optional<Llama_Pages>:$pages, Optional<Index>:$over, F64Attr:$scale,
-      UnitAttr:$causal, OptionalAttr<I64Attr>:$window,
+      Optional<Llama_Pages>:$pages, Optional<Index>:$over,
+      Optional<Llama_Vector>:$sinks, F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window,
       OptionalAttr<F64Attr>:$softcap);
   let results = (outs Llama_Heads:$result);
   let hasCanonicalizer = 1;
@@ -925,7 +951,8 @@ def Llama_GQAOp : Llama_Op<"gqa",
   let assemblyFormat = [{
     $query `,` $key_cache `,` $value_cache `[` $layer `]`
     `at` custom<Position>($position, type($position))
-    (`pages` `(` $pages^ `:` type($pages) `)`)? (`over` $over^)? attr-dict
+    (`pages` `(` $pages^ `:` type($pages) `)`)? (`over` $over^)?
+    (`sinks` `(` $sinks^ `:` type($sinks) `)`)? attr-dict
     `:` type($query) `,` type($key_cache)
   }];
   let hasVerifier = 1;

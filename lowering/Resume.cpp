@@ -150,11 +150,13 @@ void Resumed::readSymbols() {
     if (auto experts = weight ? getInteger(weight, "experts") : std::nullopt;
         shape && experts)
       shape->insert(shape->begin(), *experts);
+    // Of several entries of a symbol, for its layers, the first has its slot.
     if (shape)
-      symbols[getText(weight, "symbol").value_or("")] = {
-          getInteger(weight, "slot").value_or(-1),
-          getInteger(weight, "count").value_or(0) != 0, std::move(*shape),
-          getText(weight, "dtype").value_or("")};
+      symbols.try_emplace(getText(weight, "symbol").value_or(""),
+                          Bound{getInteger(weight, "slot").value_or(-1),
+                                getInteger(weight, "count").value_or(0) != 0,
+                                std::move(*shape),
+                                getText(weight, "dtype").value_or("")});
   }
   for (Attribute value : root.getAs<ArrayAttr>("rope")) {
     auto table = dyn_cast<DictionaryAttr>(value);

@@ -6,6 +6,8 @@
 #include "passes/Kernel.h"
 #include "passes/Passes.h"
 
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
 namespace cria {
 #define GEN_PASS_DEF_FUSEGATEUP
 #include "passes/Passes.h.inc"
@@ -23,7 +25,15 @@ static void fuse(Operation *end, StringRef fallback) {
     return linear ? linear->getOperand(0) : Value();
   };
   Value input = inputOf(end->getOperands().back());
+  SmallVector<Value> pairs; // whose slices are a gate and an up in turns
   for (Value factor : end->getOperands()) {
+    Operation *flat = group.absorb<tensor::CollapseShapeOp>(factor);
+    if (Operation *slice =
+            flat ? group.absorb<tensor::ExtractSliceOp>(flat->getOperand(0))
+                 : nullptr) {
+      pairs.push_back(slice->getOperand(0));
+      continue;
+    }
     Value own = inputOf(factor);
     if (!own)
       group.missed(end, "a factor is not a linear of this block");
@@ -32,6 +42,8 @@ static void fuse(Operation *end, StringRef fallback) {
     else
       group.absorb<LinearOp, ExpertLinearOp>(factor);
   }
+  for (Value both : pairs)
+    (void)group.absorb<tensor::ExpandShapeOp>(both);
   group.absorbNorm();
   group.outline(fallback);
 }

@@ -346,7 +346,12 @@ LogicalResult Sharder::split(Operation *op) {
         setSplit(append, append.getCache().getType());
         return success();
       })
-      .Case<RopeOp, GQAOp, SwiGLUOp, ActivateOp>([&](auto typed) {
+      .Case<GQAOp>([&](GQAOp gqa) {
+        setSplit(gqa, gqa.getQuery().getType());
+        return gqa.getSinks() ? splitWeight(gqa.getSinks(), Split::Rows)
+                              : success();
+      })
+      .Case<RopeOp, SwiGLUOp, ActivateOp>([&](auto typed) {
         setSplit(typed, typed->getOperand(0).getType());
         return success();
       })

@@ -25,17 +25,40 @@ template <typename Op> static int64_t slotOf(Op op) {
   return op.getSlotAttr().getInt();
 }
 
-static DictionaryAttr describe(WeightOp weight) {
+/// The layers [first, first + count) of a weight, counted from its first.
+struct LayerRange {
+  int64_t first, count;
+};
+
+/// The layers that have a tensor, in ranges; {0, 0} for a weight without
+/// layers.
+static SmallVector<LayerRange> layerRanges(WeightOp weight) {
+  auto all = static_cast<int64_t>(weight.getCount().value_or(0));
+  std::optional<ArrayRef<int64_t>> layers = weight.getLayers();
+  if (!layers)
+    return {{0, all}};
+  SmallVector<LayerRange> ranges;
+  for (int64_t layer : *layers) {
+    layer -= static_cast<int64_t>(weight.getFirst());
+    if (ranges.empty() || ranges.back().first + ranges.back().count != layer)
+      ranges.push_back({layer, 0});
+    ++ranges.back().count;
+  }
+  return ranges;
+}
+
+/// Describes some layers of a weight.
+static DictionaryAttr describe(WeightOp weight, LayerRange layers) {
   MLIRContext *context = weight.getContext();
   Fields object(context);
   ArrayRef<int64_t> shape = weight.getTensorType().getShape();
   object.set("symbol", weight.getSymName())
       .set("name", weight.getSource())
-      .set("count", weight.getCount().value_or(0))
-      .set("first", weight.getFirst())
+      .set("count", layers.count)
+      .set("first", static_cast<int64_t>(weight.getFirst()) + layers.first)
       .set("shape", weight.getExperts() ? shape.drop_front() : shape)
       .set("dtype", dtypeName(weight.getTensorType().getElementType()))
-      .set("slot", slotOf(weight));
+      .set("slot", slotOf(weight) + layers.first * weight.getExpertCount());
   if (weight.getExperts())
     object.set("experts", weight.getExpertCount());
   if (weight.getFirstRow())
@@ -44,6 +67,8 @@ static DictionaryAttr describe(WeightOp weight) {
                            .set("of", *weight.getSourceRows()));
   if (auto split = weight.getSplit())
     object.set("split", stringifySplit(*split));
+  if (weight.getTransposed())
+    object.set("transposed", true);
   if (weight.getAdapter())
     object.set("adapter", true);
   if (weight.getTied())
@@ -278,17 +303,28 @@ void Manifest::describeInterface(ModuleOp program, func::FuncOp function) {
 }
 
 void Manifest::describeSymbols(ModuleOp program) {
-  SmallVector<Attribute> weights, tables;
+  SmallVector<Attribute> weights, tables, gaps;
   int64_t slots = 0;
   for (auto weight : program.getOps<WeightOp>()) {
     slots += weight.getSlotCount();
-    weights.push_back(describe(weight));
+    int64_t next = 0, experts = weight.getExpertCount();
+    for (LayerRange layers : layerRanges(weight)) {
+      if (layers.first > next)
+        gaps.push_back(Fields(weight.getContext())
+                           .set("slot", slotOf(weight) + next * experts)
+                           .set("count", (layers.first - next) * experts)
+                           .object());
+      weights.push_back(describe(weight, layers));
+      next = layers.first + layers.count;
+    }
   }
   for (auto table : program.getOps<RopeTableOp>()) {
     slots += table.getSlotCount();
     tables.push_back(describe(table));
   }
   root.set("weights", weights).set("rope", tables).set("slots", slots);
+  if (!gaps.empty())
+    root.set("gaps", gaps);
 }
 
 /// The embedding table, if one op looks up the ids in it, and nothing else

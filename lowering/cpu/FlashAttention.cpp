@@ -4,7 +4,7 @@
 /// FlashAttention). A row is a query of one head and one token. Keys are read
 /// block by block. Each row keeps a running maximum m, the sum l of exp(s - m),
 /// and the unnormalized output o. A new block rescales l and o by alpha =
-/// exp(m_old - m_new).
+/// exp(m_old - m_new). A sink is the first m, of a row with l = 1 and o = 0.
 ///
 /// All rows of one KV head share its keys and values, so one iteration of the
 /// parallel loop is one KV head. There are two forms. They differ in the
@@ -456,8 +456,17 @@ Softmax FlashAttention::overBlocks(Value query, int64_t rows, Value head,
   // The initial maximum is not -inf: exp(-inf - -inf) would be a NaN in a block
   // that has no visible key. A score below the initial maximum counts as
   // hidden.
-  SmallVector<Value> init = {b.filled(row, -1.0e30), b.filled(row, 0),
+  Value lowest = b.filled(row, -1.0e30);
+  SmallVector<Value> init = {lowest, b.filled(row, in.sinks ? 1 : 0),
                              b.filled(shape, 0)};
+  if (in.sinks)
+    init[0] = b.generic(1, {}, {lowest}, {b.select(1, {0})},
+                        [&](Values v) -> SmallVector<Value> {
+                          Value query = arith::RemUIOp::create(
+                              b, linalg::IndexOp::create(b, 0), b.index(group));
+                          return {arith::MaxNumFOp::create(
+                              b, in.emitSink(b, head, query), v[0])};
+                        })[0];
   AffineMap all = b.select(3, {0, 1}), left = b.select(3, {0, 2}),
             right = b.select(3, {2, 1});
   auto body = [&](OpBuilder &, Location, Value block, ValueRange carried) {

@@ -104,8 +104,8 @@ static void countParameters(ModuleOp program, Costs &costs) {
   for (auto weight : program.getOps<WeightOp>()) {
     if (weight.getTied())
       continue;
-    int64_t count = static_cast<int64_t>(weight.getCount().value_or(1)) *
-                    weight.getWholeType().getNumElements();
+    int64_t count =
+        weight.getLayerCount() * weight.getWholeType().getNumElements();
     costs.parameters += count;
     std::string part = partOf(weight).str();
     auto found = llvm::find_if(

@@ -28,12 +28,15 @@ static WeightOp declare(WeightOp weight, StringRef matrix,
   OpBuilder b(weight->getContext());
   b.setInsertionPointAfter(weight);
   StringRef front = weight.getSource().drop_back(strlen("weight"));
-  return WeightOp::create(
+  auto made = WeightOp::create(
       b, locationOf(weight, matrix), symbol, weight.getCountAttr(), type,
       (front + matrix + ".weight").str(), /*first_row=*/IntegerAttr(),
       /*source_rows=*/IntegerAttr(), weight.getFirst(), /*adapter=*/true,
       /*tied=*/FlatSymbolRefAttr(), /*slot=*/IntegerAttr(),
-      /*split=*/SplitAttr(), /*sym_visibility=*/StringAttr());
+      /*split=*/SplitAttr(), /*sym_visibility=*/StringAttr(),
+      /*layers=*/DenseI64ArrayAttr());
+  made.setLayersAttr(weight.getLayersAttr());
+  return made;
 }
 
 static LogicalResult addAdapter(LinearOp linear, int64_t rank) {

@@ -35,13 +35,21 @@ static void finishHeads(ObjectReader &reader, ConfigDraft &draft) {
                 llvm::Twine(draft.headDim));
 }
 
+/// The key that says how many experts a token chooses.
+static llvm::StringRef chosenKey(const Family &family) {
+  for (const char *key : {"moe_k", "moe_topk"})
+    if (family.reads(key))
+      return key;
+  return "num_experts_per_tok";
+}
+
 /// Checks and completes the numbers of experts.
 static void finishExperts(ObjectReader &reader, ConfigDraft &draft) {
   const Family &family = *draft.family;
   if (family.experts.router.empty())
     return;
-  for (const char *key :
-       {"num_experts", "num_local_experts", "n_routed_experts"})
+  for (const char *key : {"moe_num_experts", "n_routed_experts", "num_experts",
+                          "num_local_experts"})
     if (!draft.experts && family.reads(key) && !reader.failed())
       reader.fail("'" + llvm::Twine(key) + "' is missing");
   if (reader.failed())
@@ -52,7 +60,7 @@ static void finishExperts(ObjectReader &reader, ConfigDraft &draft) {
   int64_t groups = draft.expertGroups, kept = draft.keptGroups,
           size = draft.experts / groups;
   if (draft.chosenExperts > draft.experts)
-    reader.fail("'num_experts_per_tok': expected at most " +
+    reader.fail(reader.quoted(chosenKey(family)) + ": expected at most " +
                 llvm::Twine(draft.experts) + ", the number of experts, got " +
                 llvm::Twine(draft.chosenExperts));
   else if (draft.experts % groups || (groups > 1 && size < 2))
@@ -119,6 +127,7 @@ static bool hasWindow(const ConfigDraft &draft, size_t layer) {
 /// Whether a layer's MLP is a mixture of experts.
 static bool hasExperts(const ConfigDraft &draft, int64_t layer) {
   return draft.experts && layer >= draft.firstExperts &&
+         layer <= draft.lastExperts &&
          (layer + 1) % draft.expertInterval == 0 &&
          !llvm::is_contained(draft.denseList, layer);
 }
@@ -150,21 +159,6 @@ static bool hasEntries(ObjectReader &reader, llvm::StringRef key, size_t size,
   return size && !reader.failed();
 }
 
-/// Counts the layers without experts, and refuses them after others.
-static void finishDense(ObjectReader &reader, ConfigDraft &draft) {
-  auto isDense = [](const LayerKind &kind) { return !kind.hasExperts; };
-  draft.denseLayers = llvm::count_if(draft.kinds, isDense);
-  auto end = draft.kinds.begin() + draft.denseLayers,
-       found = std::find_if_not(draft.kinds.begin(), end, isDense);
-  if (found != end && !reader.failed())
-    reader.fail("'decoder_sparse_step' and 'mlp_only_layers': layers without "
-                "experts are only supported before all layers with experts, "
-                "got " +
-                llvm::Twine(draft.denseLayers) +
-                " layers without experts, and experts in layer " +
-                llvm::Twine(found - draft.kinds.begin()));
-}
-
 /// Refuses layers whose kinds repeat so little that too much code is made of
 /// them.
 static void checkRuns(ObjectReader &reader, llvm::ArrayRef<LayerKind> kinds) {
@@ -173,8 +167,9 @@ static void checkRuns(ObjectReader &reader, llvm::ArrayRef<LayerKind> kinds) {
     bodies += run.period;
   if (bodies > maxBodies && !reader.failed())
     reader.fail(
-        "'layer_types' and 'no_rope_layers': expected a pattern that "
-        "repeats, because other layers are compiled one by one, at most " +
+        "'layer_types', 'no_rope_layers' and 'mlp_only_layers': expected a "
+        "pattern that repeats, because other layers are compiled one by one, "
+        "at most " +
         llvm::Twine(maxBodies) + ", got " + llvm::Twine(bodies));
 }
 
@@ -200,7 +195,6 @@ static void finishLayers(ObjectReader &reader, ConfigDraft &draft) {
     kind.rope = sees ? draft.ropes.size() - 1 : 0;
     kind.hasExperts = hasExperts(draft, static_cast<int64_t>(i));
   }
-  finishDense(reader, draft);
   checkRuns(reader, draft.kinds);
 }
 
@@ -264,7 +258,9 @@ static std::string familyNames() {
 /// Adds the family's defaults to a config; returns the keys that were missing.
 static std::set<std::string> addDefaults(const Family &family, json &config) {
   std::set<std::string> added;
-  const json defaults = json::parse(family.defaults);
+  json defaults = json::parse(family.defaults);
+  if (!config.value("rope_scaling", json()).is_null()) // an older name
+    defaults.erase("rope_parameters");
   for (const auto &[key, value] : defaults.items())
     if (config.emplace(key, value).second)
       added.insert(key);

@@ -85,15 +85,14 @@ struct ModelConfig {
   int64_t experts = 0, chosenExperts = 0;
   /// The width of an expert, and of the MLP beside the experts.
   int64_t expertSize = 0, sharedSize = 0;
-  /// The first layers, whose MLP has no experts. All others have experts, if
-  /// the family does.
-  int64_t denseLayers = 0;
   /// The groups of experts, and those that a token chooses its experts from.
   int64_t expertGroups = 1, keptGroups = 1;
   /// Whether the weights of a token's experts are divided by their sum, and
   /// their factor.
   bool normalizesExperts = false;
   double expertScale = 1;
+  /// The least sum by which ExpertModules::SumAtLeast divides.
+  double leastScores = 0;
   int64_t layers = 0;
   int64_t heads = 0;
   int64_t kvHeads = 0;
@@ -109,6 +108,8 @@ struct ModelConfig {
   std::vector<RopeConfig> ropes;
   std::vector<LayerKind> kinds; // of each layer
   GateFunction gate = GateFunction::Silu;
+  /// The limit and the alpha of a gate that has them: see llama.swiglu.
+  double gateLimit = 0, gateAlpha = 1;
   /// Factors of embeddings, attention scores, updates of the residual stream
   /// and logits.
   double embeddingScale = 1, attentionScale = 1, residualScale = 1,

@@ -31,7 +31,7 @@ static constexpr ExpertModules kQwenExperts = {.router = "mlp.gate"};
 static constexpr ExpertModules kCorrectedExperts = {
     .router = "mlp.gate",
     .score = ExpertModules::Sigmoid,
-    .correction = "e_score_correction_bias",
+    .correction = "mlp.gate.e_score_correction_bias",
     .floor = 1e-20,
     .shared = {"mlp.shared_experts.gate_proj", "mlp.shared_experts.up_proj",
                "mlp.shared_experts.down_proj"}};
@@ -109,6 +109,33 @@ static const Family kFamilies[] = {
      .defaults = R"({"head_dim": 128, "hidden_act": "silu",
          "max_position_embeddings": 131072, "num_key_value_heads": 2,
          "rms_norm_eps": 1e-5, "tie_word_embeddings": true})",
+     .rope = {.theta = 5e5, .isInterleaved = true}},
+    {.modelType = "ernie4_5_moe",
+     .architecture = "Ernie4_5_MoeForCausalLM",
+     .models = "ERNIE 4.5 21B-A3B and 300B-A47B",
+     .differs = "as ernie4_5, and mixtures of experts beside an MLP in some of "
+                "the layers; scores are chosen with a correction",
+     .keys = "hidden_act moe_intermediate_size moe_k moe_layer_end_index "
+             "moe_layer_interval moe_layer_start_index moe_norm_min "
+             "moe_num_experts moe_num_shared_experts rms_norm_eps use_bias",
+     .defaults = R"({"hidden_act": "silu", "max_position_embeddings": 131072,
+         "moe_intermediate_size": 1536, "moe_k": 6, "moe_layer_interval": 1,
+         "moe_layer_start_index": 1, "moe_norm_min": 1e-12,
+         "moe_num_experts": 64, "moe_num_shared_experts": 2,
+         "num_key_value_heads": 4, "rms_norm_eps": 1e-5,
+         "tie_word_embeddings": true})",
+     .fixed = R"({"moe_gate": "topk"})",
+     .ignored = "auto_map moe_capacity moe_use_aux_free "
+                "num_nextn_predict_layers",
+     .experts = {.router = "mlp.gate",
+                 .routerIsF32 = true,
+                 .weights = ExpertModules::SumAtLeast,
+                 .correction = "mlp.moe_statics.e_score_correction_bias",
+                 .correctionIsRow = true,
+                 .shared = {"mlp.shared_experts.gate_proj",
+                            "mlp.shared_experts.up_proj",
+                            "mlp.shared_experts.down_proj"}},
+     .biases = {.head = Bias::Given},
      .rope = {.theta = 5e5, .isInterleaved = true}},
     {.modelType = "exaone4",
      .architecture = "Exaone4ForCausalLM",
@@ -238,6 +265,37 @@ static const Family kFamilies[] = {
      .experts = kCorrectedExperts,
      .biases = {Bias::Given, Bias::Never, Bias::Never},
      .rope = {.part = 0.5}},
+    {.modelType = "gpt_oss",
+     .architecture = "GptOssForCausalLM",
+     .models = "gpt-oss 20B and 120B",
+     .differs =
+         "a sink for each head, biases of attention, a window in every "
+         "other layer; mixtures of experts with biases and a limited "
+         "gate, whose weights are the softmax of a token's chosen logits",
+     .keys = "attention_bias layer_types num_experts_per_tok num_local_experts "
+             "rms_norm_eps sliding_window swiglu_alpha swiglu_limit",
+     .defaults = R"({"attention_bias": true, "head_dim": 64,
+         "max_position_embeddings": 131072,
+         "num_experts_per_tok": 4, "num_key_value_heads": 8,
+         "num_local_experts": 128, "rms_norm_eps": 1e-5,
+         "rope_parameters": {"beta_fast": 32.0, "beta_slow": 1.0,
+           "factor": 32.0, "original_max_position_embeddings": 4096,
+           "rope_type": "yarn", "truncate": false},
+         "sliding_window": 128, "swiglu_alpha": 1.702, "swiglu_limit": 7.0})",
+     .fixed = R"({"hidden_act": "silu"})",
+     .ignored = "experts_per_token initial_context_length",
+     .norm = kRoundsOnce,
+     .attention = {.sinks = "self_attn.sinks"},
+     .experts = {.router = "mlp.router",
+                 .score = ExpertModules::Logits,
+                 .weights = ExpertModules::SoftmaxOfChosen,
+                 .each = {.down = "mlp.experts.down_proj",
+                          .fused = "mlp.experts.gate_up_proj"},
+                 .areGptOss = true},
+     .biases = {Bias::Given, Bias::Given, Bias::Never},
+     .window = WindowRule::Pattern,
+     .windowPattern = 2,
+     .rope = {.theta = 1.5e5}},
     {.modelType = "granite",
      .architecture = "GraniteForCausalLM",
      .models = "Granite 3",
@@ -317,6 +375,40 @@ static const Family kFamilies[] = {
      .headNorm = HeadNorm::EachHeadAfterRope,
      .biases = {Bias::Given, Bias::Given, Bias::Never},
      .rope = {.keys = "alpha beta_fast beta_slow mscale mscale_all_dim"}},
+    {.modelType = "hunyuan_v1_moe",
+     .architecture = "HunYuanMoEV1ForCausalLM",
+     .models = "Hunyuan A13B",
+     .differs = "as hunyuan_v1_dense, and mixtures of experts, whose weights "
+                "sum to 1, beside an MLP",
+     .keys = "attention_bias hidden_act moe_intermediate_size moe_topk "
+             "num_experts num_shared_expert rms_norm_eps",
+     .defaults = R"({"hidden_act": "silu", "max_position_embeddings": 2048,
+         "moe_topk": 1, "num_experts": 1, "num_shared_expert": 1,
+         "rms_norm_eps": 1e-5})",
+     .fixed = R"({"group_limited_greedy": false, "mlp_bias": false,
+         "moe_layer_num_skipped": 0, "n_group": false, "norm_topk_prob": true,
+         "norm_type": "rms", "position_embedding_xdrope": false,
+         "routed_scaling_factor": false, "topk_group": false, "use_cla": false,
+         "use_mixed_mlp_moe": true, "use_mla": false, "use_qk_norm": true,
+         "use_rotary_pos_emb": true})",
+     .ignored = "add_classification_head anyres_pooling_size "
+                "anyres_vit_max_image_size anyres_vit_two_views "
+                "attention_head_dim auto_map cla_share_factor class_num "
+                "dense_list im_end_id im_newline_id im_start_id image_token_id "
+                "mask_init_id moe_drop_tokens "
+                "moe_random_routing_dropped_token num_media_embeds pool_type "
+                "skip_cls_token text_end_id text_start_id video_end_id "
+                "video_start_id",
+     .attention = {.queryNorm = "self_attn.query_layernorm",
+                   .keyNorm = "self_attn.key_layernorm"},
+     .headNorm = HeadNorm::EachHeadAfterRope,
+     .experts = {.router = "mlp.gate.wg",
+                 .weights = ExpertModules::Sum,
+                 .shared = {"mlp.shared_mlp.gate_proj",
+                            "mlp.shared_mlp.up_proj",
+                            "mlp.shared_mlp.down_proj"}},
+     .biases = {Bias::Given, Bias::Given, Bias::Never},
+     .rope = {.keys = "alpha beta_fast beta_slow mscale mscale_all_dim"}},
     {.modelType = "internlm3",
      .architecture = "InternLM3ForCausalLM LlamaForCausalLM",
      .models = "InternLM 3",
@@ -344,6 +436,35 @@ static const Family kFamilies[] = {
      .keys = "attention_bias hidden_act mlp_bias rms_norm_eps",
      .defaults = R"({"hidden_act": "silu", "max_position_embeddings": 2048,
          "rms_norm_eps": 1e-6})"},
+    {.modelType = "minimax_m2",
+     .architecture = "MiniMaxM2ForCausalLM",
+     .models = "MiniMax M2 to M2.7",
+     .differs = "norms of all queries together and of all keys together; rope "
+                "on a part of each head; mixtures of experts, whose scores are "
+                "sigmoids, and chosen with a correction",
+     .keys = "attn_type_list hidden_act num_experts_per_tok num_local_experts "
+             "partial_rotary_factor rms_norm_eps rotary_dim",
+     .defaults = R"({"head_dim": 128, "hidden_act": "silu",
+         "max_position_embeddings": 196608, "num_experts_per_tok": 8,
+         "num_key_value_heads": 8, "num_local_experts": 256,
+         "rms_norm_eps": 1e-6})",
+     .fixed = R"({"layernorm_full_attention_beta": 1.0,
+         "layernorm_linear_attention_beta": 1.0, "layernorm_mlp_beta": 1.0,
+         "qk_norm_type": "per_layer", "scoring_func": "sigmoid",
+         "shared_intermediate_size": 0, "use_qk_norm": true,
+         "use_routing_bias": true})",
+     .ignored = "auto_map mlp_intermediate_size mtp_transformer_layers "
+                "num_mtp_modules shared_moe_mode use_mtp",
+     .headNorm = HeadNorm::AllHeads,
+     .experts = {.router = "block_sparse_moe.gate",
+                 .score = ExpertModules::Sigmoid,
+                 .weights = ExpertModules::Sum,
+                 .correction = "block_sparse_moe.e_score_correction_bias",
+                 .each = {"block_sparse_moe.experts.{}.w1",
+                          "block_sparse_moe.experts.{}.w3",
+                          "block_sparse_moe.experts.{}.w2"}},
+     .biases = kNoBiases,
+     .rope = {.theta = 5e6}},
     {.modelType = "ministral3",
      .architecture = "Ministral3ForCausalLM",
      .models = "",
@@ -505,8 +626,8 @@ static const Family kFamilies[] = {
      .architecture = "Qwen2MoeForCausalLM",
      .models = "Qwen 1.5 A2.7B, Qwen 2 57B-A14B",
      .differs = "biases of queries, keys and values; mixtures of experts "
-                "beside an MLP, which has a factor for each token; the first "
-                "layers may have none",
+                "beside an MLP, which has a factor for each token; some layers "
+                "may have none",
      .keys = "decoder_sparse_step hidden_act layer_types mlp_only_layers "
              "moe_intermediate_size norm_topk_prob num_experts "
              "num_experts_per_tok qkv_bias rms_norm_eps "
@@ -541,8 +662,7 @@ static const Family kFamilies[] = {
     {.modelType = "qwen3_moe",
      .architecture = "Qwen3MoeForCausalLM",
      .models = "Qwen 3 30B-A3B and 235B-A22B, Qwen 3 Coder",
-     .differs = "as qwen3, and mixtures of experts; the first layers may have "
-                "none",
+     .differs = "as qwen3, and mixtures of experts; some layers may have none",
      .keys = "attention_bias decoder_sparse_step hidden_act mlp_only_layers "
              "moe_intermediate_size norm_topk_prob num_experts "
              "num_experts_per_tok num_local_experts rms_norm_eps "

@@ -40,6 +40,8 @@ struct AttentionModules {
   llvm::StringLiteral fused = "";
   llvm::StringLiteral queryNorm = "self_attn.q_norm",
                       keyNorm = "self_attn.k_norm";
+  /// The tensor with a sink for each query head; empty if there is none.
+  llvm::StringLiteral sinks = "";
 };
 
 /// The modules of an MLP. An MLP whose `gate` is empty has no gate.
@@ -56,21 +58,30 @@ struct MlpModules {
 struct ExpertModules {
   /// The router; empty if the family has no experts.
   llvm::StringLiteral router = "";
+  /// Whether the router is in f32, whatever the model's type is.
+  bool routerIsF32 = false;
   /// What a score is: see llama.route.
   enum Score { Softmax, Sigmoid, Logits } score = Softmax;
   /// The weights of what the chosen experts compute: their scores, divided by
-  /// their sum if norm_topk_prob is true; always divided by their sum; or the
-  /// softmax of their scores.
-  enum Weights { Given, Sum, SoftmaxOfChosen } weights = Given;
-  /// A tensor of the router with a number for each expert, which is added to
-  /// the score before experts are chosen; empty if there is none.
+  /// their sum if norm_topk_prob is true; always divided by their sum; by
+  /// their sum, or moe_norm_min if that is more; or the softmax of their
+  /// scores.
+  enum Weights { Given, Sum, SumAtLeast, SoftmaxOfChosen } weights = Given;
+  /// A tensor with a number for each expert, which is added to the score before
+  /// experts are chosen; empty if there is none.
   llvm::StringLiteral correction = "";
+  /// Whether the correction is a matrix of one row.
+  bool correctionIsRow = false;
   /// Added to the sum of scores.
   double floor = 0;
   /// The matrices. Each expert has its own tensors if names have a `{}`, which
   /// stands for the expert; else one tensor has the matrices of all experts.
   MlpModules each = {"mlp.experts.{}.gate_proj", "mlp.experts.{}.up_proj",
                      "mlp.experts.{}.down_proj"};
+  /// Whether experts have what gpt-oss's have: one tensor with the matrices of
+  /// all of them, transposed, which is called as the module is, and another
+  /// with their biases; rows of gate and up in turns; and a router with a bias.
+  bool areGptOss = false;
   /// An MLP beside the experts, which all tokens have; `up` is empty if there
   /// is none.
   MlpModules shared = {"", "", ""};

@@ -32,10 +32,8 @@ struct Text {
   SmallVector<GetRopeOp> ropes;
 };
 
-/// Layers [first, first + count) of the model.
-struct Layers {
-  int64_t first, count;
-};
+/// Numbers of layers, in ascending order.
+using Layers = ArrayRef<int64_t>;
 
 /// Builds one module.
 class Importer {
@@ -43,7 +41,7 @@ public:
   Importer(const ModelConfig &config, int64_t maxSeq, Type type,
            ModuleOp module)
       : c(config), maxSeq(maxSeq), type(type), b(module.getContext()),
-        module(module) {}
+        module(module), all(llvm::to_vector(llvm::seq(c.layers))) {}
 
   void run();
 
@@ -54,6 +52,7 @@ private:
   void declareMlp(const MlpModules &names, StringRef prefix, int64_t inner,
                   Layers layers);
   void declareExperts(Layers layers);
+  void declareGptOss(Layers layers);
   void declareExpert(StringRef symbol, StringRef path, int64_t out, int64_t in,
                      StringRef fused, int64_t row, Layers layers);
   void declareRope(const RopeConfig &rope, StringRef symbol);
@@ -64,7 +63,7 @@ private:
                      bool bias, Layers layers, StringRef fused = "",
                      int64_t row = 0, int64_t rows = 0);
   WeightOp declare(StringRef path, StringRef kind, ArrayRef<int64_t> shape,
-                   std::optional<Layers> layers, StringRef symbol = "");
+                   Layers layers, StringRef symbol = "");
   func::FuncOp declareForward();
   SmallVector<Value> layer(const Text &text, const LayerKind &kind, Value layer,
                            ValueRange carried);
@@ -73,7 +72,10 @@ private:
   Value attention(const Text &text, const LayerKind &kind, Value x, Value layer,
                   Value &k, Value &v);
   Value mlp(const MlpModules &names, StringRef prefix, Value x, Value layer);
+  Value gated(Value gate, Value up, Activation function, double limit = 0,
+              double alpha = 1);
   RouteOp route(Value x, Value layer);
+  Value everyOther(Value x, int64_t first);
   Value experts(Value x, Value layer);
   Value heads(Value tokens, Value x, int64_t count, StringRef norm,
               Value layer);
@@ -83,7 +85,6 @@ private:
   Value weight(StringRef symbol, Value layer);
   Value optionalWeight(StringRef symbol, Value layer);
   Value index(int64_t value);
-  Layers all() const { return {0, c.layers}; }
   HeadNorm headNorm() const {
     return c.normalizesHeads ? family.headNorm : HeadNorm::None;
   }
@@ -103,6 +104,7 @@ private:
   Type type;
   OpBuilder b;
   ModuleOp module;
+  SmallVector<int64_t> all; // layers
   Location loc = b.getUnknownLoc();
 };
 } // namespace
@@ -118,23 +120,30 @@ static std::string biasSymbol(StringRef symbol) {
   return (symbol + "_bias").str();
 }
 
-/// Declares a weight of the module `path`: one of the model, or one of each of
-/// some layers.
+/// Declares a weight of the module `path`: one of each of some layers, or, if
+/// there are none, one of the model.
 WeightOp Importer::declare(StringRef path, StringRef kind,
-                           ArrayRef<int64_t> shape,
-                           std::optional<Layers> layers, StringRef symbol) {
-  std::string module = layers ? (layerPath + "." + path).str() : path.str();
-  std::string source = layers ? ("model.layers.{}." + path).str() : path.str();
+                           ArrayRef<int64_t> shape, Layers layers,
+                           StringRef symbol) {
+  bool layered = !layers.empty();
+  std::string module = layered ? (layerPath + "." + path).str() : path.str();
+  std::string source = layered ? ("model.layers.{}." + path).str() : path.str();
   if (size_t expert = module.find("{}"); expert != std::string::npos)
     module.replace(expert, 2, "*");
   at(module);
-  return WeightOp::create(
+  int64_t first = layered ? layers.front() : 0,
+          count = layered ? layers.back() - first + 1 : 0;
+  auto made = WeightOp::create(
       b, loc, symbol.empty() ? lastName(path) : symbol,
-      layers ? b.getI64IntegerAttr(layers->count) : IntegerAttr(),
-      tensor(shape), source + "." + kind.str(), /*first_row=*/IntegerAttr(),
-      /*source_rows=*/IntegerAttr(), layers ? layers->first : 0,
-      /*adapter=*/false, /*tied=*/FlatSymbolRefAttr(), /*slot=*/IntegerAttr(),
-      /*split=*/SplitAttr(), /*sym_visibility=*/StringAttr());
+      layered ? b.getI64IntegerAttr(count) : IntegerAttr(), tensor(shape),
+      source + "." + kind.str(), /*first_row=*/IntegerAttr(),
+      /*source_rows=*/IntegerAttr(), first, /*adapter=*/false,
+      /*tied=*/FlatSymbolRefAttr(), /*slot=*/IntegerAttr(),
+      /*split=*/SplitAttr(), /*sym_visibility=*/StringAttr(),
+      /*layers=*/DenseI64ArrayAttr());
+  if (static_cast<int64_t>(layers.size()) != count)
+    made.setLayers(layers);
+  return made;
 }
 
 /// Declares a linear of some layers. If `fused` is given, the linear is the
@@ -155,16 +164,14 @@ void Importer::declareLinear(StringRef symbol, StringRef path, int64_t out,
 /// Declares a linear of each layer, by its last name.
 void Importer::declareLinear(StringRef path, int64_t out, int64_t in, bool bias,
                              StringRef fused, int64_t row, int64_t rows) {
-  declareLinear(lastName(path), path, out, in, bias, all(), fused, row, rows);
+  declareLinear(lastName(path), path, out, in, bias, all, fused, row, rows);
 }
 
 /// Declares the tensors of a norm, or nothing if `path` is empty.
 void Importer::declareNorm(StringRef path, int64_t size, bool layered) {
   if (path.empty())
     return;
-  std::optional<Layers> layers;
-  if (layered)
-    layers = all();
+  Layers layers = layered ? Layers(all) : Layers();
   if (family.norm.hasWeight)
     declare(path, "weight", {size}, layers);
   if (family.norm.hasBias)
@@ -183,6 +190,10 @@ void Importer::declareAttention() {
     bool all = headNorm() == HeadNorm::AllHeads;
     declareNorm(names.queryNorm, all ? q : c.headDim);
     declareNorm(names.keyNorm, all ? kv : c.headDim);
+  }
+  if (!names.sinks.empty()) {
+    auto [module, tensor] = names.sinks.rsplit('.');
+    declare(module, tensor, {c.heads}, this->all, tensor);
   }
   declareLinear(names.out, hidden, q, c.outBias);
 }
@@ -219,16 +230,45 @@ void Importer::declareExpert(StringRef symbol, StringRef path, int64_t out,
   }
 }
 
+/// Declares the matrices and biases of ExpertModules::areGptOss.
+void Importer::declareGptOss(Layers layers) {
+  auto declareBoth = [&](StringRef symbol, StringRef path, int64_t out,
+                         int64_t in) {
+    auto [module, tensor] = path.rsplit('.');
+    WeightOp made =
+        declare(module, tensor, {c.experts, out, in}, layers, symbol);
+    made.setExperts(true);
+    made.setTransposed(true);
+    made->setLoc(NameLoc::get(b.getStringAttr(layerPath + "." + path)));
+    declare(module, biasSymbol(tensor), {c.experts, out}, layers,
+            biasSymbol(symbol));
+  };
+  const MlpModules &names = family.experts.each;
+  declareBoth("experts_gate_up", names.fused, 2 * c.expertSize, c.hiddenSize);
+  declareBoth("experts_down", names.down, c.hiddenSize, c.expertSize);
+}
+
 void Importer::declareExperts(Layers layers) {
   const ExpertModules &names = family.experts;
   int64_t hidden = c.hiddenSize, inner = c.expertSize;
-  declareLinear("router", names.router, c.experts, hidden, /*bias=*/false,
+  declareLinear("router", names.router, c.experts, hidden, names.areGptOss,
                 layers);
+  auto setF32 = [&](WeightOp weight) {
+    weight.setType(RankedTensorType::get(weight.getTensorType().getShape(),
+                                         b.getF32Type()));
+  };
+  if (names.routerIsF32)
+    setF32(module.lookupSymbol<WeightOp>("router"));
   // Scores are computed in f32.
-  if (!names.correction.empty())
-    declare(names.router, names.correction, {c.experts}, layers,
-            "router_correction")
-        .setType(RankedTensorType::get({c.experts}, b.getF32Type()));
+  if (!names.correction.empty()) {
+    auto [path, tensor] = names.correction.rsplit('.');
+    SmallVector<int64_t> shape = {c.experts};
+    if (names.correctionIsRow)
+      shape.insert(shape.begin(), 1);
+    setF32(declare(path, tensor, shape, layers, "router_correction"));
+  }
+  if (names.areGptOss)
+    return declareGptOss(layers);
   declareExpert("experts_gate", names.each.gate, inner, hidden,
                 names.each.fused, 0, layers);
   declareExpert("experts_up", names.each.up, inner, hidden, names.each.fused,
@@ -246,10 +286,14 @@ void Importer::declareLayer() {
   declareAttention();
   declareNorm(family.norms.attentionEnd, c.hiddenSize);
   declareNorm(family.norms.mlp, c.hiddenSize);
-  if (c.denseLayers)
-    declareMlp(family.mlp, "", c.intermediateSize, {0, c.denseLayers});
-  if (c.denseLayers < c.layers)
-    declareExperts({c.denseLayers, c.layers - c.denseLayers});
+  auto hasExperts = [&](int64_t i) { return c.kinds[i].hasExperts; };
+  SmallVector<int64_t> mixed = llvm::filter_to_vector(all, hasExperts),
+                       dense = llvm::filter_to_vector(
+                           all, [&](int64_t i) { return !hasExperts(i); });
+  if (!dense.empty())
+    declareMlp(family.mlp, "", c.intermediateSize, dense);
+  if (!mixed.empty())
+    declareExperts(mixed);
   declareNorm(family.norms.mlpEnd, c.hiddenSize);
 }
 
@@ -381,9 +425,11 @@ Value Importer::attention(const Text &text, const LayerKind &kind, Value x,
   }
   k = KVAppendOp::create(b, loc, keys, k, layer, position, /*pages=*/Value());
   v = KVAppendOp::create(b, loc, values, v, layer, position, /*pages=*/Value());
+  Value sinks = optionalWeight("sinks", layer);
   auto mixed = GQAOp::create(b, loc, q, k, v, layer, position,
-                             /*pages=*/Value(), /*over=*/Value(),
-                             llvm::APFloat(c.attentionScale), /*causal=*/true,
+                             /*pages=*/Value(), /*over=*/Value(), sinks,
+                             llvm::APFloat(c.attentionScale),
+                             /*causal=*/true,
                              /*window=*/IntegerAttr(), /*softcap=*/FloatAttr());
   if (kind.window)
     mixed.setWindow(kind.window);
@@ -395,6 +441,14 @@ Value Importer::attention(const Text &text, const LayerKind &kind, Value x,
   return linear(names.out, flat, layer);
 }
 
+/// A gated unit, with a limit unless that is 0.
+Value Importer::gated(Value gate, Value up, Activation function, double limit,
+                      double alpha) {
+  return SwiGLUOp::create(b, loc, gate, up, function,
+                          limit ? b.getF64FloatAttr(limit) : FloatAttr(),
+                          llvm::APFloat(alpha));
+}
+
 Value Importer::mlp(const MlpModules &names, StringRef prefix, Value x,
                     Value layer) {
   auto function = static_cast<Activation>(c.gate);
@@ -403,7 +457,7 @@ Value Importer::mlp(const MlpModules &names, StringRef prefix, Value x,
     gate = linear(mlpSymbol(prefix, names.gate), x, layer);
   Value up = linear(mlpSymbol(prefix, names.up), x, layer);
   at(layerPath + "." + names.up.substr(0, names.up.rfind('.')));
-  Value product = gate ? Value(SwiGLUOp::create(b, loc, gate, up, function))
+  Value product = gate ? gated(gate, up, function)
                        : ActivateOp::create(b, loc, function, up);
   return linear(mlpSymbol(prefix, names.down), product, layer);
 }
@@ -412,28 +466,59 @@ Value Importer::mlp(const MlpModules &names, StringRef prefix, Value x,
 RouteOp Importer::route(Value x, Value layer) {
   const ExpertModules &names = family.experts;
   loc = module.lookupSymbol<WeightOp>("router").getLoc();
-  Value logits =
-      LinearOp::create(b, loc, x, weight("router", layer), /*bias=*/Value(),
-                       TypeAttr::get(b.getF32Type()));
+  Value logits = LinearOp::create(b, loc, x, weight("router", layer),
+                                  optionalWeight("router_bias", layer),
+                                  TypeAttr::get(b.getF32Type()));
+  Value correction = optionalWeight("router_correction", layer);
+  if (names.correctionIsRow)
+    correction = tensor::CollapseShapeOp::create(
+        b, loc, RankedTensorType::get({c.experts}, b.getF32Type()), correction,
+        ArrayRef<ReassociationIndices>{{0, 1}});
   auto score = names.score == ExpertModules::Softmax   ? Score::Softmax
                : names.score == ExpertModules::Sigmoid ? Score::Sigmoid
                                                        : Score::Logits;
   auto normalize = Normalization::None;
-  if (names.weights == ExpertModules::SoftmaxOfChosen)
+  double floor = 0;
+  if (names.weights == ExpertModules::SoftmaxOfChosen) {
     normalize = Normalization::Softmax;
-  else if (names.weights == ExpertModules::Sum || c.normalizesExperts)
+  } else if (names.weights == ExpertModules::SumAtLeast) {
+    normalize = Normalization::SumAtLeast;
+    floor = c.leastScores;
+  } else if (names.weights == ExpertModules::Sum || c.normalizesExperts) {
     normalize = Normalization::Sum;
+    floor = names.floor;
+  }
   auto route = RouteOp::create(
-      b, loc, logits, optionalWeight("router_correction", layer),
-      static_cast<uint64_t>(c.chosenExperts), score, normalize,
-      llvm::APFloat(normalize == Normalization::Sum ? names.floor : 0.0),
-      llvm::APFloat(c.expertScale), /*groups=*/IntegerAttr(),
+      b, loc, logits, correction, static_cast<uint64_t>(c.chosenExperts), score,
+      normalize, llvm::APFloat(floor), llvm::APFloat(c.expertScale),
+      /*groups=*/IntegerAttr(),
       /*kept_groups=*/IntegerAttr());
   if (c.expertGroups > 1) {
     route.setGroups(c.expertGroups);
     route.setKeptGroups(c.keptGroups);
   }
   return route;
+}
+
+/// Columns of x that lie in turns: every other one from column `first` on.
+Value Importer::everyOther(Value x, int64_t first) {
+  auto type = cast<RankedTensorType>(x.getType());
+  int64_t slots = type.getDimSize(1), half = type.getDimSize(2) / 2;
+  Value tokens = tensor::DimOp::create(b, loc, x, index(0));
+  SmallVector<OpFoldResult> shape = {tokens, b.getIndexAttr(slots),
+                                     b.getIndexAttr(half), b.getIndexAttr(2)};
+  Value pairs = tensor::ExpandShapeOp::create(
+      b, loc, type.clone({ShapedType::kDynamic, slots, half, 2}), x,
+      ArrayRef<ReassociationIndices>{{0}, {1}, {2, 3}}, shape);
+  SmallVector<OpFoldResult> from(4, b.getIndexAttr(0)),
+      step(4, b.getIndexAttr(1));
+  from[3] = b.getIndexAttr(first);
+  shape[3] = b.getIndexAttr(1);
+  Value columns =
+      tensor::ExtractSliceOp::create(b, loc, pairs, from, shape, step);
+  return tensor::CollapseShapeOp::create(
+      b, loc, type.clone({ShapedType::kDynamic, slots, half}), columns,
+      ArrayRef<ReassociationIndices>{{0}, {1}, {2, 3}});
 }
 
 /// Builds a mixture of experts.
@@ -443,12 +528,20 @@ Value Importer::experts(Value x, Value layer) {
   auto linearOfEach = [&](StringRef symbol, Value x) -> Value {
     loc = module.lookupSymbol<WeightOp>(symbol).getLoc();
     return ExpertLinearOp::create(b, loc, x, weight(symbol, layer),
-                                  chosen.getExperts(), /*bias=*/Value());
+                                  chosen.getExperts(),
+                                  optionalWeight(biasSymbol(symbol), layer));
   };
-  Value gate = linearOfEach("experts_gate", x),
-        up = linearOfEach("experts_up", x);
-  Value product =
-      SwiGLUOp::create(b, loc, gate, up, static_cast<Activation>(c.gate));
+  Value gate, up;
+  if (names.areGptOss) {
+    Value both = linearOfEach("experts_gate_up", x);
+    gate = everyOther(both, 0);
+    up = everyOther(both, 1);
+  } else {
+    gate = linearOfEach("experts_gate", x);
+    up = linearOfEach("experts_up", x);
+  }
+  Value product = gated(gate, up, static_cast<Activation>(c.gate), c.gateLimit,
+                        c.gateAlpha);
   Value down = linearOfEach("experts_down", product);
   Value sum = CombineOp::create(b, loc, chosen.getWeights(), down);
   if (!c.sharedSize)
@@ -456,7 +549,7 @@ Value Importer::experts(Value x, Value layer) {
   Value shared = mlp(names.shared, "shared_", x, layer);
   if (!names.sharedGate.empty()) {
     Value factor = linear("shared_factor", x, layer);
-    shared = SwiGLUOp::create(b, loc, factor, shared, Activation::Sigmoid);
+    shared = gated(factor, shared, Activation::Sigmoid);
   }
   return ResidualOp::create(b, loc, sum, shared, llvm::APFloat(1.0));
 }

@@ -76,10 +76,10 @@ static void resultBiases(Reader &reader, llvm::StringRef key, Draft &draft) {
     draft.outBias = draft.mlpBias = reader.flag(key, false);
 }
 
-/// Biases of all linears of a layer.
+/// Biases of all linears: of the head, too, if the family says so.
 static void allBiases(Reader &reader, llvm::StringRef key, Draft &draft) {
   attentionBias(reader, key, draft);
-  draft.mlpBias = draft.queryKeyValueBias;
+  draft.mlpBias = draft.headBias = draft.queryKeyValueBias;
 }
 
 static void logitScale(Reader &reader, llvm::StringRef key, Draft &draft) {
@@ -115,12 +115,35 @@ static void ropeLayers(Reader &reader, llvm::StringRef key, Draft &draft) {
                      "expected a list of 0 and 1, got " + shownJson(*list));
 }
 
+/// Reads an integer of all layers. A list must have the same one for each.
+static int64_t ofLayers(Reader &reader, llvm::StringRef key, int64_t low,
+                        int64_t high) {
+  const json *list = reader.find(key);
+  if (!list || !list->is_array())
+    return reader.integer(key, low, high);
+  std::optional<int64_t> number;
+  if (!list->empty() && llvm::all_equal(*list))
+    number = wholeNumber(list->front());
+  if (number && *number >= low && *number <= high)
+    return *number;
+  reader.failKey(key, "expected one integer for all layers, from " +
+                          llvm::Twine(low) + " to " + llvm::Twine(high) +
+                          ", got " + shownJson(*list));
+  return low;
+}
+
+template <auto field, int64_t high>
+static void sizeOfLayers(Reader &reader, llvm::StringRef key, Draft &draft) {
+  if (reader.find(key))
+    draft.*field = ofLayers(reader, key, 1, high);
+}
+
 /// Reads the number of experts, which transformers writes by more names than
 /// one.
 static void experts(Reader &reader, llvm::StringRef key, Draft &draft) {
   if (!reader.find(key))
     return;
-  int64_t number = reader.integer(key, 1, kMaxExperts);
+  int64_t number = ofLayers(reader, key, 1, kMaxExperts);
   if (draft.experts && draft.experts != number)
     reader.failKey(key, "expected " + llvm::Twine(draft.experts) +
                             ", as another key says, got " +
@@ -144,8 +167,22 @@ static void firstExperts(Reader &reader, llvm::StringRef key, Draft &draft) {
   draft.firstExperts = reader.integer(key, 0, kMaxLayers, 0);
 }
 
+/// transformers writes -1 for the last layer.
+static void lastExperts(Reader &reader, llvm::StringRef key, Draft &draft) {
+  int64_t last = reader.integer(key, -1, kMaxLayers, -1);
+  if (last >= 0)
+    draft.lastExperts = last;
+}
+
 static void sharedExperts(Reader &reader, llvm::StringRef key, Draft &draft) {
-  draft.sharedExperts = reader.integer(key, 0, kMaxExperts, 0);
+  if (reader.find(key))
+    draft.sharedExperts = ofLayers(reader, key, 0, kMaxExperts);
+}
+
+/// Every layer must be of type 1, full attention.
+static void attentionTypes(Reader &reader, llvm::StringRef key, Draft &) {
+  if (reader.find(key))
+    ofLayers(reader, key, 1, 1);
 }
 
 static void quantization(Reader &reader, llvm::StringRef key, Draft &draft) {
@@ -230,6 +267,8 @@ static const LedgerKey kKeys[] = {
      flag<&Draft::outBias>},
     {"attn_logit_softcapping", false, "", "soft cap of attention scores",
      optionalPositive<&Draft::attentionSoftcap>},
+    {"attn_type_list", false, "", "full attention in all layers",
+     attentionTypes},
     {"auto_map", false, "", "custom model code is not run", nullptr},
     {"bad_words_ids", false, "null", kGeneration, nullptr},
     {"begin_suppress_tokens", false, "null", kGeneration, nullptr},
@@ -301,7 +340,23 @@ static const LedgerKey kKeys[] = {
     {"mlp_only_layers", false, "[]", "layers without experts", denseLayers},
     {"model_type", true, "", "the family", nullptr},
     {"moe_intermediate_size", false, "", "width of an expert",
-     size<&Draft::expertSize, kMaxDim>},
+     sizeOfLayers<&Draft::expertSize, kMaxDim>},
+    {"moe_k", false, "", "experts that a token chooses",
+     size<&Draft::chosenExperts, kMaxExperts>},
+    {"moe_layer_end_index", false, "", "the last layer with experts",
+     lastExperts},
+    {"moe_layer_interval", false, "", "each n-th layer has experts",
+     size<&Draft::expertInterval, kMaxDim>},
+    {"moe_layer_start_index", false, "", "the first layers have no experts",
+     firstExperts},
+    {"moe_norm_min", false, "",
+     "the least divisor of the weights of a token's experts",
+     positive<&Draft::leastScores>},
+    {"moe_num_experts", false, "", "experts of a layer", experts},
+    {"moe_num_shared_experts", false, "",
+     "width of the MLP beside the experts, in experts", sharedExperts},
+    {"moe_topk", false, "", "experts that a token chooses",
+     sizeOfLayers<&Draft::chosenExperts, kMaxExperts>},
     {"n_group", false, "", "groups of experts",
      optionalSize<&Draft::expertGroups, kMaxExperts>},
     {"n_routed_experts", false, "", "experts of a layer", experts},
@@ -330,6 +385,8 @@ static const LedgerKey kKeys[] = {
      optionalSize<&Draft::kvHeads, kMaxHeads>},
     {"num_local_experts", false, "", "experts of a layer", experts},
     {"num_return_sequences", false, "1", kGeneration, nullptr},
+    {"num_shared_expert", false, "",
+     "width of the MLP beside the experts, in experts", sharedExperts},
     {"original_max_position_embeddings", true, "",
      "positions before rope was scaled", nullptr},
     {"output_attentions", false, "any", kReturned, nullptr},
@@ -370,6 +427,8 @@ static const LedgerKey kKeys[] = {
     {"routed_scaling_factor", false, "",
      "factor of the weights of a token's experts",
      positive<&Draft::expertScale>},
+    {"rotary_dim", false, "", "elements of a head that are rotated",
+     optionalSize<&Draft::rotaryDim, kMaxHeadDim>},
     {"router_aux_loss_coef", false, "any", kTraining, nullptr},
     {"router_jitter_noise", false, "any", kTraining, nullptr},
     {"sep_token_id", false, "id", "text has no segments", nullptr},
@@ -384,6 +443,10 @@ static const LedgerKey kKeys[] = {
      "each n-th layer has no window; for configs without layer_types",
      windowPattern},
     {"suppress_tokens", false, "null", kGeneration, nullptr},
+    {"swiglu_alpha", false, "", "steepness of the gate of an MLP",
+     positive<&Draft::gateAlpha>},
+    {"swiglu_limit", false, "", "limit of the numbers of an MLP",
+     positive<&Draft::gateLimit>},
     {"task_specific_params", false, "any", "never read for these families",
      nullptr},
     {"temperature", false, "1", kGeneration, nullptr},

@@ -9,6 +9,13 @@
 
 namespace cria {
 
+/// Bounds that are far larger than any model's sizes. Their products fit 64
+/// bits.
+inline constexpr int64_t kMaxDim = 1 << 20, kMaxHeads = 1 << 14,
+                         kMaxHeadDim = 1 << 12, kMaxLayers = 1 << 12,
+                         kMaxExperts = 1 << 14, kMaxVocab = 1 << 24,
+                         kMaxPositions = 1 << 24;
+
 /// A config while it is read, with keys that have a meaning only together.
 struct ConfigDraft : ModelConfig {
   llvm::ArrayRef<std::string> allowed; // keys that may be unknown
@@ -23,10 +30,11 @@ struct ConfigDraft : ModelConfig {
   /// sliding_window_pattern: each n-th layer has no window; 0: none has.
   int64_t windowPattern = 0;
   bool rotates = true; // whether any layer has rope
-  /// Layers with experts: each n-th from this one on, except those listed.
-  int64_t firstExperts = 0, expertInterval = 1;
+  /// Layers with experts: each n-th from one to another, except those listed.
+  int64_t firstExperts = 0, lastExperts = kMaxLayers, expertInterval = 1;
   std::vector<int64_t> denseList; // mlp_only_layers
   int64_t sharedExperts = 0;      // n_shared_experts
+  int64_t rotaryDim = 0;          // elements of a head that are rotated
 };
 
 /// One key. Families that read the key honour it. In configs of other families
@@ -75,12 +83,5 @@ void checkIds(ObjectReader &reader, ConfigDraft &draft);
 /// Reads rope_theta, rope_scaling, rope_parameters and their related keys. The
 /// head size must be known.
 void readRope(ObjectReader &reader, ConfigDraft &draft);
-
-/// Bounds that are far larger than any model's sizes. Their products fit 64
-/// bits.
-inline constexpr int64_t kMaxDim = 1 << 20, kMaxHeads = 1 << 14,
-                         kMaxHeadDim = 1 << 12, kMaxLayers = 1 << 12,
-                         kMaxExperts = 1 << 14, kMaxVocab = 1 << 24,
-                         kMaxPositions = 1 << 24;
 
 } // namespace cria

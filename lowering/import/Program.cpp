@@ -430,6 +430,21 @@ static LogicalResult verifyExperts(Operation *op) {
          << experts << " experts";
 }
 
+/// Checks that a weight has the layers that an op reads of it.
+static LogicalResult verifyLayers(GetWeightOp op, WeightOp weight) {
+  if (failed(verifyLayer(op, op.getLayer(), *weight.getCount())))
+    return failure();
+  LayerNumber number = *layerNumber(op.getLayer());
+  for (int64_t i = number.first; i <= number.last; i += number.step) {
+    if (!weight.hasLayer(i))
+      return op.emitOpError("expected a layer that has @")
+             << op.getWeight() << ", got " << weight.getFirst() + i;
+    if (!number.step)
+      break;
+  }
+  return success();
+}
+
 /// Checks that the layer that an op reads is within the weight or the cache.
 static LogicalResult verifyLayers(Operation *op) {
   auto layers = [](Value cache) {
@@ -439,9 +454,7 @@ static LogicalResult verifyLayers(Operation *op) {
       .Case<GetWeightOp>([&](GetWeightOp get) {
         auto weight = SymbolTable::lookupNearestSymbolFrom<WeightOp>(
             op, get.getWeightAttr());
-        return get.getLayer()
-                   ? verifyLayer(op, get.getLayer(), *weight.getCount())
-                   : success();
+        return get.getLayer() ? verifyLayers(get, weight) : success();
       })
       .Case<GQAOp>([&](GQAOp gqa) {
         return verifyLayer(op, gqa.getLayer(), layers(gqa.getKeyCache()));

@@ -122,9 +122,13 @@ void RopeReader::checkKeys(const RopeType &type) {
 /// transformers ignores a part other than 1, or fails.
 void RopeReader::readPart() {
   ObjectReader &owner = rope.find("partial_rotary_factor") ? rope : top;
-  double part =
-             owner.positive("partial_rotary_factor", draft.family->rope.part),
-         outer = top.positive("partial_rotary_factor", part);
+  double usual = draft.family->rope.part;
+  if (draft.rotaryDim)
+    usual = static_cast<double>(draft.rotaryDim) /
+            static_cast<double>(draft.headDim);
+  double part = owner.positive("partial_rotary_factor", usual), outer = usual;
+  if (!draft.rotaryDim)
+    outer = top.positive("partial_rotary_factor", part);
   if (part != outer)
     owner.failKey("partial_rotary_factor",
                   "expected " + shownJson(json(outer)) +

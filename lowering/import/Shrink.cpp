@@ -33,6 +33,7 @@ public:
       : config(config), sizes(sizes), result(json::parse(config.json)) {}
 
   void shrinkLayers();
+  void shrinkExperts(const std::vector<size_t> &kept);
   void shrinkIds();
   llvm::Error shrinkWidth();
   const json &sibling() const { return result; }
@@ -108,6 +109,27 @@ bool Shrinker::followPattern(const std::vector<size_t> &kept) const {
   return true;
 }
 
+/// Shrinks the rules that say which layers have experts.
+void Shrinker::shrinkExperts(const std::vector<size_t> &kept) {
+  std::vector<int64_t> dense, mixed;
+  for (auto [i, layer] : llvm::enumerate(kept))
+    (config.kinds[layer].hasExperts ? mixed : dense)
+        .push_back(static_cast<int64_t>(i));
+  int64_t first = mixed.empty() ? sizes.layers : mixed.front();
+  if (config.family->reads("first_k_dense_replace"))
+    result["first_k_dense_replace"] = first;
+  if (config.family->reads("mlp_only_layers")) {
+    result["mlp_only_layers"] = dense;
+    result["decoder_sparse_step"] = 1;
+  }
+  if (!config.family->reads("moe_layer_interval"))
+    return;
+  result["moe_layer_start_index"] = first;
+  result["moe_layer_end_index"] = mixed.empty() ? first : mixed.back();
+  if (mixed.size() < 2 || mixed.back() - first + 1 == int64_t(mixed.size()))
+    result["moe_layer_interval"] = 1;
+}
+
 /// Shrinks lists with one entry for each layer, and rules that count layers.
 void Shrinker::shrinkLayers() {
   std::vector<size_t> kept = keptLayers();
@@ -118,20 +140,16 @@ void Shrinker::shrinkLayers() {
         list.push_back(result[key][layer]);
       result[key] = std::move(list);
     }
+  // These have the same entry for each layer.
+  for (const char *key : {"attn_type_list", "moe_intermediate_size", "moe_topk",
+                          "num_experts", "num_shared_expert"})
+    if (auto list = result.find(key); list != result.end() && list->is_array())
+      list->erase(list->begin() + sizes.layers, list->end());
   result["num_hidden_layers"] = sizes.layers;
   auto first = [&](auto matches) {
     return llvm::find_if(kept, matches) - kept.begin();
   };
-  int64_t dense = first([&](size_t i) { return config.kinds[i].hasExperts; });
-  if (config.family->reads("first_k_dense_replace"))
-    result["first_k_dense_replace"] = dense;
-  if (config.family->reads("mlp_only_layers")) {
-    json layers = json::array();
-    for (int64_t i = 0; i < dense; ++i)
-      layers.push_back(i);
-    result["mlp_only_layers"] = std::move(layers);
-    result["decoder_sparse_step"] = 1;
-  }
+  shrinkExperts(kept);
   if (config.family->reads("max_window_layers") &&
       (config.family->window == WindowRule::LastLayers ||
        config.family->window == WindowRule::FromLayer) &&
@@ -206,6 +224,9 @@ double Shrinker::rotatedPart() {
     if (auto part = place->find("partial_rotary_factor");
         part != place->end() && part->is_number())
       return part->get<double>();
+  if (config.family->reads("rotary_dim"))
+    return static_cast<double>(config.ropes.front().dims) /
+           static_cast<double>(config.headDim);
   return 1;
 }
 
@@ -286,8 +307,14 @@ llvm::Error Shrinker::shrinkWidth() {
       double inner = static_cast<double>(width) *
                      static_cast<double>(sizes.hidden) /
                      static_cast<double>(config.hiddenSize);
-      result[key] = std::max(std::llround(inner), 1LL);
+      int64_t shrunk = std::max(std::llround(inner), 1LL);
+      if (result[key].is_array())
+        result[key] = json(result[key].size(), shrunk);
+      else
+        result[key] = shrunk;
     }
+  if (isGiven("rotary_dim"))
+    result["rotary_dim"] = rotated(heads->headDim, part);
   for (json *rope : ropes())
     for (const char *key : {"long_factor", "short_factor"})
       if (rope->contains(key) && (*rope)[key].is_array())

@@ -79,7 +79,8 @@ public:
   Reader(linalg::SoftmaxOp softmax, StringRef &reason)
       : softmax(softmax), reason(reason) {}
   std::optional<Attention> read() {
-    if (readScores() && readProduct() && readCaches() && readMask())
+    if (readSinks() && readScores() && readProduct() && readCaches() &&
+        readMask())
       return a;
     return std::nullopt;
   }
@@ -90,6 +91,7 @@ private:
     reason = why;
     return false;
   }
+  bool readSinks();
   bool readScores();
   bool readProduct();
   bool readCaches();
@@ -98,6 +100,7 @@ private:
   linalg::SoftmaxOp softmax;
   StringRef &reason;
   Attention a;
+  Value p; // the softmax of the keys
   /// The select after the softmax that sets hidden probabilities to zero.
   arith::SelectOp zeroing;
   /// Whether each token has keys of its own.
@@ -110,8 +113,49 @@ static unsigned otherLoop(ArrayRef<unsigned> four) {
   return 0 + 1 + 2 + 3 + 4 - four[0] - four[1] - four[2] - four[3];
 }
 
-bool Reader::readScores() {
+/// Whether a slice has all of a tensor, except for a part of the last
+/// dimension.
+static bool isOfLastDimension(OffsetSizeAndStrideOpInterface slice,
+                              RankedTensorType part) {
+  return slice.getMixedOffsets().size() == 4 &&
+         static_cast<int64_t>(slice.getMixedSizes().size()) == part.getRank() &&
+         llvm::all_of(ArrayRef(slice.getMixedOffsets()).drop_back(),
+                      [](OpFoldResult i) { return isZeroInteger(i); }) &&
+         slice.hasUnitStride();
+}
+
+/// Reads the softmax's input and result: of the keys alone, or of the keys and
+/// then a sink:
+///
+///   p = extract_slice(softmax(insert_slice(sinks, insert_slice(scores))))
+bool Reader::readSinks() {
   a.softmaxInput = softmax.getInput();
+  p = softmax->getResult(0);
+  auto last = a.softmaxInput.getDefiningOp<tensor::InsertSliceOp>();
+  if (!last)
+    return true;
+  auto keys = last.getDest().getDefiningOp<tensor::InsertSliceOp>();
+  auto kept = p.hasOneUse() ? dyn_cast<tensor::ExtractSliceOp>(*p.user_begin())
+                            : tensor::ExtractSliceOp();
+  if (!keys || !keys.getDest().getDefiningOp<tensor::EmptyOp>() || !kept ||
+      !last->hasOneUse() || !keys->hasOneUse())
+    return fail("its input is not scores and sinks");
+  OpFoldResult count = keys.getMixedSizes()[3];
+  if (!isOfLastDimension(last, last.getSourceType()) ||
+      !isOfLastDimension(keys, keys.getSourceType()) ||
+      !isOfLastDimension(kept, kept.getType()) ||
+      !isZeroInteger(keys.getMixedOffsets()[3]) ||
+      !isZeroInteger(kept.getMixedOffsets()[3]) ||
+      !isOneInteger(last.getMixedSizes()[3]) ||
+      last.getMixedOffsets()[3] != count || kept.getMixedSizes()[3] != count)
+    return fail("its sinks are not behind the scores, and dropped after it");
+  a.sinks = last.getSource();
+  a.softmaxInput = keys.getSource();
+  p = kept;
+  return true;
+}
+
+bool Reader::readScores() {
   a.scores = scoresOf(a.softmaxInput);
   if (!a.scores)
     return fail(
@@ -139,7 +183,6 @@ bool Reader::readScores() {
 /// Reads the ops after the softmax: the select that sets hidden probabilities
 /// to zero, the product, and the elementwise op on the product.
 bool Reader::readProduct() {
-  Value p = softmax->getResult(0);
   GenericOp hides;
   if (p.hasOneUse())
     hides = elementwise(*p.user_begin());
@@ -289,6 +332,12 @@ Value Attention::emitScore(OpBuilder &b, ArrayRef<Value> at, Value score,
                            Value position) const {
   return emitElement(b, softmaxInput, scores->getResult(0), score, at,
                      positions, position);
+}
+
+Value Attention::emitSink(OpBuilder &b, Value head, Value query) const {
+  Value zero = arith::ConstantIndexOp::create(b, sinks.getLoc(), 0);
+  Value at[] = {head, query, zero, zero};
+  return emitElement(b, sinks, /*leaf=*/{}, /*value=*/{}, at);
 }
 
 Value Attention::emitResult(OpBuilder &b, Value value) const {

@@ -15,6 +15,9 @@ namespace cria {
 /// If each token has its own pages, keys and values are keys[t, h, s, d] and
 /// values[t, h, s, d].
 ///
+/// The softmax may have one score more, after those of the keys: the sink of
+/// the head, whose p is dropped.
+///
 /// `score` and `result` are elementwise. A score may be hidden: then it is -inf
 /// or the lowest number, and its p is zero, so the output of a row that sees no
 /// keys is zero.
@@ -39,8 +42,10 @@ struct Attention {
   mlir::linalg::GenericOp widenedKeys, widenedValues;
   mlir::OpFoldResult layer, firstKey, keyCount;
   mlir::linalg::LinalgOp scores, product;
-  /// The input of the softmax.
+  /// The input of the softmax, without the sinks.
   mlir::Value softmaxInput;
+  /// The sinks, (KVH, G, T, 1); null if there are none.
+  mlir::Value sinks;
   /// The elementwise op after the product; null if there is none.
   mlir::linalg::GenericOp result;
   /// Values in the payload of the op that makes the softmax's input, over (h,
@@ -64,6 +69,9 @@ struct Attention {
   /// its own.
   mlir::Value emitScore(mlir::OpBuilder &b, llvm::ArrayRef<mlir::Value> at,
                         mlir::Value score, mlir::Value position = {}) const;
+  /// The sink of a head at a place (h, g).
+  mlir::Value emitSink(mlir::OpBuilder &b, mlir::Value head,
+                       mlir::Value query) const;
   /// The element of the output where the product is `value`.
   mlir::Value emitResult(mlir::OpBuilder &b, mlir::Value value) const;
 

@@ -5,12 +5,13 @@
 ///   p = softmax over s of (visible ? softcap(scale * scores) : lowest)
 ///   out[t, h, g, :] = sum_s (visible ? p : 0) * values[layer, h, first + s, :]
 ///
-/// A row that sees no keys is zero. Schedules do not store the scores, which
-/// are (tokens, keys) for each head. Keys and values in blocks are widened
-/// before the products; schedules widen a few of them at a time. Rows of paged
-/// caches are gathered before the products, for each token if tokens have their
-/// own pages: then keys are keys[t, h, s, :]. Schedules read paged caches in
-/// place.
+/// A row that sees no keys is zero. A sink is a score more, after those of the
+/// keys, whose p is dropped after the softmax. Schedules do not store the
+/// scores, which are (tokens, keys) for each head. Keys and values in blocks
+/// are widened before the products; schedules widen a few of them at a time.
+/// Rows of paged caches are gathered before the products, for each token if
+/// tokens have their own pages: then keys are keys[t, h, s, :]. Schedules read
+/// paged caches in place.
 #include "lowering/linalg/Functions.h"
 #include "lowering/linalg/Lowering.h"
 #include "lowering/linalg/Pages.h"
@@ -44,6 +45,7 @@ private:
            (op.getWindow() && getConstantIntValue(tokens) != 1);
   }
   Value visible();
+  Value softmax(Value seen, ArrayRef<OpFoldResult> rows);
   Value splitHeads(Value x);
 
   LinalgBuilder &b;
@@ -139,6 +141,35 @@ Value Attention::visible() {
   return result ? arith::AndIOp::create(b, b.getLoc(), result, recent) : recent;
 }
 
+/// The softmax over the keys and then the sink of the head.
+Value Attention::softmax(Value seen, ArrayRef<OpFoldResult> rows) {
+  auto softmaxOf = [&](Value input) {
+    return linalg::SoftmaxOp::create(b, b.getLoc(), input.getType(), input,
+                                     b.empty(b.sizes(input), b.getF32Type()),
+                                     /*dimension=*/3)
+        ->getResult(0);
+  };
+  if (!in.sinks)
+    return softmaxOf(seen);
+  Type element = cast<RankedTensorType>(in.sinks.getType()).getElementType();
+  Value sinks = tensor::ExpandShapeOp::create(
+      b, b.getLoc(), RankedTensorType::get({kvHeads, group}, element), in.sinks,
+      ArrayRef<ReassociationIndices>{{0, 1}});
+  SmallVector<OpFoldResult> column(rows), all(rows),
+      start(4, b.getIndexAttr(0)), end = start;
+  column[3] = b.getIndexAttr(1);
+  end[3] = length;
+  all[3] = affine::makeComposedFoldedAffineApply(
+      b, b.getLoc(), b.getAffineDimExpr(0) + 1, {length});
+  Value last =
+      b.generic(4, {sinks}, {b.empty(column, b.getF32Type())},
+                {b.select(4, {0, 1}), b.select(4, {0, 1, 2, 3})},
+                [](Values v) -> SmallVector<Value> { return {v[0]}; })[0];
+  Value input = b.insert(seen, b.empty(all, b.getF32Type()), start, rows);
+  Value p = softmaxOf(b.insert(last, input, end, column));
+  return b.slice(p, start, rows, cast<RankedTensorType>(seen.getType()));
+}
+
 /// (T, H, D)  =>  (T, KVH, G, D)
 Value Attention::splitHeads(Value x) {
   auto type = cast<RankedTensorType>(x.getType());
@@ -180,10 +211,7 @@ Value Attention::lower() {
       score = arith::SelectOp::create(b, b.getLoc(), visible(), score, lowest);
     return SmallVector<Value>{score};
   });
-  Value p = linalg::SoftmaxOp::create(b, b.getLoc(), seen.getType(), seen,
-                                      b.empty(rows, b.getF32Type()),
-                                      /*dimension=*/3)
-                ->getResult(0);
+  Value p = softmax(seen, rows);
   if (masks())
     p = b.map({p}, b.getF32Type(), [&](Values v) -> SmallVector<Value> {
       return {

@@ -78,6 +78,24 @@ void FunctionLowering::lowerElementwise(Operation *op) {
           .getResult(0);
 }
 
+/// min(gate, L) * sigmoid(alpha * min(gate, L)) * (clamp(up, -L, L) + 1)
+static Value limitedProduct(LinalgBuilder &b, SwiGLUOp op, Value gate,
+                            Value up) {
+  double most = op.getLimit()->convertToDouble();
+  auto atMost = [&](Value x) -> Value {
+    return arith::MinimumFOp::create(b, b.getLoc(), x, b.f32(most));
+  };
+  auto product = [&](Value x, Value y) -> Value {
+    return arith::MulFOp::create(b, b.getLoc(), x, y);
+  };
+  gate = atMost(gate);
+  Value opened = product(
+      gate, activate(b, Activation::Sigmoid,
+                     product(gate, b.f32(op.getAlpha().convertToDouble()))));
+  up = arith::MaximumFOp::create(b, b.getLoc(), atMost(up), b.f32(-most));
+  return product(opened, arith::AddFOp::create(b, b.getLoc(), up, b.f32(1)));
+}
+
 /// A gate with one column is read without it, for each column.
 void FunctionLowering::lower(SwiGLUOp op) {
   Value gate = any(op.getGate()), up = any(op.getUp());
@@ -93,6 +111,8 @@ void FunctionLowering::lower(SwiGLUOp op) {
   storedForm[op] = b.generic(
       rank, {gate, up}, {b.empty(b.sizes(up), op.getType().getElementType())},
       {place, all, all}, [&](Values v) -> SmallVector<Value> {
+        if (op.getLimit())
+          return {limitedProduct(b, op, v[0], v[1])};
         Value opened = activate(b, op.getActivation(), v[0]);
         return {arith::MulFOp::create(b, b.getLoc(), opened, v[1])};
       })[0];

@@ -642,13 +642,12 @@ void FunctionLowering::lower(KVAppendOp op) {
 }
 
 void FunctionLowering::lower(GQAOp op) {
-  AttentionOperands operands = {any(op.getQuery()),
-                                stored(op.getKeyCache()),
-                                stored(op.getValueCache()),
-                                stored(op.getLayer()),
-                                stored(op.getPosition()),
-                                op.getPages() ? stored(op.getPages()) : Value(),
-                                op.getOver() ? stored(op.getOver()) : Value()};
+  auto optional = [&](Value value) { return value ? stored(value) : Value(); };
+  AttentionOperands operands = {
+      any(op.getQuery()),         stored(op.getKeyCache()),
+      stored(op.getValueCache()), stored(op.getLayer()),
+      stored(op.getPosition()),   optional(op.getPages()),
+      optional(op.getOver()),     optional(op.getSinks())};
   storedForm[op] = lowerAttention(b, operands, op);
 }
 

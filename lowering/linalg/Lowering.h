@@ -117,7 +117,7 @@ bool writesOutput(mlir::Operation *op);
 /// `over` is set, the tokens see the keys below `over`, and not those of their
 /// own text.
 struct AttentionOperands {
-  mlir::Value query, keys, values, layer, position, pages, over;
+  mlir::Value query, keys, values, layer, position, pages, over, sinks;
 };
 
 /// Attention by its definition: (T, H, D). See Attention.cpp.

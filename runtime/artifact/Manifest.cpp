@@ -33,6 +33,13 @@ std::string WeightSpec::name(uint64_t index) const {
 uint64_t WeightSpec::bytes() const { return *tensorBytes(shape, type); }
 
 Shape WeightSpec::sourceShape() const {
+  Shape source = wholeShape();
+  if (transposed)
+    std::swap(source.end()[-1], source.end()[-2]);
+  return source;
+}
+
+Shape WeightSpec::wholeShape() const {
   Shape source = shape;
   if (rows.of)
     source[0] = rows.of;
@@ -207,6 +214,11 @@ void Reader::read(const JsonCursor &root) {
   filled.resize(manifest.slots);
   for (const JsonCursor &weight : root["weights"].elements())
     readWeight(weight);
+  // Slots of layers that do not have a weight.
+  if (auto gaps = root.find("gaps"))
+    for (const JsonCursor &gap : gaps->elements())
+      fillSlots(gap["slot"], size(gap["slot"], 0, maxSlots),
+                size(gap["count"], 0, maxSlots));
   for (const JsonCursor &rope : root["rope"].elements())
     readRope(rope);
   for (const JsonCursor &cache : root["caches"].elements())
@@ -373,6 +385,12 @@ void Reader::readWeight(const JsonCursor &at) {
     readRows(*rows, weight);
   if (auto adapter = at.find("adapter"))
     weight.adapter = adapter->boolean();
+  if (auto transposed = at.find("transposed"))
+    weight.transposed = transposed->boolean();
+  bool isOne = !weight.experts || weight.stacked; // tensor of each layer
+  if (weight.transposed &&
+      (weight.shape.size() != 2 || weight.adapter || !isOne))
+    at["transposed"].expected("matrices of one tensor");
   if (weight.adapter && weight.shape.size() != 2)
     at["shape"].expected("two dimensions, of an adapter's matrix");
   if (weight.adapter && isBlocked(weight.type))

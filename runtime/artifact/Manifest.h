@@ -49,9 +49,13 @@ struct WeightSpec {
   /// Whether a tensor of the checkpoint has all experts of a layer, one after
   /// the other.
   bool stacked = false;
+  /// Whether the checkpoint's matrices have columns in place of rows.
+  bool transposed = false;
 
   /// Selects the rows or columns of rank `rank` of `ranks`. Call it once.
   void setRank(uint64_t rank, uint64_t ranks);
+  /// The shape of whole tensors: of all rows, columns and experts.
+  Shape wholeShape() const;
   /// The shape of the checkpoint's tensors.
   Shape sourceShape() const;
   /// The tensors of compiled code, one in each slot: experts vary fastest.

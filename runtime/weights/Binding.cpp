@@ -219,7 +219,7 @@ bool Matcher::isBound(const WeightSpec &weight) const {
 bool Matcher::has(const WeightSpec &weight, const std::string &name) const {
   std::string ignored;
   return checkpoint.find(name) ||
-         findPacked(checkpoint, name, weight.sourceShape(), config, ignored);
+         findPacked(checkpoint, name, weight.wholeShape(), config, ignored);
 }
 
 /// Makes `form` say how a GGUF file has tensor `index` of `weight`; false if
@@ -300,10 +300,8 @@ void Matcher::add(const WeightSpec &weight, const WeightSpec &form,
   std::string problem;
   const Checkpoint::Tensor *place = checkpoint.replacement(weight.name(index));
   if (!place) {
-    auto packed = form.stacked
-                      ? std::nullopt
-                      : findPacked(checkpoint, tensor, form.sourceShape(),
-                                   config, problem);
+    auto packed =
+        findPacked(checkpoint, tensor, form.wholeShape(), config, problem);
     if (packed)
       return addPacked(weight, index, std::move(*packed));
     place = checkpoint.find(tensor);
@@ -328,7 +326,8 @@ void Matcher::addPlain(const WeightSpec &weight, const WeightSpec &form,
   binding.weights.push_back(
       {&weight,
        weight.slot + index,
-       finished(checkpoint.elements(place), form, index, loras),
+       finished(transposed(checkpoint.elements(place), form), form, index,
+                loras),
        {&place}});
 }
 
@@ -336,7 +335,8 @@ void Matcher::addPacked(const WeightSpec &weight, uint64_t index,
                         PackedWeight packed) {
   for (const Checkpoint::Tensor *place : packed.tensors)
     used.insert(place->tensor->name);
-  ++conversions[{DType::F32, weight.type, packed.format}];
+  conversions[{DType::F32, weight.type, packed.format}] +=
+      weight.place(index) == 0; // one of the experts of a tensor
   binding.weights.push_back(
       {&weight, weight.slot + index,
        finished(std::move(packed.elements), weight, index, loras),
@@ -457,7 +457,8 @@ Binding drawWeights(const Manifest &manifest, uint64_t seed,
     for (uint64_t i = 0; i < weight.tensors(); ++i)
       binding.weights.push_back(
           {&weight, weight.slot + i,
-           finished(drawn(manifest, weight, i, seed), weight, i, loras)});
+           finished(transposed(drawn(manifest, weight, i, seed), weight),
+                    weight, i, loras)});
   }
   return binding;
 }

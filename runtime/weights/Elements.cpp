@@ -39,6 +39,23 @@ private:
   uint64_t between = 0; // elements of the tensor between two rows
 };
 
+/// Matrices (N, K), one after the other, of `inner`, which has (K, N) each.
+class Transposed : public Decorator {
+public:
+  Transposed(ElementsPtr x, uint64_t n, uint64_t k)
+      : Decorator(std::move(x)), n(n), k(k) {}
+
+  Status write(uint64_t first, uint64_t count, DType type,
+               std::byte *to) const override;
+  /// Many rows at once: then few elements of `inner` lie apart.
+  uint64_t piece() const override { return k * mostBlockElements; }
+
+private:
+  Status read(uint64_t first, uint64_t count, float *to) const;
+
+  const uint64_t n, k;
+};
+
 } // namespace
 
 std::optional<FilePlace> Stored::inPlace(DType type) const {
@@ -108,6 +125,43 @@ ElementsPtr slice(ElementsPtr x, const WeightSpec &weight, uint64_t index) {
   if (!weight.rows.of && !weight.columns.of && !weight.stacked)
     return x;
   return std::make_unique<Slice>(std::move(x), weight, index);
+}
+
+/// Reads the rows, column by column: those of a column are next to each other.
+Status Transposed::read(uint64_t first, uint64_t count, float *to) const {
+  std::vector<float> column;
+  Status status;
+  for (uint64_t end = first + count; first < end && status.ok();) {
+    uint64_t row = first / k, last = std::min(end, (row / n + 1) * n * k);
+    column.resize((last - 1) / k + 1 - row);
+    for (uint64_t i = 0; i < k && status.ok(); ++i) {
+      status = inner->write((row / n * k + i) * n + row % n, column.size(),
+                            DType::F32,
+                            reinterpret_cast<std::byte *>(column.data()));
+      for (uint64_t r = 0, at = row * k + i; at < last; ++r, at += k)
+        if (at >= first)
+          to[at - first] = column[r];
+    }
+    to += last - first;
+    first = last;
+  }
+  return status;
+}
+
+Status Transposed::write(uint64_t first, uint64_t count, DType type,
+                         std::byte *to) const {
+  auto compute = [&](uint64_t first, uint64_t count, float *values) {
+    return read(first, count, values);
+  };
+  return writeFloats(first, count, piece(), type, to, compute);
+}
+
+ElementsPtr transposed(ElementsPtr x, const WeightSpec &weight) {
+  if (!weight.transposed)
+    return x;
+  Shape shape = weight.wholeShape();
+  return std::make_unique<Transposed>(std::move(x), shape.end()[-2],
+                                      shape.end()[-1]);
 }
 
 Result<std::vector<float>> readFloats(const File &file,

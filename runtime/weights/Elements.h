@@ -4,6 +4,7 @@
 /// around that, made where the option lives:
 ///
 ///   core    stored(file, begin, type)   slice(x, weight)
+///           transposed(x, weight)
 ///   gguf/   interleaved(x, ...)     minusOne(x)
 ///   packed/ int4 and fp8, in place of `stored`
 ///   lora/   plus(x, update)
@@ -93,6 +94,10 @@ ElementsPtr stored(const File &file, uint64_t begin, DType type);
 /// The rows and columns of the tensor `x` that tensor `index` of `weight` has;
 /// `x` itself if they are all.
 ElementsPtr slice(ElementsPtr x, const WeightSpec &weight, uint64_t index);
+
+/// The elements of the tensor `x` of `weight` as the rows of its matrices, if
+/// it has their columns in place of rows; else `x` itself.
+ElementsPtr transposed(ElementsPtr x, const WeightSpec &weight);
 
 /// All elements of a tensor of a float type, in f32.
 Result<std::vector<float>> readFloats(const File &file,

@@ -275,6 +275,15 @@ func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<5x4x512x8xf32>, %p: index) {
 
 // -----
 
+// gqa_c10
+func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<1x4x16x8xf32>, %l: index, %p: index, %s: tensor<4xf32>) {
+  // expected-error @below {{expected sinks of size 8, got 4}}
+  %y = llama.gqa %q, %k, %k[%l] at %p sinks(%s : tensor<4xf32>) {scale = 1.0} : tensor<?x8x8xf32>, tensor<1x4x16x8xf32>
+  return
+}
+
+// -----
+
 // gqa_c4
 func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<1x4x16x8xf32>, %l: index, %p: index) {
   // expected-error @below {{expected soft cap to be positive and finite in f32, got 0}}

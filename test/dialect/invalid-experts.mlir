@@ -38,6 +38,48 @@ llama.weight @w experts : tensor<4x8x16xf32> from "e.{}" adapter
 
 // -----
 
+// weight_c9
+// expected-error @below {{expected layers that ascend from 1 to 4, the layers of the count}}
+llama.weight @w[4] : tensor<8x16xf32> from "l.{}" {first = 1 : i64, layers = array<i64: 1, 3, 3, 4>}
+
+// -----
+
+// weight_c9
+// expected-error @below {{expected layers that ascend from 0 to 3, the layers of the count}}
+llama.weight @w[4] : tensor<8x16xf32> from "l.{}" {layers = array<i64: 0, 2>}
+
+// -----
+
+// weight_c10
+// expected-error @below {{expected one tensor with a matrix, or with those of experts, to be transposed, got 'tensor<4x8x16xf32>'}}
+llama.weight @w experts : tensor<4x8x16xf32> from "e.{}" transposed
+
+// -----
+
+// weight_c10
+// expected-error @below {{expected one tensor with a matrix, or with those of experts, to be transposed, got 'tensor<8xf32>'}}
+llama.weight @w : tensor<8xf32> from "e" transposed
+
+// -----
+
+// swiglu_c2
+func.func @swiglu(%gate: tensor<?x8xf32>, %up: tensor<?x8xf32>) {
+  // expected-error @below {{expected a limit beside alpha, and the activation silu}}
+  %y = llama.swiglu %gate, %up {alpha = 2.0 : f64} : tensor<?x8xf32>
+  return
+}
+
+// -----
+
+// swiglu_c2
+func.func @swiglu(%gate: tensor<?x8xf32>, %up: tensor<?x8xf32>) {
+  // expected-error @below {{expected limit to be positive and finite in f32, got 0}}
+  %y = llama.swiglu %gate, %up {limit = 0.0 : f64} : tensor<?x8xf32>
+  return
+}
+
+// -----
+
 // swiglu_c1
 func.func @swiglu(%gate: tensor<?x2xf32>, %up: tensor<?x8xf32>) {
   // expected-error @below {{expected a gate of type 'tensor<?x8xf32>', or of one column, got 'tensor<?x2xf32>'}}

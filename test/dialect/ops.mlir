@@ -16,6 +16,10 @@ llama.weight @q_proj_lora_a[16] : tensor<8x2048xbf16> from "model.layers.{}.self
 llama.weight @experts_up[48] experts : tensor<128x768x2048xbf16> from "model.layers.{}.mlp.experts.{}.up_proj.weight"
 // CHECK: llama.weight @experts_down[24] experts : tensor<32x1024x512xbf16> from "model.layers.{}.block_sparse_moe.output_linear.weight"
 llama.weight @experts_down[24] experts : tensor<32x1024x512xbf16> from "model.layers.{}.block_sparse_moe.output_linear.weight"
+// CHECK: llama.weight @c_fc[12] : tensor<3072x768xf32> from "h.{}.mlp.c_fc.weight" transposed
+llama.weight @c_fc[12] : tensor<3072x768xf32> from "h.{}.mlp.c_fc.weight" transposed
+// CHECK: llama.weight @router[5] : tensor<64x2560xbf16> from "model.layers.{}.mlp.gate.weight" {first = 1 : i64, layers = array<i64: 1, 3, 5>}
+llama.weight @router[5] : tensor<64x2560xbf16> from "model.layers.{}.mlp.gate.weight" {first = 1 : i64, layers = array<i64: 1, 3, 5>}
 // CHECK: llama.weight @stacked experts : tensor<4x8x16xf32> from "stacked" rows 8 of 16
 llama.weight @stacked experts : tensor<4x8x16xf32> from "stacked" rows 8 of 16
 // CHECK: llama.weight @o_proj[16] : tensor<2048x2048x!llama.blocks<q8_0>> from "model.layers.{}.self_attn.o_proj.weight"
@@ -153,6 +157,8 @@ func.func @swiglu(%gate: tensor<?x172xbf16>, %up: tensor<?x172xbf16>, %gates: te
   %e = llama.swiglu %gates, %ups : tensor<?x2x96xbf16>
   // CHECK: llama.swiglu %{{.*}}, %{{.*}} activation sigmoid : tensor<?x1xbf16>, tensor<?x172xbf16>
   %s = llama.swiglu %one, %up activation sigmoid : tensor<?x1xbf16>, tensor<?x172xbf16>
+  // CHECK: llama.swiglu %{{.*}}, %{{.*}} {alpha = 1.702000e+00 : f64, limit = 7.000000e+00 : f64} : tensor<?x172xbf16>
+  %c = llama.swiglu %gate, %up {limit = 7.0 : f64, alpha = 1.702 : f64} : tensor<?x172xbf16>
   return
 }
 
@@ -243,7 +249,7 @@ func.func @paged(%q: tensor<?x8x8xbf16>, %rows: tensor<?x4x8xbf16>, %paged: tens
 }
 
 // CHECK-LABEL: func @gqa
-func.func @gqa(%q: tensor<?x8x8xbf16>, %k: tensor<5x4x512x8xbf16>, %v: tensor<5x4x512x8xbf16>, %layer: index, %position: index) {
+func.func @gqa(%q: tensor<?x8x8xbf16>, %k: tensor<5x4x512x8xbf16>, %v: tensor<5x4x512x8xbf16>, %sinks: tensor<8xbf16>, %layer: index, %position: index) {
   // CHECK: llama.gqa %{{.*}}, %{{.*}}, %{{.*}}[%{{.*}}] at %{{.*}} {causal, scale = 1.250000e-01 : f64} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
   %o = llama.gqa %q, %k, %v[%layer] at %position {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
   // CHECK: llama.gqa {{.*}} {scale = 1.250000e-01 : f64, window = 64 : i64}
@@ -252,6 +258,8 @@ func.func @gqa(%q: tensor<?x8x8xbf16>, %k: tensor<5x4x512x8xbf16>, %v: tensor<5x
   %x = llama.gqa %q, %k, %v[%layer] at %position over %layer {scale = 0.125} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
   // CHECK: llama.gqa {{.*}} {scale = 1.250000e-01 : f64, softcap = 5.000000e+01 : f64}
   %c = llama.gqa %q, %k, %v[%layer] at %position {scale = 0.125, softcap = 50.0} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
+  // CHECK: llama.gqa {{.*}} at %{{.*}} sinks(%{{.*}} : tensor<8xbf16>) {causal, scale = 1.250000e-01 : f64}
+  %s = llama.gqa %q, %k, %v[%layer] at %position sinks(%sinks : tensor<8xbf16>) {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
   return
 }
 

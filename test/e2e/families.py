@@ -147,7 +147,7 @@ FAMILIES = {
     "glm4": config("glm4", {"head_dim": 24, "eos_token_id": []}),
     "helium": config("helium", {"head_dim": 16}),
     "nemotron": config("nemotron", {}),
-    # Mixtures of experts. Layers without experts come first.
+    # Mixtures of experts.
     "mixtral": config(
         "mixtral",
         {"sliding_window": 24, "num_local_experts": 4, "intermediate_size": 48},
@@ -182,6 +182,30 @@ FAMILIES = {
         | {"n_group": 3, "topk_group": 2, "routed_scaling_factor": 1.5}
         | {"attention_bias": True},
     ),
+    # Layers with and without experts take turns.
+    "ernie4_5_moe": config(
+        "ernie4_5_moe",
+        {"head_dim": 24, "moe_intermediate_size": 40, "use_bias": True}
+        | {"moe_num_experts": 6, "moe_k": 3, "moe_num_shared_experts": 2}
+        | {"moe_layer_start_index": 1, "moe_layer_end_index": 3}
+        | {"moe_layer_interval": 2, "moe_norm_min": 0.6, "num_hidden_layers": 5},
+    ),
+    "hunyuan_v1_moe": config(
+        "hunyuan_v1_moe",
+        {"head_dim": 24, "intermediate_size": 40, "num_experts": 6, "moe_topk": 3}
+        | {"rope_scaling": {"type": "dynamic", "factor": 1.0, "alpha": 1000.0}},
+    ),
+    "gpt_oss": config(
+        "gpt_oss",
+        {"head_dim": 16, "intermediate_size": 40, "sliding_window": 24}
+        | {"num_local_experts": 6, "num_experts_per_tok": 3}
+        | {"swiglu_limit": 1.5, "rope_scaling": rope("yarn", truncate=False)},
+    ),
+    "minimax_m2": config(
+        "minimax_m2",
+        {"head_dim": 24, "intermediate_size": 40, "rotary_dim": 12}
+        | {"num_local_experts": 6, "num_experts_per_tok": 3},
+    ),
     "dots1": config(
         "dots1",
         {"head_dim": 24, "moe_intermediate_size": 24, "first_k_dense_replace": 2}
@@ -192,8 +216,8 @@ FAMILIES = {
 
 # Families with a golden each, beside those that are written down in cases.py.
 OTHERS = [
-    *("arcee", "cohere", "cohere2", "dots1", "ernie4_5", "exaone4", "gemma3_text"),
-    *("glm", "glm4", "glm4_moe", "granitemoe", "granitemoehybrid", "helium", "hunyuan_v1_dense", "jais2"),
+    *("arcee", "cohere", "cohere2", "dots1", "ernie4_5", "ernie4_5_moe", "exaone4"),
+    *("gemma3_text", "glm", "glm4", "glm4_moe", "gpt_oss", "granitemoe", "granitemoehybrid", "helium", "hunyuan_v1_dense", "jais2"),
     *("mixtral", "nemotron", "olmo", "olmo3", "olmoe", "phi", "qwen2_moe"),
     *("qwen3_moe", "qwen3_moe-given", "seed_oss", "stablelm", "starcoder2"),
 ]

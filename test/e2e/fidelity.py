@@ -26,7 +26,7 @@ LENGTHS = [40, 300]
 GREEDY = 64
 SEED = 3
 MIXED = 4800  # tokens of more prompts for mixtures of experts
-EXPERTS = ["num_experts", "num_local_experts", "n_routed_experts"]
+EXPERTS = ["moe_num_experts", "n_routed_experts", "num_experts", "num_local_experts"]
 TORCH = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 
 

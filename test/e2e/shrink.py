@@ -15,10 +15,11 @@ from harness import HERE, Tools, check, execute
 FOLLOWS = {
     "layers": {"num_hidden_layers", "layer_types", "no_rope_layers"}
     | {"no_rope_layer_interval", "max_window_layers"}
-    | {"mlp_only_layers", "decoder_sparse_step", "first_k_dense_replace"},
+    | {"mlp_only_layers", "decoder_sparse_step", "first_k_dense_replace"}
+    | {"moe_layer_start_index", "moe_layer_end_index", "moe_layer_interval"},
     "hidden": {"hidden_size", "intermediate_size", "head_dim"}
     | {"shared_intermediate_size", "moe_intermediate_size"}
-    | {"shared_expert_intermediate_size"}
+    | {"shared_expert_intermediate_size", "rotary_dim"}
     | {"num_attention_heads", "num_key_value_heads", "rope_scaling"},
     "vocab": {"vocab_size", "bos_token_id", "eos_token_id", "pad_token_id"},
 }

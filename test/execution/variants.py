@@ -48,6 +48,17 @@ def gated(p, gate, up, activation):
     return p.emit(op, gate.shape, compute)
 
 
+def limited(p, gate, up):
+    """The gate of gpt-oss."""
+    op = f"llama.swiglu {gate.name}, {up.name} {{limit = 0.75, alpha = 1.5}} : {gate.type}"
+
+    def compute(call):
+        g, u = np.minimum(call[gate], 0.75), np.clip(call[up], -0.75, 0.75)
+        return g / (1 + np.exp(g.dtype.type(-1.5) * g)) * (u + 1)
+
+    return p.emit(op, gate.shape, compute)
+
+
 def norm_of(p, x, weight, flags, eps=1e-5):
     offset = 1 if "unit_offset" in flags else 0
     op = (
@@ -83,6 +94,8 @@ def gates():
             gate = p.tokens(35, scale=2 if dtype == "f16" else 5)
             y = gated(p, gate, p.tokens(35), activation)
             yield f"{dtype} {activation}", p.returns(y)
+        p = Program(dtype)
+        yield f"{dtype} limited", p.returns(limited(p, p.tokens(35), p.tokens(35)))
 
 
 def activated(p, x, name):
@@ -159,12 +172,14 @@ def part_rope():
         yield f"{dtype} {2 * half} of {size}", p.returns(rope_of(p, x, half=half))
 
 
-def capped_gqa_of(p, query, keys, values, cap, window):
+def capped_gqa_of(p, query, keys, values, cap, window, sinks):
     scale = 3 * query.shape[2] ** -0.5
     more = f", window = {window} : i64" if window else ""
+    more += f", softcap = {cap}" if cap else ""
+    behind = f"sinks({sinks.name} : {sinks.type}) " if sinks else ""
     op = (
         f"llama.gqa {query.name}, {keys.name}, {values.name}[{p.index(0)}] at "
-        f"%position {{scale = {scale:e}, causal, softcap = {cap}{more}}} : "
+        f"%position {behind}{{scale = {scale:e}, causal{more}}} : "
         f"{query.type}, {keys.type}"
     )
 
@@ -176,21 +191,33 @@ def capped_gqa_of(p, query, keys, values, cap, window):
         scores = capped(np.einsum("thd,hsd->hts", q, k) * q.dtype.type(scale), cap)
         at, s = call.position + np.arange(len(q))[:, None], np.arange(end)[None]
         scores[:, (s > at) | bool(window) & (s <= at - (window or 0))] = -np.inf
+        if sinks:
+            last = np.broadcast_to(call[sinks][:, None, None], (*scores.shape[:2], 1))
+            scores = np.concatenate([scores, last], -1)
         scores = np.exp(scores - scores.max(-1, keepdims=True))
         weights = scores / scores.sum(-1, keepdims=True)
-        return np.einsum("hts,hsd->thd", weights, v)
+        return np.einsum("hts,hsd->thd", weights[..., :end], v)
 
     return p.emit(op, query.shape, attend)
 
 
 def capped_gqa():
-    for dtype, size, window in [("f32", 8, None), ("bf16", 32, 9), ("f16", 64, None)]:
+    """Scores with a cap, and sinks."""
+    for dtype, size, window, cap, sinks in [
+        ("f32", 8, None, 1.5, False),
+        ("bf16", 32, 9, 1.5, False),
+        ("f16", 64, None, 1.5, True),
+        ("f32", 8, 9, None, True),
+        ("bf16", 64, None, None, True),
+    ]:
         p = Program(dtype, chunk=33)
         rows = [p.heads(p.tokens(n * size), n, size) for n in (4, 2, 2)]
         caches = [p.cache(1, 2, size) for _ in range(2)]
         keys, values = (p.append(r, c, 0) for r, c in zip(rows[1:], caches))
-        out = capped_gqa_of(p, rows[0], keys, values, 1.5, window)
-        yield f"{dtype} {size} window {window}", p.returns(out, keys, values)
+        sinks = p.weight(4, scale=3.0) if sinks else None
+        out = capped_gqa_of(p, rows[0], keys, values, cap, window, sinks)
+        what = f"{dtype} {size} window {window} sinks {sinks is not None}"
+        yield what, p.returns(out, keys, values)
 
 
 def normed_heads():

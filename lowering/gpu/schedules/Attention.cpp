@@ -5,6 +5,7 @@
 #include "lowering/gpu/schedules/Schedules.h"
 
 #include <cfloat>
+#include <cmath>
 #include <numeric>
 
 using namespace mlir;
@@ -103,7 +104,15 @@ Value AttentionKernel::score(Value product, Value query, Value token, Value key,
   return factor ? product : evaluate.inPayload(op, attention.shown, loops);
 }
 
-Value AttentionKernel::divisor(Value sum) {
+Value AttentionKernel::divisor(Value sum, Value max, Value query) {
+  if (Value sinks = in.attention.sinks) {
+    Value at[] = {kvHead, query, b.i32(0), b.i32(0)};
+    Evaluator evaluate(launch, sizesOf(sinks), at, 1,
+                       [](const Element &) { return Value(); });
+    Value sink = evaluate({sinks, fourLoops(of.elements)});
+    sum = b.fadd(sum, b.exp2(b.fma(sink, b.f32(1 / std::log(2.0)),
+                                   b.fsub(b.f32(0), max))));
+  }
   return b.fmax(sum, b.f32(FLT_MIN));
 }
 
@@ -292,6 +301,7 @@ bool MemoryReader::readPayloads() {
            canEvaluate(elements, element, box);
   };
   if (!isKnown(attention.softmaxInput, scores) ||
+      (attention.sinks && !isKnown(attention.sinks, {})) ||
       !isKnown(attention.output(), attention.product->getResult(0)))
     return fail("ops on its scores or result read more than arguments");
   for (OpFoldResult number :

@@ -50,9 +50,10 @@ protected:
   /// exists.
   mlir::Value score(mlir::Value product, mlir::Value query, mlir::Value token,
                     mlir::Value key, mlir::Value &visible);
-  /// The divisor of outputs. It is not 0 for a row that sees no key, whose
-  /// output is then 0.
-  mlir::Value divisor(mlir::Value sum);
+  /// The divisor of outputs of a query head, from the sum of 2^(score - max),
+  /// and of the sink, if there is one. It is not 0 for a row that sees no key,
+  /// whose output is then 0.
+  mlir::Value divisor(mlir::Value sum, mlir::Value max, mlir::Value query);
   /// An element of the result, in f32, of an output that has been divided.
   mlir::Value finished(mlir::Value out);
 

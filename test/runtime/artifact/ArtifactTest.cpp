@@ -279,6 +279,8 @@ TEST_F(ArtifactTest, RejectsHostileManifestsNamingTheField) {
       {"/model/chunk", 0, "'model.chunk' is 0"},
       {"/model/chunk", "4", "'model.chunk' is \"4\""},
       {"/slots", 6, "slot 5 is filled by nothing"},
+      {"/gaps", {{{"slot", 4}, {"count", 2}}}, "is slot 5 of 5"},
+      {"/gaps", {{{"slot", 0}, {"count", 1}}}, "fills slot 0 again"},
       {"/slots", 1e9, "'slots' is 1000000000.0"},
       {"/weights/0/slot", 1, "fills slot 1 again"},
       {"/weights/1/slot", 4, "is slot 5 of 5"},

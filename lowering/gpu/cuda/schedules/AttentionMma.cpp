@@ -149,7 +149,7 @@ gpu::GPUFuncOp MmaAttention::emit() {
       [&](Value first, ValueRange carried) { return turn(first, carried); });
   cuda::awaitCopies(b, 0);
   ArrayRef<Value> all(end);
-  store(all.slice(2, 2), all.drop_front(4));
+  store(all.slice(0, 2), all.slice(2, 2), all.drop_front(4));
   return finish();
 }
 

@@ -196,11 +196,11 @@ AttentionSplits::State AttentionSplits::merged(const Saved &from, Value first,
 void AttentionSplits::finishElements(Value head, Value column,
                                      const State &state) {
   SmallVector<Value> made;
-  Value sum = divisor(state.sum[0]);
+  Value query = b.add(firstQuery, head);
+  Value sum = divisor(state.sum[0], state.max[0], query);
   for (int64_t i = 0; i < mergeWidth; ++i)
     made.push_back(finished(b.fdiv(b.extract(state.out[0], i), sum)));
-  launch.store(b.pack(made), in.result,
-               {token, kvHead, b.add(firstQuery, head), column});
+  launch.store(b.pack(made), in.result, {token, kvHead, query, column});
 }
 
 void AttentionSplits::mergeWarps() {

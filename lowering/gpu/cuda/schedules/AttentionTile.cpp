@@ -133,13 +133,16 @@ SmallVector<Value> AttentionTile::rounded(ArrayRef<Value> p) {
   return pairs;
 }
 
-void AttentionTile::store(ArrayRef<Value> sums, ArrayRef<Value> out) {
+void AttentionTile::store(ArrayRef<Value> max, ArrayRef<Value> sums,
+                          ArrayRef<Value> out) {
   Value t = cuda::kWgmmaSums.column(b, b.lane());
   Value start = b.opaque(this->start);
   for (int64_t half = 0; half < 2; ++half) {
     Row row = ownRow(start, half);
     // One division, not one for each element: those are calls in machine code.
-    Value inverse = b.fdiv(b.f32(1), divisor(b.warpSum(sums[half], 4)));
+    Value sum = divisor(b.warpSum(sums[half], 4),
+                        b.fmul(max[half], b.f32(unit)), row.query);
+    Value inverse = b.fdiv(b.f32(1), sum);
     auto elementAt = [&](int64_t at) {
       return finished(b.fmul(out[at], inverse));
     };

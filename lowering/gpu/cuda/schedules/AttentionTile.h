@@ -51,7 +51,8 @@ protected:
               const std::array<mlir::Value, 2> &by);
   /// Pairs of p, rounded to the storage type, as i32.
   llvm::SmallVector<mlir::Value> rounded(llvm::ArrayRef<mlir::Value> p);
-  void store(llvm::ArrayRef<mlir::Value> sums, llvm::ArrayRef<mlir::Value> out);
+  void store(llvm::ArrayRef<mlir::Value> max, llvm::ArrayRef<mlir::Value> sums,
+             llvm::ArrayRef<mlir::Value> out);
   /// Ends the kernel. The launch gives it `sharedBytes` bytes of dynamic shared
   /// memory.
   mlir::gpu::GPUFuncOp finish(int64_t sharedBytes = 0);

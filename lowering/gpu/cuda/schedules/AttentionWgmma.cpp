@@ -228,7 +228,8 @@ private:
     ValueRange end(state);
     Value sums = cuda::fenceSums(b, cuda::joinSums(b, end.slice(4, size / 2)));
     sums = addValues(last, end.drop_front(4 + size / 2), sums);
-    store(ArrayRef(state).slice(2, 2), cuda::awaitSums(b, sums));
+    store(ArrayRef(state).slice(0, 2), ArrayRef(state).slice(2, 2),
+          cuda::awaitSums(b, sums));
   }
 
   int64_t tileKeys, steps;
