@@ -8,7 +8,8 @@ Sources of the formulas: fp8: DeepSeek-V3's weight_dequant (inference/kernel.py)
 and OCP's E4M3; GPTQ: AutoGPTQ's QuantLinear.pack and forward
 (qlinear_cuda_old.py); AWQ: AutoAWQ's WQLinear_GEMM.from_linear; rows:
 compressed-tensors' pack_to_int32 and dequantize; AutoRound: its qlinear_torch.py,
-which stores zeros as they are, and qlinear_torch_zp.py, which stores them less one.
+which stores zeros as they are, and qlinear_torch_zp.py, which stores them less one;
+mxfp4: OCP's Microscaling formats, and transformers' convert_moe_packed_tensors.
 """
 
 import json
@@ -33,6 +34,16 @@ CONFIG = {
     "rms_norm_eps": 1e-05,
     "rope_theta": 10000.0,
     "tie_word_embeddings": False,
+}
+# The experts of gpt-oss, in 4-bit floats.
+MIXED = CONFIG | {
+    "architectures": ["GptOssForCausalLM"],
+    "model_type": "gpt_oss",
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "head_dim": 16,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
 }
 SEED = 5
 IDS = list(range(3, 36))
@@ -217,6 +228,60 @@ def check_format(tools, artifacts, pack, quantization):
         check(same, f"{pack.__name__}: {dtype}: other logits")
 
 
+def experts_of(name, shape, random):
+    """mxfp4: the tensors of matrices (E, N, K), and the values, transposed."""
+    experts, rows, columns = shape
+    blocks = random.integers(0, 256, (experts, rows, columns // 32, 16), np.uint8)
+    scales = random.integers(119, 125, blocks.shape[:3], np.uint8)
+    values = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    codes = np.stack([blocks & 15, blocks >> 4], -1).reshape(*scales.shape, 32)
+    meaning = np.where(codes & 8, -1, 1) * values[codes & 7]
+    meaning = np.ldexp(meaning, scales[..., None].astype(int) - 127).reshape(shape)
+    packed = {name + "_blocks": ("U8", blocks), name + "_scales": ("U8", scales)}
+    return packed, {name: ("F32", meaning.swapaxes(1, 2).astype(np.float32))}
+
+
+def check_mxfp4(tools):
+    """The same, of all experts of gpt-oss."""
+    folder = tools.scratch / "mxfp4"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(MIXED))
+    random = np.random.default_rng(SEED)
+    hidden, inner, experts = 64, 96, 4
+    shapes = weights.llama_shapes(MIXED | {"attention_bias": True})
+    packed, plain = {}, {}
+    for layer in range(2):
+        at = f"model.layers.{layer}."
+        shapes[at + "self_attn.sinks"] = (4,)
+        shapes[at + "mlp.router.weight"] = (experts, hidden)
+        shapes[at + "mlp.router.bias"] = (experts,)
+        for name, rows, columns in [
+            ("gate_up_proj", 2 * inner, hidden),
+            ("down_proj", hidden, inner),
+        ]:
+            name = f"{at}mlp.experts.{name}"
+            shapes[name + "_bias"] = (experts, rows)
+            tensors, values = experts_of(name, (experts, rows, columns), random)
+            packed |= tensors
+            plain |= values
+    for name, shape in shapes.items():
+        if ".mlp.down" not in name and "gate_proj" not in name and ".up_" not in name:
+            array = random.normal(0, 0.3, shape).astype(np.float32)
+            packed[name] = plain[name] = ("F32", array)
+    write(folder / "packed", packed)
+    write(folder / "plain", plain)
+    quantization = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
+    config = json.dumps(MIXED | {"quantization_config": quantization})
+    (folder / "packed" / "config.json").write_text(config)
+    artifact = tools.compile(folder / "packed" / "config.json", "--plain", out="mixed")
+    expected, got = (
+        tools.logits(artifact, IDS, f"--weights={folder / each}")
+        for each in ("plain", "packed")
+    )
+    check(np.isfinite(got).all() and got.std() > 0.1, "mxfp4: no numbers")
+    check(np.array_equal(expected, got), "mxfp4: other logits")
+
+
 def of_groups(strategy, symmetric, size=None):
     """The config of compressed-tensors."""
     weights = {"num_bits": 4, "type": "int", "strategy": strategy}
@@ -259,6 +324,7 @@ def main():
         (rows_channel, of_groups("channel", False)),
     ]:
         check_format(tools, artifacts, pack, config)
+    check_mxfp4(tools)
 
 
 if __name__ == "__main__":

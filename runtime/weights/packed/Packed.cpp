@@ -10,7 +10,7 @@ using nlohmann::json;
 
 static const char *nameOf(PackedLayout layout) {
   static constexpr const char *names[] = {"f8_e4m3", "gptq", "awq",
-                                          "compressed-tensors"};
+                                          "compressed-tensors", "mxfp4"};
   return names[static_cast<int>(layout)];
 }
 
@@ -142,6 +142,8 @@ std::optional<PackedWeight> findPacked(const Checkpoint &checkpoint,
   if (place && place->tensor->type == DType::F8_E4M3 &&
       place->tensor->shape == shape)
     found = findFp8(checkpoint, name, *place, problem);
+  else if (!place && shape.size() == 3)
+    found = findMxfp4(checkpoint, name, shape, problem);
   else if (!place && endsWith(name, suffix))
     found = findInt4(checkpoint, name.substr(0, name.size() - suffix.size()),
                      shape, problem);

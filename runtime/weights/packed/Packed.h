@@ -11,6 +11,8 @@
 ///   rows  of compressed-tensors: X.weight_packed (N, K / 8), X.weight_shape,
 ///         X.weight_scale (N, groups) and, or not, X.weight_zero_point
 ///         (N / 8, groups) and X.weight_g_idx (K); K / 8 and N / 8 rounded up
+///   mxfp4 of experts: X_blocks (E, N, K / 32, 16) U8, two E2M1 each, and
+///         X_scales (E, N, K / 32) U8, exponents of 2 plus 127
 ///
 /// Their elements are computed in f32, then converted to the type that the
 /// compiled code reads.
@@ -44,6 +46,7 @@ inline bool hasPacked(const Checkpoint &checkpoint) {
   return std::any_of(all.begin(), all.end(), [](const auto &each) {
     const TensorEntry &tensor = *each.second.tensor;
     return tensor.type == DType::F8_E4M3 || endsWith(tensor.name, ".qweight") ||
+           endsWith(tensor.name, "_blocks") ||
            endsWith(tensor.name, ".weight_packed");
   });
 }

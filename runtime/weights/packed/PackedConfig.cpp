@@ -261,6 +261,10 @@ static Schemes readCompressedTensors(const JsonCursor &config) {
   return schemes;
 }
 
+static Schemes readMxfp4(const JsonCursor &) {
+  return {{PackedLayout::Mxfp4, {}, {}, {}, {}}};
+}
+
 Schemes readPackedSchemes(const JsonCursor &config) {
   static constexpr struct {
     const char *name;
@@ -272,6 +276,7 @@ Schemes readPackedSchemes(const JsonCursor &config) {
       {"fp8", readFp8},
       {"gptq", readGptq},
       {"intel/auto-round", readAutoRound},
+      {"mxfp4", readMxfp4},
   };
   std::string given = name(config, "quant_method");
   for (const auto &method : methods)
@@ -279,7 +284,7 @@ Schemes readPackedSchemes(const JsonCursor &config) {
       return method.read(config);
   if (config.find("quant_method"))
     refuse(config["quant_method"],
-           "auto-round, awq, compressed-tensors, fp8 or gptq");
+           "auto-round, awq, compressed-tensors, fp8, gptq or mxfp4");
   else if (config.ok())
     config["quant_method"].fail("is missing");
   return {};

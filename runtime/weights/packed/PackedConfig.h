@@ -14,7 +14,7 @@
 namespace cria {
 
 /// Which tensors a weight has; see Packed.h.
-enum class PackedLayout { Fp8, Gptq, Awq, Rows };
+enum class PackedLayout { Fp8, Gptq, Awq, Rows, Mxfp4 };
 
 /// One way to store weights. What the config does not say is absent.
 struct PackedScheme {

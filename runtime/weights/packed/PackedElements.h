@@ -9,7 +9,7 @@
 
 namespace cria {
 
-/// The elements of a weight in several tensors, a matrix. Immutable once it is
+/// The elements of a weight in several tensors. Immutable once it is
 /// loaded.
 class PackedElements : public Elements {
 public:
@@ -55,5 +55,11 @@ findFp8(const Checkpoint &checkpoint, const std::string &name,
 [[gnu::cold]] std::unique_ptr<PackedElements>
 findInt4(const Checkpoint &checkpoint, const std::string &module,
          const Shape &shape, std::string &problem);
+
+/// The weight `name` of `shape` (E, N, K) whose elements are 4-bit floats; null
+/// if there is none, or if it is wrong, as `problem` then says.
+[[gnu::cold]] std::unique_ptr<PackedElements>
+findMxfp4(const Checkpoint &checkpoint, const std::string &name,
+          const Shape &shape, std::string &problem);
 
 } // namespace cria

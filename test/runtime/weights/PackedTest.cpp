@@ -214,3 +214,84 @@ TEST_F(PackedTest, Fp8IsAsTheConfigSays) {
               fails(CRIA_FAILED_PRECONDITION,
                     "'m.weight' is stored as f8_e4m3, expected gptq, as "));
 }
+
+namespace {
+
+/// Two experts (3, 64), which a checkpoint has transposed, in slots 5 and 6.
+nlohmann::json withExperts() {
+  nlohmann::json manifest = withMatrix(fakeManifest(), "m", 3, 64, "f32");
+  manifest["weights"].back().update({{"experts", 2}, {"transposed", true}});
+  manifest["slots"] = 7;
+  return manifest;
+}
+
+/// The value of a 4-bit float of OCP's E2M1.
+float fp4Value(int bits) {
+  int exponent = bits >> 1 & 3, mantissa = bits & 1;
+  double value =
+      exponent ? std::ldexp(2 + mantissa, exponent - 2) : 0.5 * mantissa;
+  return static_cast<float>(bits & 8 ? -value : value);
+}
+
+TestTensor fp4Blocks(const Shape &shape) {
+  std::string bytes;
+  for (uint64_t i = 0; i < 2 * 3 * 64 / 2; ++i)
+    bytes += static_cast<char>(i * 37);
+  return {"m.weight_blocks", "U8", shape, bytes};
+}
+
+TestTensor fp4Scales(const Shape &shape) {
+  std::string bytes;
+  for (uint64_t i = 0; i < 2 * 3 * 2; ++i)
+    bytes += static_cast<char>(120 + i);
+  return {"m.weight_scales", "U8", shape, bytes};
+}
+
+} // namespace
+
+TEST_F(PackedTest, Mxfp4OfExperts) {
+  open(withExperts());
+  TestTensor blocks = fp4Blocks({2, 3, 2, 16}), scales = fp4Scales({2, 3, 2});
+  std::vector<float> expected, columnsFirst;
+  for (uint64_t i = 0; i < 2 * 3 * 64; ++i)
+    expected.push_back(std::ldexp(
+        fp4Value(static_cast<unsigned char>(blocks.bytes[i / 2]) >> i % 2 * 4),
+        static_cast<unsigned char>(scales.bytes[i / 32]) - 127));
+  for (uint64_t e = 0; e < 2; ++e)
+    for (uint64_t k = 0; k < 64; ++k)
+      for (uint64_t n = 0; n < 3; ++n)
+        columnsFirst.push_back(expected[(e * 3 + n) * 64 + k]);
+  TestTensor plain = {"m.weight", "F32", {2, 64, 3}, bytesOf(columnsFirst)};
+  for (bool isPacked : {true, false}) {
+    ASSERT_TRUE(
+        bind(isPacked ? std::vector{blocks, scales} : std::vector{plain}).ok());
+    if (isPacked) {
+      EXPECT_THAT(model->warnings(),
+                  ElementsAre("1 tensor dequantized from mxfp4 to f32"));
+    }
+    for (size_t e = 0; e < 2; ++e)
+      EXPECT_EQ(memcmp(model->slots()[5 + e], &expected[e * 3 * 64],
+                       3 * 64 * sizeof(float)),
+                0);
+  }
+}
+
+TEST_F(PackedTest, RefusesMxfp4ThatDoesNotFit) {
+  open(withExperts());
+  auto refused = [&](const std::vector<TestTensor> &tensors,
+                     const std::string &message) {
+    EXPECT_THAT(bind(tensors), fails(CRIA_FAILED_PRECONDITION, message));
+  };
+  TestTensor blocks = fp4Blocks({2, 3, 2, 16}), scales = fp4Scales({2, 3, 2});
+  const char *both = "expected 'm.weight_scales', U8 of [2, 3, 2], and "
+                     "'m.weight_blocks', U8 of [2, 3, 2, 16]";
+  refused({blocks}, both);
+  refused({scales}, both);
+  refused({blocks, fp4Scales({2, 6})}, both);
+  refused({fp4Blocks({2, 3, 32}), scales}, both);
+  refused({{"m.weight", "F32", {2, 3, 64}, std::string(2 * 3 * 64 * 4, '\0')}},
+          "'m.weight' is [2, 3, 64], expected [2, 64, 3]");
+  configure({{"quant_method", "fp8"}});
+  refused({blocks, scales},
+          "'m.weight_blocks' is stored as mxfp4, expected f8_e4m3, as ");
+}
