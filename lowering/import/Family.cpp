@@ -291,7 +291,7 @@ static const Family kFamilies[] = {
                  .weights = ExpertModules::SoftmaxOfChosen,
                  .each = {.down = "mlp.experts.down_proj",
                           .fused = "mlp.experts.gate_up_proj"},
-                 .areGptOss = true},
+                 .areTransposed = true},
      .biases = {Bias::Given, Bias::Given, Bias::Never},
      .window = WindowRule::Pattern,
      .windowPattern = 2,

@@ -78,10 +78,10 @@ struct ExpertModules {
   /// stands for the expert; else one tensor has the matrices of all experts.
   MlpModules each = {"mlp.experts.{}.gate_proj", "mlp.experts.{}.up_proj",
                      "mlp.experts.{}.down_proj"};
-  /// Whether experts have what gpt-oss's have: one tensor with the matrices of
-  /// all of them, transposed, which is called as the module is, and another
-  /// with their biases; rows of gate and up in turns; and a router with a bias.
-  bool areGptOss = false;
+  /// Whether one tensor, which is called as the module is, has the matrices of
+  /// all experts transposed, and another one their biases. Then the rows of
+  /// gate and up are in turns, and the router has a bias, too.
+  bool areTransposed = false;
   /// An MLP beside the experts, which all tokens have; `up` is empty if there
   /// is none.
   MlpModules shared = {"", "", ""};

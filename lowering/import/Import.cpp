@@ -52,7 +52,7 @@ private:
   void declareMlp(const MlpModules &names, StringRef prefix, int64_t inner,
                   Layers layers);
   void declareExperts(Layers layers);
-  void declareGptOss(Layers layers);
+  void declareTransposed(Layers layers);
   void declareExpert(StringRef symbol, StringRef path, int64_t out, int64_t in,
                      StringRef fused, int64_t row, Layers layers);
   void declareRope(const RopeConfig &rope, StringRef symbol);
@@ -230,8 +230,8 @@ void Importer::declareExpert(StringRef symbol, StringRef path, int64_t out,
   }
 }
 
-/// Declares the matrices and biases of ExpertModules::areGptOss.
-void Importer::declareGptOss(Layers layers) {
+/// Declares the matrices and biases of ExpertModules::areTransposed.
+void Importer::declareTransposed(Layers layers) {
   auto declareBoth = [&](StringRef symbol, StringRef path, int64_t out,
                          int64_t in) {
     auto [module, tensor] = path.rsplit('.');
@@ -251,7 +251,7 @@ void Importer::declareGptOss(Layers layers) {
 void Importer::declareExperts(Layers layers) {
   const ExpertModules &names = family.experts;
   int64_t hidden = c.hiddenSize, inner = c.expertSize;
-  declareLinear("router", names.router, c.experts, hidden, names.areGptOss,
+  declareLinear("router", names.router, c.experts, hidden, names.areTransposed,
                 layers);
   auto setF32 = [&](WeightOp weight) {
     weight.setType(RankedTensorType::get(weight.getTensorType().getShape(),
@@ -267,8 +267,8 @@ void Importer::declareExperts(Layers layers) {
       shape.insert(shape.begin(), 1);
     setF32(declare(path, tensor, shape, layers, "router_correction"));
   }
-  if (names.areGptOss)
-    return declareGptOss(layers);
+  if (names.areTransposed)
+    return declareTransposed(layers);
   declareExpert("experts_gate", names.each.gate, inner, hidden,
                 names.each.fused, 0, layers);
   declareExpert("experts_up", names.each.up, inner, hidden, names.each.fused,
@@ -532,7 +532,7 @@ Value Importer::experts(Value x, Value layer) {
                                   optionalWeight(biasSymbol(symbol), layer));
   };
   Value gate, up;
-  if (names.areGptOss) {
+  if (names.areTransposed) {
     Value both = linearOfEach("experts_gate_up", x);
     gate = everyOther(both, 0);
     up = everyOther(both, 1);
