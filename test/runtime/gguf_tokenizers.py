@@ -69,7 +69,7 @@ CASES = {
     "gpt2": (plain("gpt2"), "gpt-2", {"bos": "<|endoftext|>"}),
     "smollm": (plain("smollm"), "smollm", {}),
     "mistral-tekken": (plain("mistral-tekken"), "tekken", {}),
-    "user-defined": (lambda: (user_defined(), None), "gpt-2", {}),
+    "user-defined": (lambda: (user_defined(), None), "phi-2", {}),
     "with-ends": (
         lambda: (with_ends(), None),
         "gpt-2",

@@ -38,7 +38,7 @@ static const std::vector<Words> &allWords() {
        false,
        false,
        false},
-      {"gpt-2", {}, false, false, false, false},
+      {"gpt-2 phi-2", {}, false, false, false, false},
       {"gpt-4o", {gpt4o}, false, false, false, false},
       {"llama-bpe llama-v3 llama3", {llama3}, false, false, true, true},
       {"refact smollm starcoder", {}, true, false, false, false},
