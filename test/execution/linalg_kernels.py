@@ -212,8 +212,12 @@ KERNELS = {
     ),
     "attention_bias": Kernel(attention_bias),
     "attention_head_scales": Kernel(attention_head_scales),
-    "attention_sink": Kernel(
-        attention_sink, [STORED, *2 * [no_vectors("it is not a product of two matrices")]]
+    "attention_sink": Kernel( # whose sinks are a slice of three dimensions
+        attention_sink,
+        [
+            ("scores-stored", "its sinks are not behind the scores, and dropped after it"),
+            *2 * [no_vectors("it is not a product of two matrices")],
+        ],
     ),
     "column_slices": Kernel(lambda x, w, u, n: x[:, :23] @ w.T + x[:, 14:] @ u.T),
     "bf16_slices": Kernel(lambda x, w, u, n: x[:, :67] @ w[:, 3:].T + x[:, 41:] @ u.T),

@@ -48,6 +48,8 @@ static int64_t unitsOf(Value tensor) {
 
 /// Whether a tensor is one that the block computes, or a view of one.
 bool TokenOps::isComputed(Value tensor) const {
+  while (auto view = tensor.getDefiningOp<tensor::CollapseShapeOp>())
+    tensor = view.getSrc();
   return !elements.isStored(tensor) && !stored.contains(tensor) &&
          !filledWith(tensor.getDefiningOp()) &&
          !isa_and_present<tensor::EmptyOp>(tensor.getDefiningOp());
