@@ -129,6 +129,8 @@ static bool isOfLastDimension(OffsetSizeAndStrideOpInterface slice,
 ///
 ///   p = extract_slice(softmax(insert_slice(sinks, insert_slice(scores))))
 bool Reader::readSinks() {
+  if (!softmax.hasPureTensorSemantics())
+    return fail("it has no tensors");
   a.softmaxInput = softmax.getInput();
   p = softmax->getResult(0);
   auto last = a.softmaxInput.getDefiningOp<tensor::InsertSliceOp>();
