@@ -58,7 +58,8 @@ private:
   LogicalResult findMakers(Operation *op);
   LogicalResult splitCaches();
   LogicalResult split(Operation *op);
-  FailureOr<std::optional<Split>> splitOf(Operation *op, Value input);
+  template <typename Linear>
+  FailureOr<bool> splitMatrix(Linear op, int64_t dim, Split ofBias);
   LogicalResult split(LinearOp op);
   LogicalResult split(ExpertLinearOp op);
   LogicalResult split(HeadOp op);
@@ -152,6 +153,12 @@ LogicalResult Sharder::findMakers(Operation *op) {
   if (!isa<SwiGLUOp, ActivateOp>(op) || !feedsLinears(op))
     return success();
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  // Rows of gate and up in turns, as gpt-oss's experts have, are not split.
+  auto isSlice = [](Value factor) {
+    return isa_and_present<tensor::CollapseShapeOp>(factor.getDefiningOp());
+  };
+  if (type.getRank() == 3 && llvm::any_of(op->getOperands(), isSlice))
+    return success();
   if (failed(
           divide(op, "of the MLP's intermediate size", type.getShape().back())))
     return failure();
@@ -199,33 +206,34 @@ LogicalResult Sharder::splitWeight(Value read, Split how) {
   return success();
 }
 
-/// How the weight of a linear is split: by rows if the linear makes a shared
-/// value, by columns if it reads one, or not at all.
-FailureOr<std::optional<Split>> Sharder::splitOf(Operation *op, Value input) {
-  bool reads = isSplit(input), makes = makers.contains(op);
+/// Splits the matrix of a linear, or those of experts: by rows if ranks share
+/// the last dimension `dim` of the result, by columns if they share the input.
+/// In the second case the result is a part of a sum over ranks: then true.
+template <typename Linear>
+FailureOr<bool> Sharder::splitMatrix(Linear op, int64_t dim, Split ofBias) {
+  bool reads = isSplit(op.getInput()), makes = makers.contains(op);
   if (reads && makes)
-    return op->emitError(
+    return op.emitError(
         "expected an all-reduce between two linears that ranks share, got one "
         "linear that reads and makes shared values");
-  return makes   ? std::optional(Split::Rows)
-         : reads ? std::optional(Split::Cols)
-                 : std::nullopt;
+  if (!reads && !makes)
+    return false;
+  if (failed(splitWeight(op.getWeight(), makes ? Split::Rows : Split::Cols)))
+    return failure();
+  if (reads)
+    return true;
+  if (op.getBias() && failed(splitWeight(op.getBias(), ofBias)))
+    return failure();
+  setSplit(op, share(op.getType(), dim));
+  return false;
 }
 
 /// Splits a linear. The bias of one that reads a shared value is added to the
 /// sum over ranks, once.
 LogicalResult Sharder::split(LinearOp op) {
-  FailureOr<std::optional<Split>> how = splitOf(op, op.getInput());
-  if (failed(how) || !*how)
-    return how;
-  if (failed(splitWeight(op.getWeight(), **how)))
-    return failure();
-  if (**how == Split::Rows) {
-    if (op.getBias() && failed(splitWeight(op.getBias(), Split::Rows)))
-      return failure();
-    setSplit(op, share(op.getType()));
-    return success();
-  }
+  FailureOr<bool> isPart = splitMatrix(op, 1, Split::Rows);
+  if (failed(isPart) || !*isPart)
+    return isPart;
   OpBuilder b(op->getContext());
   b.setInsertionPointAfter(op);
   auto sum = AllReduceOp::create(b, op.getLoc(), op, op.getBias());
@@ -234,21 +242,12 @@ LogicalResult Sharder::split(LinearOp op) {
   return success();
 }
 
-/// Splits the matrices of experts. Ranks add up the weighted sum of what a
-/// token's experts compute.
+/// Splits the matrices of experts, and their biases (E, N). Ranks add up the
+/// weighted sum of what a token's experts compute.
 LogicalResult Sharder::split(ExpertLinearOp op) {
-  FailureOr<std::optional<Split>> how = splitOf(op, op.getInput());
-  if (failed(how) || !*how)
-    return how;
-  if (failed(splitWeight(op.getWeight(), **how)))
-    return failure();
-  if (**how == Split::Rows) {
-    // The biases of an expert are a row.
-    if (op.getBias() && failed(splitWeight(op.getBias(), Split::Cols)))
-      return failure();
-    setSplit(op, share(op.getType(), 2));
-    return success();
-  }
+  FailureOr<bool> isPart = splitMatrix(op, 2, Split::Cols);
+  if (failed(isPart) || !*isPart)
+    return isPart;
   auto combine =
       op->hasOneUse() ? dyn_cast<CombineOp>(*op->user_begin()) : CombineOp();
   if (!combine || op.getBias())
