@@ -90,10 +90,10 @@ struct ExpertProduct {
   int64_t count() const;  // E
 };
 
-/// source[at..., :], of one row, or of all rows of an expert; at least a
-/// matrix.
-mlir::Value rowsAt(VectorBuilder &b, mlir::Value source,
-                   llvm::ArrayRef<mlir::Value> at);
+/// source[at..., :] without the dimensions of `at`, or with one of them, of
+/// size 1, as the row of a matrix (Experts.cpp).
+mlir::Value viewAt(mlir::ImplicitLocOpBuilder &b, mlir::Value source,
+                   mlir::ValueRange at, bool hasRow);
 
 /// Multiplies the rows of tokens [0, tokens) one by one; a row's result is the
 /// same for any number of tokens (Experts.cpp).

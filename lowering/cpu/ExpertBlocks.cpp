@@ -42,16 +42,10 @@ struct Separation {
 };
 } // namespace
 
-/// Whether `value` is the number of loop `dim`.
-static bool isIndex(Value value, uint64_t dim) {
-  auto index = value.getDefiningOp<linalg::IndexOp>();
-  return index && index.getDim() == dim;
-}
-
 /// Whether `value` is the byte of the innermost loop, after the scale.
 static bool isCodeByte(Value value, linalg::GenericOp op) {
   auto sum = value.getDefiningOp<arith::AddIOp>();
-  return sum && isIndex(sum.getLhs(), op.getNumLoops() - 1) &&
+  return sum && isLoop(sum.getLhs(), op.getNumLoops() - 1) &&
          isConstantIntValue(sum.getRhs(), BlockProduct::kScaleBytes);
 }
 
@@ -78,7 +72,7 @@ std::optional<Separation> Separation::match(linalg::GenericOp op) {
       return std::nullopt;
     auto expert = at[0].getDefiningOp<arith::IndexCastOp>();
     if (!expert || expert.getIn() != op.getBlock()->getArgument(0) ||
-        !isIndex(at[1], 2) || !isIndex(at[2], 3))
+        !isLoop(at[1], 2) || !isLoop(at[2], 3))
       return std::nullopt;
     memref::LoadOp &place = isConstantIntValue(at[3], 0)   ? product.low
                             : isConstantIntValue(at[3], 1) ? product.high
@@ -92,29 +86,6 @@ std::optional<Separation> Separation::match(linalg::GenericOp op) {
       product.code.getMemRef() != product.high.getMemRef())
     return std::nullopt;
   return product;
-}
-
-/// source[at..., :] without the dimensions of `at`, or with one of them.
-static Value viewAt(LinalgBuilder &b, Value source, ValueRange at,
-                    bool hasRow) {
-  auto type = cast<MemRefType>(source.getType());
-  SmallVector<OpFoldResult> offsets(type.getRank(), b.getIndexAttr(0)),
-      sizes(type.getRank(), b.getIndexAttr(1)),
-      strides(type.getRank(), b.getIndexAttr(1));
-  SmallVector<int64_t> shape(hasRow, 1);
-  for (int64_t i = 0; i < type.getRank(); ++i) {
-    if (i < static_cast<int64_t>(at.size())) {
-      offsets[i] = at[i];
-      continue;
-    }
-    shape.push_back(type.getDimSize(i));
-    sizes[i] = b.getIndexAttr(type.getDimSize(i));
-  }
-  return memref::SubViewOp::create(
-      b, b.getLoc(),
-      memref::SubViewOp::inferRankReducedResultType(shape, type, offsets, sizes,
-                                                    strides),
-      source, offsets, sizes, strides);
 }
 
 /// Bytes [first, first + count) of each block of a matrix. If `count` is 1, the

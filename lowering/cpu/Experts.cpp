@@ -10,9 +10,9 @@
 ///
 /// Of many tokens, rows (t, s) are sorted by expert:
 ///
-///   count the rows of each expert
-///   for experts e: the places of the rows of e begin after those of e - 1
-///   for t, s: order[the next place of experts[t, s]] = t * S + s
+///   for t, s: count[experts[t, s]] += 1
+///   for e:    next[e] = count[0] + ... + count[e - 1]
+///   for t, s: order[next[experts[t, s]]++] = t * S + s
 ///
 /// The rows of an expert are then a product with one matrix, for which
 /// Panel.cpp and Amx.cpp have schedules. They pack rows in this order and store
@@ -44,12 +44,6 @@ static Value unwidened(Value value) {
   return wide ? wide.getIn() : value;
 }
 
-/// Whether `value` is the number of loop `dim`.
-static bool isIndex(Value value, uint64_t dim) {
-  auto index = value.getDefiningOp<linalg::IndexOp>();
-  return index && index.getDim() == dim;
-}
-
 std::optional<ExpertProduct> ExpertProduct::match(linalg::LinalgOp op,
                                                   StringRef &reason) {
   using Dims = SmallVector<unsigned>;
@@ -77,7 +71,7 @@ std::optional<ExpertProduct> ExpertProduct::match(linalg::LinalgOp op,
     return std::nullopt;
   auto expert = load.getIndices()[0].getDefiningOp<arith::IndexCastOp>();
   if (!expert || expert.getIn() != block.getArgument(0) ||
-      !isIndex(load.getIndices()[1], 2) || !isIndex(load.getIndices()[2], 3))
+      !isLoop(load.getIndices()[1], 2) || !isLoop(load.getIndices()[2], 3))
     return std::nullopt;
   ExpertProduct result{op.getDpsInputs()[0], op.getDpsInputs()[1],
                        load.getMemRef(), op.getDpsInits()[0]};
@@ -103,19 +97,21 @@ std::optional<ExpertProduct> ExpertProduct::match(linalg::LinalgOp op,
   return result;
 }
 
-Value cria::rowsAt(VectorBuilder &b, Value source, ArrayRef<Value> at) {
+Value cria::viewAt(ImplicitLocOpBuilder &b, Value source, ValueRange at,
+                   bool hasRow) {
   MemRefType type = ::type(source);
   SmallVector<OpFoldResult> offsets(type.getRank(), b.getIndexAttr(0)),
       sizes(type.getRank(), b.getIndexAttr(1)),
       strides(type.getRank(), b.getIndexAttr(1));
-  for (auto [offset, index] : llvm::zip(offsets, at))
-    offset = index;
-  SmallVector<int64_t> shape(type.getShape().drop_front(at.size()));
-  for (auto [size, whole] :
-       llvm::zip(MutableArrayRef(sizes).drop_front(at.size()), shape))
-    size = b.getIndexAttr(whole);
-  if (shape.size() == 1)
-    shape.insert(shape.begin(), 1);
+  SmallVector<int64_t> shape(hasRow, 1);
+  for (int64_t i = 0; i < type.getRank(); ++i) {
+    if (i < static_cast<int64_t>(at.size())) {
+      offsets[i] = at[i];
+      continue;
+    }
+    shape.push_back(type.getDimSize(i));
+    sizes[i] = b.getIndexAttr(type.getDimSize(i));
+  }
   MemRefType reduced = memref::SubViewOp::inferRankReducedResultType(
       shape, type, offsets, sizes, strides);
   return b.create<memref::SubViewOp>(reduced, source, offsets, sizes, strides);
@@ -152,7 +148,7 @@ ExpertPart::ExpertPart(VectorBuilder &b, const ExpertRows &rows, Value matrices,
   auto get = [&](int64_t i) {
     return numberAt(b, rows.parts, {number, b.index(i)});
   };
-  matrix = rowsAt(b, matrices, get(0));
+  matrix = viewAt(b, matrices, get(0), /*hasRow=*/false);
   begin = get(1);
   end = get(2);
 }
@@ -176,10 +172,12 @@ void cria::emitExpertDots(VectorBuilder &b, const ExpertProduct &product,
       SmallVector<Value> place = {t, slot};
       each.a = !isOfExperts && i
                    ? products[0].a
-                   : rowsAt(b, product.x,
-                            ArrayRef(place).take_front(1 + isOfExperts));
-      each.b = rowsAt(b, product.weight, numberAt(b, product.experts, place));
-      each.c = rowsAt(b, product.y, place);
+                   : viewAt(b, product.x,
+                            ArrayRef(place).take_front(1 + isOfExperts),
+                            /*hasRow=*/true);
+      each.b = viewAt(b, product.weight, numberAt(b, product.experts, place),
+                      /*hasRow=*/false);
+      each.c = viewAt(b, product.y, place, /*hasRow=*/true);
       each.fromZero = product.fromZero;
     }
     return products;

@@ -151,6 +151,22 @@ private:
         << remark::reason("{0}", reason.str());
   }
 
+  /// The first product that packs what `op` reads: one of `earlier` that has
+  /// the same form, if nothing is written in between, or `op` itself.
+  template <typename Shared, typename IsOfForm>
+  static Operation *
+  firstToPack(const llvm::MapVector<Operation *, Shared> &earlier,
+              linalg::LinalgOp op, ArrayRef<Value> reads, IsOfForm isOfForm) {
+    Operation *first = op;
+    for (const auto &[other, shared] : earlier)
+      if (isOfForm(shared.product) && other->getBlock() == op->getBlock() &&
+          llvm::none_of(reads, [&, other = other](Value read) {
+            return isWrittenBetween(other, op, read);
+          }))
+        first = shared.first;
+    return first;
+  }
+
   using Packings = llvm::MapVector<Operation *, Packing>;
 
   /// The products with blocks among `ops`, in order. `isBounded`: the number of
@@ -169,15 +185,13 @@ private:
         missed(op, reason);
       if (!product || !reason.empty())
         continue;
-      Operation *first = op;
-      for (auto &[other, packing] : packings)
-        if (packing.product.bits == product->bits &&
-            packing.product.codes == product->codes &&
-            packing.product.scales == product->scales &&
-            other->getBlock() == op->getBlock() &&
-            !isWrittenBetween(other, op, product->codes) &&
-            !isWrittenBetween(other, op, product->scales))
-          first = packing.first;
+      Operation *first =
+          firstToPack(packings, op, {product->codes, product->scales},
+                      [&](const BlockProduct &other) {
+                        return other.bits == product->bits &&
+                               other.codes == product->codes &&
+                               other.scales == product->scales;
+                      });
       packings.insert({op, {*product, first}});
     }
     return packings;
@@ -223,22 +237,20 @@ private:
         missed(op, reason);
       if (!product)
         continue;
-      Operation *first = op;
-      for (auto &[other, sorting] : sortings)
-        if (sorting.product.experts == product->experts &&
-            sorting.product.x == product->x &&
-            sorting.product.weight.getType() == product->weight.getType() &&
-            other->getBlock() == op->getBlock() &&
-            !isWrittenBetween(other, op, product->experts) &&
-            !isWrittenBetween(other, op, product->x))
-          first = sorting.first;
+      Operation *first = firstToPack(
+          sortings, op, {product->experts, product->x},
+          [&](const ExpertProduct &other) {
+            return other.experts == product->experts && other.x == product->x &&
+                   other.weight.getType() == product->weight.getType();
+          });
       sortings.insert({op, {*product, first}});
     }
     return sortings;
   }
 
-  /// Multiplies the rows of few tokens one by one, and those of many sorted by
-  /// expert. Both loops are there; one has no tokens.
+  /// Multiplies the rows of few tokens one by one, and the rows of many tokens
+  /// sorted by expert. Where only a call knows how many tokens there are, both
+  /// loops are emitted, and one of them gets no tokens.
   void lower(VectorBuilder &b, linalg::LinalgOp op, int64_t chunk,
              Sortings &sortings) {
     const Sorting &sorting = sortings.find(op)->second;

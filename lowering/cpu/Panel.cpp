@@ -454,8 +454,8 @@ void PanelProduct::group(Value n, Value count, int64_t rowsOfBlock,
   flush(sums, n, count, rowsOfBlock);
 }
 
-/// Runs `body` for groups of rows of b, in parallel: with experts, for those of
-/// the matrix of each part.
+/// Runs `body` for each group of rows of b, in parallel. With experts, each
+/// part has its own b, and `body` runs for the groups of each.
 void PanelProduct::forGroups(int64_t groups,
                              llvm::function_ref<void(Value)> body) {
   if (!c.experts)

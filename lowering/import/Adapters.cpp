@@ -28,15 +28,13 @@ static WeightOp declare(WeightOp weight, StringRef matrix,
   OpBuilder b(weight->getContext());
   b.setInsertionPointAfter(weight);
   StringRef front = weight.getSource().drop_back(strlen("weight"));
-  auto made = WeightOp::create(
+  return WeightOp::create(
       b, locationOf(weight, matrix), symbol, weight.getCountAttr(), type,
       (front + matrix + ".weight").str(), /*first_row=*/IntegerAttr(),
       /*source_rows=*/IntegerAttr(), weight.getFirst(), /*adapter=*/true,
       /*tied=*/FlatSymbolRefAttr(), /*slot=*/IntegerAttr(),
       /*split=*/SplitAttr(), /*sym_visibility=*/StringAttr(),
-      /*layers=*/DenseI64ArrayAttr());
-  made.setLayersAttr(weight.getLayersAttr());
-  return made;
+      weight.getLayersAttr());
 }
 
 static LogicalResult addAdapter(LinearOp linear, int64_t rank) {

@@ -43,8 +43,7 @@ static bool isNibble(Value value, Value byte, unsigned half) {
                                         m_Any(&two))) ||
       !isInteger(two, 2))
     return false;
-  auto loop = index.getDefiningOp<linalg::IndexOp>();
-  return loop && loop.getDim() == half;
+  return isLoop(index, half);
 }
 
 /// The matrix whose blocks the bytes [first, first + count) are taken from.

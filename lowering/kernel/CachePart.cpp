@@ -67,11 +67,6 @@ static Value readAt(Value index, SmallVectorImpl<Value> &at) {
   return read.getTensor();
 }
 
-static bool isLoop(Value value, unsigned loop) {
-  auto index = value.getDefiningOp<linalg::IndexOp>();
-  return index && index.getDim() == loop;
-}
-
 namespace {
 /// Reads ((t,) h, s, ...)  =>  cache[pages[(t,) key / P], layer, h, key mod P,
 /// ...], where key is first + s. With a loop t over tokens, key is at most the

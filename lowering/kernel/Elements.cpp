@@ -479,8 +479,7 @@ std::optional<Dot> Elements::chosenDot(linalg::GenericOp op,
   Box longer(box);
   auto indices = llvm::to_vector(llvm::enumerate(w.getIndices()));
   for (auto [i, index] : indices)
-    if (auto loop = index.getDefiningOp<linalg::IndexOp>();
-        loop && loop.getDim() == k)
+    if (isLoop(index, k))
       dot.terms = cria::sizeOf(w.getTensor(), i);
   if (dot.terms == Size())
     return std::nullopt;

@@ -31,6 +31,11 @@ bool cria::isProduct(linalg::LinalgOp op) {
   });
 }
 
+bool cria::isLoop(Value value, unsigned loop) {
+  auto index = value.getDefiningOp<linalg::IndexOp>();
+  return index && index.getDim() == loop;
+}
+
 Value cria::filledWith(Operation *op) {
   if (auto fill = dyn_cast_or_null<linalg::FillOp>(op))
     return fill.getInputs()[0];

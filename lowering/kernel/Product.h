@@ -20,6 +20,9 @@ bool mayReorder(mlir::linalg::LinalgOp product);
 /// if the op computes anything else.
 mlir::Value filledWith(mlir::Operation *op);
 
+/// Whether a value in the payload of an op is the number of the op's loop.
+bool isLoop(mlir::Value value, unsigned loop);
+
 /// The loops that the results of a map are, for maps such as those of a
 /// product.
 llvm::SmallVector<unsigned> loops(mlir::AffineMap map);

@@ -93,8 +93,7 @@ bool TokenOps::isOfToken(linalg::GenericOp op) const {
       return true;
     if (read.getTensor().getType().getDimSize(0) == 1)
       return true; // the index of a single token is folded
-    auto first = read.getIndices()[0].getDefiningOp<linalg::IndexOp>();
-    return first && first.getDim() == 0;
+    return isLoop(read.getIndices()[0], 0);
   });
 }
 
