@@ -15,8 +15,8 @@ namespace cria {
 /// If each token has its own pages, keys and values are keys[t, h, s, d] and
 /// values[t, h, s, d].
 ///
-/// The softmax may have one score more, after those of the keys: the sink of
-/// the head, whose p is dropped.
+/// A head may have a sink: a last score, which no key made. It counts in the
+/// sum of the softmax, and its own p is dropped.
 ///
 /// `score` and `result` are elementwise. A score may be hidden: then it is -inf
 /// or the lowest number, and its p is zero, so the output of a row that sees no

@@ -5,13 +5,13 @@
 ///   p = softmax over s of (visible ? softcap(scale * scores) : lowest)
 ///   out[t, h, g, :] = sum_s (visible ? p : 0) * values[layer, h, first + s, :]
 ///
-/// A row that sees no keys is zero. A sink is a score more, after those of the
-/// keys, whose p is dropped after the softmax. Schedules do not store the
-/// scores, which are (tokens, keys) for each head. Keys and values in blocks
-/// are widened before the products; schedules widen a few of them at a time.
-/// Rows of paged caches are gathered before the products, for each token if
-/// tokens have their own pages: then keys are keys[t, h, s, :]. Schedules read
-/// paged caches in place.
+/// A row that sees no keys is zero. A head's sink is a last score, which no key
+/// made; the softmax adds it up, and then its p is dropped. Schedules do not
+/// store the scores, which are (tokens, keys) for each head. Keys and values in
+/// blocks are widened before the products; schedules widen a few of them at a
+/// time. Rows of paged caches are gathered before the products, for each token
+/// if tokens have their own pages: then keys are keys[t, h, s, :]. Schedules
+/// read paged caches in place.
 #include "lowering/linalg/Functions.h"
 #include "lowering/linalg/Lowering.h"
 #include "lowering/linalg/Pages.h"

@@ -172,7 +172,7 @@ Value cria::multiplyBlocks(LinalgBuilder &b, BlockRows x, Value weight,
                    })[0];
 }
 
-/// The loops are t, s, n, and those of multiplyBlocks from the block on.
+/// The loops are t, s, n, block, (half,) byte; multiplyBlocks has no s.
 Value cria::multiplyExperts(LinalgBuilder &b, BlockRows x, Value experts,
                             Value weight, BlockFormat format, Value acc) {
   bool halves = format == BlockFormat::Q4_0;

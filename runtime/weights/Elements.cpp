@@ -127,7 +127,8 @@ ElementsPtr slice(ElementsPtr x, const WeightSpec &weight, uint64_t index) {
   return std::make_unique<Slice>(std::move(x), weight, index);
 }
 
-/// Reads the rows, column by column: those of a column are next to each other.
+/// Reads rows column by column, because `inner` has the elements of a column
+/// next to each other.
 Status Transposed::read(uint64_t first, uint64_t count, float *to) const {
   std::vector<float> column;
   Status status;

@@ -83,8 +83,8 @@ public:
       : schedules(schedules), tuning(tuning) {}
 
   /// Whether the products have few rows, which a gemv takes: bound by the
-  /// bytes of weights. More rows are bound by operations. Of rows that choose
-  /// their weights, those of the longest call count.
+  /// bytes of weights. More rows are bound by operations. If rows choose their
+  /// weights, the longest call decides for all calls.
   bool hasFewRows(const KernelFunction &function, const Work &work) const;
   /// These build the kernels and their launches. The works of a call share a
   /// grid; works of `gemm` have sums of the same products.

@@ -6,13 +6,13 @@
 
 namespace cria::simt {
 
-/// Choice i of a token t is number t * choices + i. The numbers lie in `order`,
-/// those of each matrix together. A tile has at most `m` of them, of one
-/// matrix.
+/// The choices of all tokens, sorted by the matrix that they choose. Choice i
+/// of a token t has the number t * choices + i. A tile is at most `m` choices
+/// of one matrix.
 struct Groups {
-  mlir::Value order; ///< i32 for each choice
-  /// Two i32 for each tile: where its choices begin in `order`, and where those
-  /// of its matrix end. Both are 0 for tiles beyond the last.
+  mlir::Value order; ///< i32: the numbers of the choices, sorted
+  /// Two i32 for each tile: where its choices begin in `order`, and where the
+  /// choices of its matrix end. Both are 0 for tiles beyond the last.
   mlir::Value tiles;
   int64_t mostTiles = 0;
 };

@@ -16,9 +16,8 @@ struct Work {
   llvm::SmallVector<Dot, 1> dots;
   /// The loop over rows of the products' input; none if the input has one row.
   std::optional<unsigned> row;
-  /// Whether rows choose their weights (Dot::chosen). Then products of
-  /// different rows share nothing, and those of a unit may have inputs of their
-  /// own.
+  /// Whether rows choose their weights (Dot::chosen). Then different rows share
+  /// no weights, and the products of a unit may have different inputs.
   bool isChosen() const { return dots[0].chosen.tensor != nullptr; }
   /// The loop over choices, if each choice of a row counts as a row (Groups.h).
   std::optional<unsigned> choice;

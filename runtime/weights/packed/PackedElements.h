@@ -11,6 +11,9 @@ namespace cria {
 
 /// The elements of a weight in several tensors. Immutable once it is
 /// loaded.
+///
+/// The formats' files are optimized for speed, for `read` alone. What runs once
+/// for a weight is marked as cold, which keeps it small.
 class PackedElements : public Elements {
 public:
   /// Takes the weight for stored as `given` says. Returns what contradicts this
