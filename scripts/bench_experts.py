@@ -11,7 +11,8 @@ turns. The medians over the rounds are printed:
 - of decoding, the fraction of the read loop that cria-bench reports;
 - of each number of tokens, the time of all kernels of the MLPs, the router's too, and
   their floor over this time. The floor is the peer's time, or that of reading the experts
-  which these tokens are expected to choose, whichever is longer.
+  which a router without preferences would choose, whichever is longer. Random weights
+  prefer some: the fraction may exceed 100 %.
 
 --torch also times a layer's experts in transformers by PyTorch, in bf16 by grouped_mm,
 and prints how many times as long it takes. It needs both packages.
