@@ -144,15 +144,18 @@ static Result<Recording> readReference(const Options &options) {
 
 /// The tolerance of a result of the artifact against a result of the reference.
 /// Another artifact of the same type rounds the same values; transformers
-/// rounds more.
+/// rounds more, and where the scores of two experts nearly tie, that chooses:
+/// then any experts do, as their scores are compared, too.
 static Tolerance toleranceFor(const Runner &runner, const Made &made,
                               const Recording &reference,
                               const Options &options) {
   bool isArtifact = reference.results.count(made.names().front());
   DType type = reference.type();
+  bool isSame = isArtifact && runner.type() == type;
   Tolerance tolerance =
-      toleranceOf(coarser(runner.type(), type),
-                  isArtifact && runner.type() == type, runner.isBlocked());
+      toleranceOf(coarser(runner.type(), type), isSame, runner.isBlocked());
+  if (made.kernel.results[made.result].integers)
+    tolerance = {isSame ? 0 : INFINITY, INFINITY, DType::F32};
   if (options.tolerance)
     tolerance = {*options.tolerance, INFINITY, tolerance.type};
   return tolerance;

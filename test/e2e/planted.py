@@ -20,12 +20,15 @@ SMALL = {"num_hidden_layers": 2, "max_position_embeddings": 64, "vocab_size": 10
 CONFIGS = {
     "llama": families.config("llama", SMALL | {"intermediate_size": 96}),
     "gemma2": families.FAMILIES["gemma2"] | SMALL | {"sliding_window": 4},
+    "mixtral": families.FAMILIES["mixtral"] | SMALL,
 }
 RANDOM = "--random-weights=1"
 
 QKV, ATTENTION = "layers_attn_qkv_prefill", "layers_attn_prefill"
 OUT, DOWN = "layers_attn_out_prefill", "layers_mlp_down_prefill"
 UP, HEAD = "layers_mlp_gate_up_decode", "head_decode"
+ROUTE = "layers_block_sparse_moe_gate_prefill"
+EXPERTS = "layers_block_sparse_moe_experts_w2_prefill"
 SCORES = r"\[#map\d+(, #map\d+, #map\d+\], [^\]]*\"reduction\")"
 OTHER_HEAD = r"[affine_map<(d0, d1, d2, d3, d4) -> (d2, d1, d0, d4)>\1"
 ROUND = r"(%\w+) = arith\.truncf (%\w+) : f32 to bf16\s+linalg\.yield \1 : bf16"
@@ -54,6 +57,8 @@ BUGS = [
     ("a window off by one", "gemma2-f32", ATTENTION, r"arith\.cmpi sgt", "arith.cmpi sge", 0, None, 0, "model.layers.0.self_attn"),
     ("no softcap", "gemma2-f32", HEAD, CAPPED, "linalg.yield %out", -1, None, 0, "lm_head"),
     ("a norm's weight without 1", "gemma2-f32", "head_prefill", r"arith\.addf (%in_\w+), %cst\w* : f32", LEFT, 0, None, 0, "model.norm"),
+    ("other experts", "mixtral-f32", ROUTE, r"arith\.index_cast %\w+ : index to i32", "arith.constant 1 : i32", 1, None, 0, "block_sparse_moe.gate"),
+    ("one expert for all", "mixtral-f32", EXPERTS, r"arith\.index_cast (%\w+) : i32 to index", "arith.constant 0 : index", 0, None, 0, "block_sparse_moe.experts.{}.w2"),
 ]
 
 
@@ -190,7 +195,7 @@ def check_emulated(model):
 
 def main():
     tools = Tools(*sys.argv[1:])
-    models = {name: Model(tools, name) for name in ("llama-f32", "llama-bf16", "gemma2-f32")}
+    models = {name: Model(tools, name) for name in ("llama-f32", "llama-bf16", "gemma2-f32", "mixtral-f32")}
     for model in models.values():
         check_right(model)
     with concurrent.futures.ThreadPoolExecutor(2) as pool:

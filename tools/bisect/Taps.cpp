@@ -73,6 +73,7 @@ static TapResult readResult(const JsonCursor &at, const Manifest &manifest) {
       result.width *= static_cast<uint64_t>(size.integer(1, 1 << 20));
   }
   result.logits = at.find("logits").has_value();
+  result.integers = at.find("integers").has_value();
   if (auto names = at.find("names"))
     result.names = readNames(*names);
   return result;

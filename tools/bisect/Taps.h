@@ -31,6 +31,7 @@ struct TapResult {
   uint64_t width = 0;          // of a row
   std::optional<size_t> cache; // the result is some rows of this KV cache
   bool logits = false;
+  bool integers = false; // numbers of experts: the same or others
   std::vector<TapName> names;
 };
 

@@ -12,6 +12,9 @@
 /// If `given` has the results of a reference, each kernel runs on the
 /// reference's inputs, and one pass over the model checks all kernels: a wrong
 /// result is then the fault of the kernel that made it.
+///
+/// Numbers of experts are kept as f32, which has them exactly: the runtime
+/// reads and writes floats alone.
 #include "lowering/artifact/Manifest.h"
 #include "lowering/entry/Entry.h"
 #include "lowering/entry/LayerNumber.h"
@@ -81,6 +84,13 @@ private:
 };
 } // namespace
 
+/// The type in which a tap keeps elements; null if it keeps none.
+static Type storedType(Type element) {
+  if (element.isInteger(32))
+    return Float32Type::get(element.getContext());
+  return isa<FloatType>(element) ? element : Type();
+}
+
 /// The turns of the loop around a call; 1 if there is no loop, nothing if the
 /// number of turns is unknown.
 static std::optional<int64_t> turnsAround(func::CallOp call) {
@@ -117,7 +127,8 @@ LogicalResult TapAdder::addTap(OpResult result, Fields &object) {
   auto made = static_cast<unsigned>(firstTap + 2 * taps.size());
   taps.push_back(
       {call, result.getResultNumber(),
-       RankedTensorType::get(shape, own.getElementType()), made, made + 1,
+       RankedTensorType::get(shape, storedType(own.getElementType())), made,
+       made + 1,
        (call.getCallee() + "." + std::to_string(result.getResultNumber()))
            .str()});
   object.set("made", made)
@@ -154,8 +165,12 @@ FailureOr<DictionaryAttr> TapAdder::describe(func::CallOp call,
       // Hidden states get no description: the head reads the same values.
       if (arguments.all()[argument.getArgNumber()] == EntryArgument::Logits)
         object.set("logits", true);
-    } else if (type && isa<FloatType>(type.getElementType())) {
-      object.set("names", names.of(result, modules));
+    } else if (type && storedType(type.getElementType())) {
+      bool areIntegers = type.getElementType().isInteger();
+      if (areIntegers)
+        object.set("integers", true);
+      object.set("names", areIntegers ? ModuleNames::Names()
+                                      : names.of(result, modules));
       if (failed(addTap(result, object)))
         return failure();
     }
@@ -229,7 +244,9 @@ SmallVector<Attribute> TapAdder::caches() const {
 /// func @k_tap(%own, %turn, %made, %given, %force) -> (%passed, %made)
 func::FuncOp TapAdder::tapFunction(const Tap &tap) {
   func::CallOp call = tap.call;
-  Type own = call.getResult(tap.result).getType();
+  auto own = cast<RankedTensorType>(call.getResult(tap.result).getType());
+  Type element = own.getElementType(), stored = tap.memory.getElementType();
+  RankedTensorType kept = own.clone(stored);
   OpBuilder outer(call->getParentOfType<func::FuncOp>());
   Type index = outer.getIndexType();
   auto function = func::FuncOp::create(
@@ -246,32 +263,38 @@ func::FuncOp TapAdder::tapFunction(const Tap &tap) {
   b.setInsertionPointToStart(body);
   Value made = body->getArgument(2), given = body->getArgument(3);
   Value computed = body->getArgument(0);
-  int64_t rank = cast<RankedTensorType>(own).getRank();
+  int64_t rank = own.getRank();
   SmallVector<OpFoldResult> offsets(4, b.getIndexAttr(0)),
       sizes(4 - rank, b.getIndexAttr(1));
   offsets[0] = body->getArgument(1);
   sizes.append(b.sizes(computed));
 
   AffineMap identity = b.getMultiDimIdentityMap(rank);
-  Value place = b.slice(made, offsets, sizes, cast<RankedTensorType>(own));
-  Value stored = b.generic(
-      rank, {computed}, {place}, {identity, identity},
-      [](ArrayRef<Value> v) -> SmallVector<Value> { return {v[0]}; })[0];
-  made = b.insert(stored, made, offsets, sizes);
+  Value place = b.slice(made, offsets, sizes, kept);
+  Value rows = b.generic(rank, {computed}, {place}, {identity, identity},
+                         [&](ArrayRef<Value> v) -> SmallVector<Value> {
+                           if (stored == element)
+                             return {v[0]};
+                           return {arith::SIToFPOp::create(b, stored, v[0])};
+                         })[0];
+  made = b.insert(rows, made, offsets, sizes);
 
   SmallVector<OpFoldResult> ones(4, b.getIndexAttr(1)),
       number(4, b.getIndexAttr(0));
   number[3] = b.getIndexAttr((tap.made - firstTap) / 2);
   Value scalar = b.slice(body->getArgument(4), number, ones,
                          RankedTensorType::get({}, b.getF32Type()));
-  Value forced = b.slice(given, offsets, sizes, cast<RankedTensorType>(own));
+  Value forced = b.slice(given, offsets, sizes, kept);
   Value passed =
       b.generic(rank, {scalar, forced}, {computed},
                 {b.select(rank, {}), identity, identity},
                 [&](ArrayRef<Value> v) -> SmallVector<Value> {
                   Value is = arith::CmpFOp::create(b, arith::CmpFPredicate::UNE,
                                                    v[0], b.f32(0));
-                  return {arith::SelectOp::create(b, is, v[1], v[2])};
+                  Value other = v[1];
+                  if (stored != element)
+                    other = arith::FPToSIOp::create(b, element, other);
+                  return {arith::SelectOp::create(b, is, other, v[2])};
                 })[0];
   func::ReturnOp::create(b, ValueRange{passed, made});
   symbols.insert(function); // may rename the function
