@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """fidelity.py BIN [NAME...]: every family, type and rope against transformers.
 
+With --experts, of mixtures of experts: how often bf16 chooses other experts than f32.
+
 transformers saves a random model. The tools run these files on the CPU or, with
 --device=emulated, on the emulated GPU. Compared are the logits of prompts of 40 and of
 300 tokens, and 64 greedy ids of generation with a cache. Prints the rows of a table in
@@ -13,14 +15,16 @@ import argparse
 import json
 import sys
 import tempfile
+import unittest.mock
 
 import numpy as np
+import safetensors.torch
 import torch
 import transformers
 
 import cases
 import families
-from harness import Tools, divergence, nmse
+from harness import Tools, divergence, execute, nmse
 
 LENGTHS = [40, 300]
 GREEDY = 64
@@ -123,6 +127,76 @@ def ratio_of(tools, artifact, prompts, folder, dtype, flags):
     return ours / theirs
 
 
+def is_mixture(folder):
+    saved = json.loads((folder / "config.json").read_text())
+    return any(saved.get(key) for key in EXPERTS)
+
+
+def experts_of(model, ids, layers):
+    """The experts that transformers chooses: (layers, tokens, k), in order of number."""
+    chosen, topk = [], torch.topk
+    config = model.config.get_text_config()
+    count = next(getattr(config, key) for key in EXPERTS if getattr(config, key, None))
+
+    def recorded(scores, k, *others, **named):
+        best = topk(scores, k, *others, **named)
+        if scores.shape[-1] == count:  # else groups of experts
+            chosen.append(best.indices.reshape(len(ids), k).sort().values.numpy())
+        return best
+
+    patch = unittest.mock.patch
+    with patch("torch.topk", recorded), patch("torch.Tensor.topk", recorded):
+        logits_of(model, ids)
+    # Of a single group, the best experts are asked for before the chosen ones.
+    step = len(chosen) // layers
+    return np.stack(chosen[step - 1 :: step])
+
+
+def own_experts(tools, artifact, ids, *flags):
+    """The same of an artifact with taps."""
+    dump = tools.scratch / "taps.safetensors"
+    text = ",".join(map(str, ids))
+    command = [tools.bin / "cria-bisect", artifact, f"--ids={text}", f"--dump={dump}"]
+    execute([*command, *flags]).ok()
+    made = safetensors.torch.load_file(dump)
+    inspected = execute([tools.bin / "cria-inspect", artifact, "--json"]).ok().text
+    chosen = {}
+    for kernel in json.loads(inspected)["taps"]["kernels"]:
+        for number, result in enumerate(kernel["results"]):
+            if kernel["entry"] != "prefill" or not result.get("integers"):
+                continue
+            name, module = kernel["kernel"].replace("_prefill", ""), kernel["modules"][-1]
+            for turn in range(kernel["turns"]):
+                layer = module.get("first", 0) + module.get("step", 0) * turn
+                chosen[layer] = made[f"{name}.{number}@{turn}"].int().numpy()
+    return np.sort(np.stack([chosen[layer] for layer in sorted(chosen)]))
+
+
+def compare_experts(tools, name, entry, device):
+    """A row of the table of experts, or nothing if the model has none."""
+    folder = tools.scratch / f"{name}-experts"
+    folder.mkdir()
+    save(entry[2] | {"dtype": "bfloat16"}, folder)
+    if not is_mixture(folder):
+        return None
+    exact, stored = peer(folder, "f32"), peer(folder, "bf16")
+    target = "--target=cpu" if device == "cpu" else "--target=cuda"
+    artifact = tools.compile(
+        folder / "config.json", "--max-seq=512", "--taps", target, out=f"{name}-experts.cria"
+    )
+    flags = [f"--weights={folder}", f"--device={device}"]
+    rng = np.random.default_rng(SEED)
+    ours, theirs = [], []
+    for prompt in rng.integers(3, entry[2]["vocab_size"], (MIXED // 300, 300)).tolist():
+        own = own_experts(tools, artifact, prompt, *flags)
+        truth = experts_of(exact, prompt, len(own))
+        ours.append((own != truth).any(-1))
+        theirs.append((experts_of(stored, prompt, len(own)) != truth).any(-1))
+    share = [100 * np.mean(each) for each in (theirs, ours)]
+    cells = [name, f"{truth.shape[-1]}", f"{len(truth)}", *(f"{each:.2f} %" for each in share)]
+    return "| " + " | ".join(cells) + " |", share[1] <= 1.25 * share[0]
+
+
 def compare(tools, name, entry, dtype, device):
     """Rows of the table: one for each length."""
     family, rope, config = entry
@@ -156,10 +230,8 @@ def compare(tools, name, entry, dtype, device):
         else:
             # Where scores of experts nearly tie, a rounding chooses other experts: a few
             # such tokens are more than all others of a prompt.
-            saved = json.loads((folder / "config.json").read_text())
-            mixed = any(saved.get(key) for key in EXPERTS)
             prompts = [prompt]
-            if mixed:
+            if is_mixture(folder):
                 shape = (MIXED // length, length)
                 more = rng.integers(3, text["vocab_size"], shape)
                 prompts += more.tolist()
@@ -187,6 +259,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition(":")[0])
     parser.add_argument("bin")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--experts", action="store_true")
     parser.add_argument("names", nargs="*", metavar="NAME")
     options = parser.parse_intermixed_args()
     every = models()
@@ -194,6 +267,12 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         tools = Tools(options.bin, scratch)
         for name in options.names or list(every):
+            if options.experts:
+                row = compare_experts(tools, name, every[name], options.device)
+                if row:
+                    print(row[0], flush=True)
+                    good = good and row[1]
+                continue
             for dtype in ("f32", "bf16"):
                 for row in compare(tools, name, every[name], dtype, options.device):
                     print(line(row), flush=True)
