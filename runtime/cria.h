@@ -841,11 +841,16 @@ CRIA_API cria_status cria_batch_feed(cria_batch *batch, int64_t sequence,
 
 /* Proposes up to `count` ids that a sequence may draw next, which runs or
  * waits. The next step may compute them as drafts, as far as rows and pages are
- * left. Sequences with a mask or a restored state have no drafts.
+ * left. A sequence whose sampler has a mask has drafts only with `masks`: for
+ * each id `words` words as cria_sampler_allow takes them, the ids that may be
+ * drawn after it; else `masks` is NULL. The mask of the sampler itself is for
+ * the draw before all drafts. A restored sequence has no drafts.
  * CRIA_FAILED_PRECONDITION: the batch has no draft_rows, or the sequence does
- * not run. CRIA_INVALID_ARGUMENT: an id is out of range. */
+ * not run. CRIA_INVALID_ARGUMENT: an id is out of range, or a mask has other
+ * words or no id. */
 CRIA_API cria_status cria_batch_propose(cria_batch *batch, int64_t sequence,
                                         const int32_t *ids, size_t count,
+                                        const uint32_t *masks, size_t words,
                                         cria_error *error);
 
 /* Computes one id of each sequence that decodes, with its drafts, the ids of

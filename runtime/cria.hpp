@@ -365,9 +365,13 @@ public:
     call(cria_batch_feed, get(), sequence, ids.data(), ids.size(), most);
   }
 
-  /// Ids that the sequence may draw next.
-  void propose(int64_t sequence, const std::vector<int32_t> &ids) {
-    call(cria_batch_propose, get(), sequence, ids.data(), ids.size());
+  /// Ids that the sequence may draw next; where its sampler has a mask, with
+  /// the masks after each, one behind the other (Matcher::masksAfter).
+  void propose(int64_t sequence, const std::vector<int32_t> &ids,
+               const std::vector<uint32_t> &masks = {}) {
+    call(cria_batch_propose, get(), sequence, ids.data(), ids.size(),
+         masks.empty() ? nullptr : masks.data(),
+         ids.empty() ? std::size_t{0} : masks.size() / ids.size());
   }
 
   /// What the step made; texts and logits live until the next one.

@@ -221,6 +221,24 @@ CRIA_API void cria_matcher_free(cria_matcher **matcher);
 CRIA_API cria_status cria_matcher_mask(cria_matcher *matcher, uint32_t *bits,
                                        size_t words, cria_error *error);
 
+/* Writes up to `most` ids that probably come next, and their number into
+ * `count`: where the grammar has the text go on in one way alone, as in the
+ * name of a property, the longest tokens that spell it. A model may spell it by
+ * other tokens, so they are no more than ids to try: cria_batch_propose. Has
+ * the errors of cria_matcher_accept for text that is too much work. */
+CRIA_API cria_status cria_matcher_forced(cria_matcher *matcher, int32_t *ids,
+                                         size_t most, size_t *count,
+                                         cria_error *error);
+
+/* Writes the masks after each of `count` ids that may come next, `words` words
+ * each, as cria_batch_propose takes them. The text stays as it is. Lowers
+ * `count` to the number of ids before the first that may not come, or after
+ * which no id may. */
+CRIA_API cria_status cria_matcher_masks_after(const cria_matcher *matcher,
+                                              const int32_t *ids, size_t *count,
+                                              uint32_t *masks, size_t words,
+                                              cria_error *error);
+
 /* Takes the next id of the text. CRIA_INVALID_ARGUMENT: the id may not come.
  * CRIA_RESOURCE_EXHAUSTED: the id takes too much work or memory, or the text is
  * nested too deeply. After an error the text is as it was. */

@@ -143,6 +143,27 @@ public:
     call(cria_matcher_mask, get(), bits.data(), bits.size());
     return bits;
   }
+  /// Up to `most` ids that probably come next: Batch::propose may try them.
+  std::vector<int32_t> forced(std::size_t most) {
+    std::vector<int32_t> ids(most);
+    std::size_t count = 0;
+    call(cria_matcher_forced, get(), ids.data(), most, &count);
+    ids.resize(count);
+    return ids;
+  }
+  /// The masks after each of `ids`, one behind the other. Takes away the ids
+  /// from the first one on that may not come, or after which none may.
+  std::vector<uint32_t> masksAfter(std::vector<int32_t> &ids,
+                                   int64_t vocabSize) const {
+    auto words = static_cast<std::size_t>(vocabSize + 31) / 32;
+    std::vector<uint32_t> masks(ids.size() * words);
+    std::size_t count = ids.size();
+    call(cria_matcher_masks_after, get(), ids.data(), &count, masks.data(),
+         words);
+    ids.resize(count);
+    masks.resize(count * words);
+    return masks;
+  }
   void accept(int32_t id) { call(cria_matcher_accept, get(), id); }
   /// Whether the text so far is one of the grammar; whether nothing may follow.
   bool complete() const { return cria_matcher_complete(get()) != 0; }

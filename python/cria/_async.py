@@ -214,6 +214,7 @@ class AsyncBatch:
 
     def _step(self, texts: dict[int, _Text], sent: Sent) -> None:
         try:
+            self._batch._try({number: text.drawn for number, text in texts.items()})
             results = self._batch.step()
         except Error as error:  # of all texts
             for text in texts.values():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any, Iterable, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Iterable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -136,6 +136,16 @@ class Drawn:
                 self._matcher.allow(self.sampler)
         return self.ended
 
+    def forced(self, most: int) -> tuple[list[int], npt.NDArray[np.bool_] | None]:
+        """Up to ``most`` ids to try, which the grammar leaves no choice in, and the masks
+        after each."""
+        runs = self._ids and not self.ended and len(self._ids) < self.limit
+        if not (self._matcher and runs):
+            return [], None
+        ids = self._matcher.forced(most)
+        masks = self._matcher.masks_after(ids, self.sampler._vocab_size)
+        return ids[: len(masks)], masks
+
     @property
     def piece(self) -> str:
         """The text that the last id has completed."""
@@ -183,6 +193,7 @@ class Batch(_native.OneThread):
         )
         super().__init__("batch", "cria_batch_create", model._handle, options)
         self.model = model
+        self._draft_rows = draft_rows
         #: Sequences that run or wait, as of the last step.
         self.unfinished = 0
 
@@ -266,11 +277,30 @@ class Batch(_native.OneThread):
         self._call("cria_batch_feed", sequence, ids_pointer(array), len(array), draw)
         self.unfinished += 1
 
-    def propose(self, sequence: int, ids: Ids) -> None:
+    def propose(
+        self, sequence: int, ids: Ids, masks: npt.ArrayLike | None = None
+    ) -> None:
         """Proposes ids that the sequence may draw next. The next step may compute them as
-        drafts, which saves the steps of those that the sequence then draws."""
+        drafts, which saves the steps of those that the sequence then draws. Where its
+        sampler has a mask, ``masks`` has the mask after each id (:meth:`Matcher.mask`)."""
         array = ids_array(ids)
-        self._call("cria_batch_propose", sequence, ids_pointer(array), len(array))
+        pointer, words = _native.ffi.NULL, 0
+        if masks is not None:
+            rows = np.asarray(masks, np.bool_).reshape(len(array), -1)
+            padded = np.pad(rows, ((0, 0), (0, -rows.shape[1] % 32)))
+            packed = np.packbits(padded, axis=1, bitorder="little").view(np.uint32)
+            pointer, words = _native.ffi.from_buffer("uint32_t[]", packed), packed.shape[1]
+        self._call(
+            "cria_batch_propose", sequence, ids_pointer(array), len(array), pointer, words
+        )
+
+    def _try(self, texts: Mapping[int, Drawn]) -> None:
+        """Has the next step try what grammars leave texts no choice in."""
+        most = self._draft_rows - len(texts)
+        for sequence, text in texts.items() if most > 0 else ():
+            ids, masks = text.forced(most)
+            if ids:
+                self.propose(sequence, ids, masks)
 
     def step(self) -> list[BatchResult]:
         """Computes one id of each sequence that decodes, with its drafts, and a chunk of
@@ -361,6 +391,7 @@ class Batch(_native.OneThread):
             for text in texts:
                 drawn[self._begin(text)] = text
             while self.unfinished:
+                self._try({number: drawn[number] for number in drawn.keys() - left})
                 for result in self.step():
                     if result.sequence not in drawn or result.sequence in left:
                         continue

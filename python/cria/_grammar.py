@@ -11,7 +11,7 @@ import numpy.typing as npt
 from cria import _native
 from cria._errors import InvalidArgument, checking
 from cria._sampling import Sampler
-from cria._text import Tokenizer, count_of, ids_array, ids_pointer
+from cria._text import Ids, Tokenizer, count_of, ids_array, ids_pointer
 
 KINDS = {"json_schema": 0, "grammar": 1, "regex": 2}
 
@@ -96,6 +96,26 @@ class Matcher(_native.OneThread):
         words = self._words(sampler._vocab_size)
         buffer = _native.ffi.from_buffer("uint32_t[]", words)
         sampler._call("cria_sampler_allow", buffer, len(words))
+
+    def forced(self, most: int) -> list[int]:
+        """Up to ``most`` ids that probably come next: where the text may go on in one
+        way alone, the longest tokens that spell it. :meth:`Batch.propose` may try them."""
+        ids = _native.ffi.new("int32_t[]", count_of(most, "most"))
+        count = _native.ffi.new("size_t *")
+        self._call("cria_matcher_forced", ids, most, count)
+        return list(ids)[: count[0]]
+
+    def masks_after(self, ids: Ids, vocab_size: int) -> npt.NDArray[np.bool_]:
+        """The masks after each of ``ids`` (count, vocab_size), up to the first that may
+        not come, or after which none may."""
+        array = ids_array(ids)
+        words = (count_of(vocab_size, "vocab_size") + 31) // 32
+        masks = np.zeros((len(array), words), np.uint32)
+        count = _native.ffi.new("size_t *", len(array))
+        buffer = _native.ffi.from_buffer("uint32_t[]", masks)
+        self._call("cria_matcher_masks_after", ids_pointer(array), count, buffer, words)
+        bits = np.unpackbits(masks.view(np.uint8), axis=1, bitorder="little")
+        return bits[: count[0], :vocab_size].astype(np.bool_)
 
     def accept(self, id: int) -> None:
         """Takes the next id. Raises :class:`InvalidArgument` if it may not come."""

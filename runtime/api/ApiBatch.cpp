@@ -105,6 +105,7 @@ cria_status cria_batch_feed(cria_batch *batch, int64_t sequence,
 
 cria_status cria_batch_propose(cria_batch *batch, int64_t sequence,
                                const int32_t *ids, size_t count,
+                               const uint32_t *masks, size_t words,
                                cria_error *error) {
   return guarded(error, [&] {
     Status status =
@@ -112,7 +113,8 @@ cria_status cria_batch_propose(cria_batch *batch, int64_t sequence,
                checkCount(count, "count")});
     if (!status.ok())
       return status;
-    return batch->object->propose(sequence, ids, static_cast<int64_t>(count));
+    return batch->object->propose(sequence, ids, static_cast<int64_t>(count),
+                                  masks, words);
   });
 }
 

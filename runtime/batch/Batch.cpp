@@ -238,7 +238,8 @@ Status Batch::feed(int64_t number, const int32_t *ids, int64_t count,
   return Status();
 }
 
-Status Batch::propose(int64_t number, const int32_t *ids, int64_t count) {
+Status Batch::propose(int64_t number, const int32_t *ids, int64_t count,
+                      const uint32_t *masks, size_t words) {
   Result<Sequence *> found = find(number);
   if (!found.ok())
     return found.status();
@@ -248,11 +249,16 @@ Status Batch::propose(int64_t number, const int32_t *ids, int64_t count) {
   if ((*found)->isIdle())
     return Status(CRIA_FAILED_PRECONDITION,
                   {"sequence ", number, " draws nothing now"});
-  if (Status status = checkIds(ids, count, shared->manifest()); !status.ok())
-    return status;
-  (*found)->drafts.propose({ids, ids + std::min(count, draftRows)},
-                           (*found)->ids.size());
-  return Status();
+  const Manifest &manifest = shared->manifest();
+  Status status = checkIds(ids, count, manifest);
+  Draft draft = {{ids, ids + std::min(count, draftRows)}, {}};
+  for (size_t i = 0; masks && status.ok() && i < draft.ids.size(); ++i) {
+    draft.masks.emplace_back(masks + i * words, masks + (i + 1) * words);
+    status = checkMask(draft.masks.back(), manifest.vocabSize);
+  }
+  if (status.ok())
+    (*found)->drafts.propose(std::move(draft), (*found)->ids.size());
+  return status;
 }
 
 Status Batch::step() {

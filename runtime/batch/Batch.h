@@ -63,7 +63,10 @@ public:
   /// Proposes ids that a sequence may draw from now on: the next step may
   /// compute them as drafts. FAILED_PRECONDITION if it does not run or wait, or
   /// the batch has no drafts.
-  Status propose(int64_t sequence, const int32_t *ids, int64_t count);
+  /// `masks`, if not null, has `words` words for each id, the ids that may be
+  /// drawn after it; INVALID_ARGUMENT if that is none.
+  Status propose(int64_t sequence, const int32_t *ids, int64_t count,
+                 const uint32_t *masks = nullptr, size_t words = 0);
 
   /// Computes the next ids. What one sequence fails at is in its result; an
   /// error belongs to all, and the step may be tried again.

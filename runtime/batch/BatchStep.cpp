@@ -19,6 +19,9 @@ Result<Sampler *> BatchStep::samplerOf(const Row &row) {
                     drawing.back().sequence == row.sequence;
     Sampler &next = ahead[aheadInUse++];
     next.follow(isSecond ? *draws.back().sampler : *sampler, row.id);
+    if (Status status = row.mask ? next.allow(*row.mask) : Status();
+        !status.ok())
+      return status;
     return &next;
   }
   if (!sampler->enter())

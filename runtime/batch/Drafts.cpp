@@ -40,19 +40,22 @@ void Drafts::learn() {
   tries = drawn = 0;
 }
 
-std::vector<int32_t> Drafts::next(const std::vector<int32_t> &text,
-                                  int64_t most) {
+const Draft &Drafts::next(const std::vector<int32_t> &text, int64_t most,
+                          bool isMasked) {
   learn();
-  std::vector<int32_t> ids = std::exchange(proposed, {});
-  if (!ids.empty() && after == text.size()) {
+  current = std::exchange(proposed, {});
+  std::vector<int32_t> &ids = current.ids;
+  if (!ids.empty() && after == text.size() &&
+      (!isMasked || !current.masks.empty())) {
     ids.resize(std::min(ids.size(), static_cast<size_t>(most)));
-    return ids;
+    return current;
   }
-  if (rest > 0) {
+  current = {};
+  if (rest > 0)
     --rest;
-    return {};
-  }
-  return lookUp(text, std::min(most, width));
+  else if (!isMasked)
+    ids = lookUp(text, std::min(most, width));
+  return current;
 }
 
 } // namespace cria

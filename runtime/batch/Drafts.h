@@ -15,15 +15,25 @@
 
 namespace cria {
 
+/// Ids that may follow a text.
+struct Draft {
+  std::vector<int32_t> ids;
+  /// The ids that may be drawn after each, as in Sampler::allow; or none, if
+  /// any may.
+  std::vector<std::vector<uint32_t>> masks;
+};
+
 class Drafts {
 public:
-  /// Proposes ids to follow a text of `length` ids.
-  void propose(std::vector<int32_t> ids, size_t length) {
-    proposed = std::move(ids);
+  /// Proposes what follows a text of `length` ids.
+  void propose(Draft draft, size_t length) {
+    proposed = std::move(draft);
     after = length;
   }
-  /// At most `most` ids that may follow `text`. Begins a step.
-  std::vector<int32_t> next(const std::vector<int32_t> &text, int64_t most);
+  /// At most `most` ids that may follow `text`. Begins a step. Where draws have
+  /// a mask (`isMasked`), ids are proposed with masks.
+  const Draft &next(const std::vector<int32_t> &text, int64_t most,
+                    bool isMasked);
   /// Notes that the step computes the first `count` of these ids.
   void tried(int64_t count) { tries = count; }
   /// Notes that one more of them was drawn.
@@ -32,7 +42,7 @@ public:
 private:
   void learn();
 
-  std::vector<int32_t> proposed;
+  Draft proposed, current;      // the latter of the step
   size_t after = 0;             // the length of the text that they follow
   int64_t tries = 0, drawn = 0; // ids of the last step
   int64_t width = 1;            // ids to look up

@@ -132,19 +132,23 @@ void Schedule::addDrafts(Chosen &chosen) {
   chosen.rows.reserve(static_cast<size_t>(std::max(draftRows, texts)));
   for (int64_t i = 0; i < texts && room > 0; ++i) {
     Sequence &sequence = *chosen.rows[static_cast<size_t>(i)].sequence;
-    if (!sequence.mayDraft())
+    SamplerUse use(sequence.sampler.get());
+    if (!sequence.mayDraft() || !use.status().ok())
       continue;
+    bool isMasked = sequence.sampler && sequence.sampler->hasMask();
     int64_t first = sequence.end(),
             share = (room + texts - i - 1) / (texts - i);
     int64_t most =
         std::min({share, sequence.left - 1, manifest.maxSeq - first});
-    std::vector<int32_t> ids = sequence.drafts.next(sequence.ids, most);
-    auto count = static_cast<int64_t>(ids.size());
+    const Draft &draft = sequence.drafts.next(sequence.ids, most, isMasked);
+    auto count = static_cast<int64_t>(draft.ids.size());
     count = count ? provideDrafts(sequence, count) : 0;
     sequence.drafts.tried(count);
-    for (int64_t at = 0; at < count; ++at)
-      chosen.rows.push_back({&sequence, ids[static_cast<size_t>(at)],
-                             first + at, /*draws=*/true, /*isDraft=*/true});
+    for (size_t at = 0; at < static_cast<size_t>(count); ++at)
+      chosen.rows.push_back({&sequence, draft.ids[at],
+                             first + static_cast<int64_t>(at), /*draws=*/true,
+                             /*isDraft=*/true,
+                             draft.masks.empty() ? nullptr : &draft.masks[at]});
     room -= count;
   }
 }

@@ -56,6 +56,8 @@ struct Row {
   int64_t position;
   bool draws;   // from its logits
   bool isDraft; // not of the text yet
+  /// Of a draft: the ids that may be drawn after it; null if the sampler says.
+  const std::vector<uint32_t> *mask = nullptr;
 };
 
 /// What a step computes.

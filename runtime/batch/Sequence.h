@@ -54,12 +54,9 @@ struct Sequence : SequenceOptions {
   bool isIdle() const { return state == State::Idle; }
   bool isRunning() const { return state == State::Running; }
   /// Whether ids that it may draw later can be computed with the next one: the
-  /// text is known, and its sampler has no mask, which is for one draw.
+  /// text is known.
   bool mayDraft() const {
-    if (unknown > 0 || left < 2 || computed + 1 != end())
-      return false;
-    SamplerUse use(sampler.get());
-    return use.status().ok() && !(sampler && sampler->hasMask());
+    return unknown == 0 && left > 1 && computed + 1 == end();
   }
   /// The ids that are computed next.
   const int32_t *nextIds() const { return ids.data() + (computed - unknown); }

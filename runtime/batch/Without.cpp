@@ -25,7 +25,10 @@ Status Batch::feed(int64_t, const int32_t *, int64_t, int64_t) {
   return without();
 }
 
-Status Batch::propose(int64_t, const int32_t *, int64_t) { return without(); }
+Status Batch::propose(int64_t, const int32_t *, int64_t, const uint32_t *,
+                      size_t) {
+  return without();
+}
 
 Status Batch::step() { return without(); }
 

@@ -111,17 +111,23 @@ Status Sampler::setBias(const std::vector<std::pair<int32_t, float>> &bias) {
   return Status();
 }
 
-Status Sampler::allow(const std::vector<uint32_t> &bits) {
-  size_t words = (scores.size() + 31) / 32;
+Status checkMask(const std::vector<uint32_t> &bits, int64_t vocabSize) {
+  auto ids = static_cast<size_t>(vocabSize);
+  size_t words = (ids + 31) / 32;
   if (!bits.empty() && bits.size() != words)
     return Status(CRIA_INVALID_ARGUMENT,
                   {bits.size(), " words of allowed ids, expected ", words});
-  std::vector<uint32_t> before = std::exchange(allowed, bits);
-  for (size_t id = 0; id < scores.size(); ++id)
-    if (mayDraw(id))
+  for (size_t id = 0; id < ids; ++id)
+    if (bits.empty() || (bits[id / 32] >> id % 32 & 1))
       return Status();
-  allowed = std::move(before);
   return Status(CRIA_INVALID_ARGUMENT, "no id is allowed");
+}
+
+Status Sampler::allow(const std::vector<uint32_t> &bits) {
+  Status status = checkMask(bits, vocabSize());
+  if (status.ok())
+    allowed = bits;
+  return status;
 }
 
 // Scores and candidates last for one draw, so they are not copied.

@@ -42,6 +42,9 @@ void likeliestIds(const float *logits, int64_t vocabSize, size_t count,
 void logProbabilities(const float *logits, int64_t vocabSize,
                       const int32_t *ids, size_t count, double *out);
 
+/// INVALID_ARGUMENT unless `bits` are a mask of Sampler::allow.
+Status checkMask(const std::vector<uint32_t> &bits, int64_t vocabSize);
+
 /// Draws ids for one text. Used by one thread at a time: where threads might
 /// meet, each enters before it uses a sampler, and leaves afterwards.
 class Sampler {

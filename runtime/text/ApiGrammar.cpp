@@ -102,6 +102,38 @@ cria_status cria_matcher_mask(cria_matcher *matcher, uint32_t *bits,
   });
 }
 
+cria_status cria_matcher_forced(cria_matcher *matcher, int32_t *ids,
+                                size_t most, size_t *count, cria_error *error) {
+  return guarded(error, [&] {
+    Status status = notNull({{matcher, "matcher"}, {count, "count"}});
+    if (status.ok() && most)
+      status = notNull(ids, "ids");
+    if (!status.ok())
+      return status;
+    *count = 0;
+    Result<std::vector<int32_t>> forced = matcher->object.forced(most);
+    if (!forced.ok())
+      return forced.status();
+    std::copy(forced->begin(), forced->end(), ids);
+    *count = forced->size();
+    return status;
+  });
+}
+
+cria_status cria_matcher_masks_after(const cria_matcher *matcher,
+                                     const int32_t *ids, size_t *count,
+                                     uint32_t *masks, size_t words,
+                                     cria_error *error) {
+  return guarded(error, [&] {
+    Status status = notNull({{matcher, "matcher"}, {count, "count"}});
+    if (status.ok() && *count)
+      status = notNull({{ids, "ids"}, {masks, "masks"}});
+    if (status.ok())
+      *count = matcher->object.masksAfter(ids, *count, masks, words);
+    return status;
+  });
+}
+
 cria_status cria_matcher_accept(cria_matcher *matcher, int32_t id,
                                 cria_error *error) {
   return guarded(error, [&] {

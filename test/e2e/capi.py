@@ -423,7 +423,8 @@ class Batch:
         ids = np.array(ids, dtype=np.int32)
         pointer = ids.ctypes.data_as(ctypes.c_void_p)
         count = ctypes.c_size_t(len(ids))
-        self.model.call("batch_propose", self.batch, ctypes.c_int64(sequence), pointer, count)
+        number, none = ctypes.c_int64(sequence), ctypes.c_size_t(0)
+        self.model.call("batch_propose", self.batch, number, pointer, count, None, none)
 
     def step(self):
         """Of each result: sequence, id or -1, finish, message, logits' bytes."""

@@ -258,6 +258,11 @@ class Grammars(unittest.TestCase):
             options = {"temperature": 2.0, "seed": 1, "grammar": grammar}
             made = batch.generate(prompts, **options)
             self.assertEqual(batch.info.running, 0)
+            self.assertEqual(batch.info.drafted, 0)
+            with batch.model.batch(draft_rows=2) as drafting:
+                alone = [drafting.generate([prompt], **options)[0] for prompt in prompts]
+                self.assertEqual(alone, made)
+                self.assertGreater(drafting.info.accepted, 0)
         for one, prompt in zip(made, prompts):
             self.check(one.text)
             self.assertEqual(one, model.generate(prompt, **options))

@@ -19,6 +19,14 @@ PROMPTS = [
 ]
 LENGTH = 60
 LONG = {"max_tokens": 150, "ignore_eos": True, "temperature": 0.8, "seed": 5}
+FIELDS = {"the_name_of_the_dog": {"type": "string", "maxLength": 9}, "where": {"enum": ["garden"]}}
+SCHEMA = {
+    "type": "object",
+    "properties": FIELDS,
+    "required": [*FIELDS],
+    "additionalProperties": False,
+}
+FORMED = {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}}
 DRAWS = [{"temperature": 0}, {"temperature": 0.8, "seed": 5}, {"temperature": 1.0, "seed": 9}]
 
 
@@ -50,6 +58,12 @@ def texts_at_once(server):
         return "".join(event["choices"][0]["text"] for event in events)
 
     return at_once([lambda i=i, r=r: text(i, *r) for i, r in enumerate(requests())])
+
+
+def formed_texts(server):
+    """Texts of a schema, a prompt at a time."""
+    asked = {**FORMED, "max_tokens": 200}
+    return [server.complete(prompt, **draw, **asked).text for draw in DRAWS for prompt in PROMPTS[:2]]
 
 
 def check_beside_leavers(server, expected):
@@ -149,6 +163,8 @@ def main():
         second = server.complete(PROMPTS[1], **{**requests()[8][1], "seed": 6}).text
         check(whole[3]["text"] == second, "the second of n texts has the next seed")
         long = [server.complete(prompt, **LONG).text for prompt in PROMPTS]
+        formed = formed_texts(server)
+        check(all(json.loads(text)["where"] == "garden" for text in formed), formed)
         wait_for(server.is_idle, "the server is idle")
     # Too few pages for four texts: some give theirs back, and are computed anew.
     # What is left of a step tries tokens that may come next.
@@ -156,6 +172,13 @@ def main():
         alone = [server.complete(prompt, **fields).text for prompt, fields in requests()]
         check(alone == expected, "a text alone with drafts")
         check(server.metrics()["spec_accepted_tokens_total"] > 0, "no draft was drawn")
+        before = server.metrics()
+        check(formed_texts(server) == formed, "texts of a schema with drafts")
+        drafted, accepted = (
+            server.metrics()[f"spec_{n}_tokens_total"] - before[f"spec_{n}_tokens_total"]
+            for n in ("draft", "accepted")
+        )
+        check(accepted > drafted / 3, f"of {drafted} drafts of a schema {accepted} were drawn")
         check(texts_at_once(server) == expected, "texts with few pages")
         found = [choice["text"] for choice in server.complete(PROMPTS, **LONG).json["choices"]]
         check(found == long, "long texts with few pages")

@@ -44,6 +44,7 @@ public:
 private:
   void readMore();
   Status begin(Reply &reply);
+  Status propose();
   bool note(const BatchResult &result);
   Status print();
 
@@ -206,11 +207,36 @@ Status Prompts::print() {
   return Status();
 }
 
+/// Has the step try what the grammar leaves texts no choice in.
+Status Prompts::propose() {
+  auto texts = static_cast<int64_t>(bySequence.size());
+  auto words = static_cast<size_t>(run.manifest().vocabSize + 31) / 32;
+  for (auto &[sequence, reply] : bySequence) {
+    if (!reply->matcher || reply->ids.empty() || run.options.draftRows <= texts)
+      continue;
+    auto most = static_cast<size_t>(run.options.draftRows - texts);
+    Result<std::vector<int32_t>> ids = reply->matcher->forced(most);
+    if (!ids.ok())
+      return ids.status();
+    std::vector<uint32_t> masks(ids->size() * words);
+    size_t count = reply->matcher->masksAfter(ids->data(), ids->size(),
+                                              masks.data(), words);
+    Status status =
+        batch.propose(sequence, ids->data(), static_cast<int64_t>(count),
+                      masks.data(), words);
+    if (!status.ok())
+      return status;
+  }
+  return Status();
+}
+
 Status Prompts::runAll() {
   double began = now();
   for (readMore(); batch.unfinished() > 0 || !replies.empty(); readMore()) {
     if (!agreed.ok())
       return agreed;
+    if (Status status = propose(); !status.ok())
+      return status;
     Status status = batch.step();
     std::vector<BatchResult> results = batch.results();
     for (const BatchResult &result : results) {

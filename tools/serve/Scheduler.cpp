@@ -375,18 +375,26 @@ void Scheduler::letIn(const std::shared_ptr<Job> &job, size_t index) {
 
 // ---- A step ----------------------------------------------------------------
 
-/// Has the drafter propose what texts go on with, if there are rows for it.
-/// Texts with masks have no drafts.
+/// Proposes what texts go on with, if there are rows for it: what a grammar
+/// leaves them no choice in, else what the drafter says.
 void Scheduler::propose() {
   auto texts = static_cast<int64_t>(running.size());
   int64_t most = (options.draftRows - texts) / texts;
-  if (!drafter || most < 1)
+  if (most < 1)
     return;
   for (auto &[sequence, text] : running) {
-    if (!text.drawn || text.matcher || text.drawn < text.job->minimum)
+    if (!text.drawn || text.drawn < text.job->minimum)
       continue;
-    std::vector<int32_t> ids = drafter->propose(sequence, text.ids, most);
-    cria_batch_propose(batch.get(), sequence, ids.data(), ids.size(), nullptr);
+    std::vector<int32_t> ids;
+    if (text.matcher)
+      ids = text.matcher->forced(static_cast<size_t>(most));
+    if (ids.empty() && drafter)
+      ids = drafter->propose(sequence, text.ids, most);
+    std::vector<uint32_t> masks;
+    if (text.matcher)
+      masks = text.matcher->masksAfter(ids, engine.vocabSize);
+    if (!ids.empty())
+      batch.propose(sequence, ids, masks);
   }
 }
 

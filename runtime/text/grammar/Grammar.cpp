@@ -107,6 +107,39 @@ Status Matcher::mask(uint32_t *bits, size_t words) {
                              "as the grammar says");
 }
 
+Result<std::vector<int32_t>> Matcher::forced(size_t most) {
+  std::vector<int32_t> ids;
+  if (ended)
+    return ids;
+  std::lock_guard lock(grammar->mutex);
+  Result<StateId> here = current();
+  if (!here.ok())
+    return here.status();
+  const TokenTrie &tokens = *grammar->tokens;
+  Result<std::string> text =
+      grammar->automaton.forced(*here, TokenTrie::mostBytes);
+  if (!text.ok())
+    return text.status();
+  for (std::string_view rest = *text; ids.size() < most;) {
+    int32_t id = tokens.longest(rest);
+    if (id < 0)
+      break;
+    ids.push_back(id);
+    rest.remove_prefix(tokens.bytes(id).size());
+  }
+  return ids;
+}
+
+size_t Matcher::masksAfter(const int32_t *ids, size_t count, uint32_t *masks,
+                           size_t words) const {
+  Matcher next = *this;
+  size_t i = 0;
+  while (i < count && next.accept(ids[i]).ok() &&
+         next.mask(masks + i * words, words).ok())
+    ++i;
+  return i;
+}
+
 Status Matcher::accept(int64_t id) {
   Status refused(CRIA_INVALID_ARGUMENT,
                  "id " + std::to_string(id) +

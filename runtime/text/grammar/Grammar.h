@@ -59,6 +59,14 @@ public:
   /// Takes the next id. INVALID_ARGUMENT if it may not come. After an error
   /// the text is as it was.
   Status accept(int64_t id);
+  /// Ids that probably come next: where the grammar has the text go on in one
+  /// way alone, the longest tokens that spell it, at most `most`.
+  Result<std::vector<int32_t>> forced(size_t most);
+  /// The masks after each of the ids, `words` words each, without taking them.
+  /// Returns the number of ids up to the first that may not come, or after
+  /// which none may.
+  size_t masksAfter(const int32_t *ids, size_t count, uint32_t *masks,
+                    size_t words) const;
   /// Whether the text so far is one of the grammar.
   bool isComplete() const { return complete; }
   /// Whether the text is complete and nothing can follow it.

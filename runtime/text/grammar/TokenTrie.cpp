@@ -34,6 +34,21 @@ TokenTrie::create(const Tokenizer &tokenizer) {
   return std::shared_ptr<const TokenTrie>(std::move(made));
 }
 
+int32_t TokenTrie::longest(std::string_view text) const {
+  int32_t found = -1;
+  size_t at = 0, end = size();
+  for (char byte : text) {
+    while (at < end && nodes[at].byte != static_cast<uint8_t>(byte))
+      at = nodes[at].after;
+    if (at == end)
+      break;
+    if (nodes[at].ids != nodes[at + 1].ids)
+      found = ids[nodes[at].ids];
+    end = nodes[at++].after;
+  }
+  return found;
+}
+
 /// Makes the nodes, from the sorted ids.
 void TokenTrie::link() {
   std::vector<size_t> path; // the nodes of the bytes before

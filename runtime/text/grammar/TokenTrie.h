@@ -34,6 +34,9 @@ public:
   int32_t id(size_t index) const { return ids[index]; }
   /// One more than the largest id of the tokenizer.
   int64_t idLimit() const { return static_cast<int64_t>(begins.size()) - 1; }
+  /// The longest token that `text` begins with, one of its ids; -1 if there is
+  /// none.
+  int32_t longest(std::string_view text) const;
   /// The bytes of an id; none if it is no text.
   std::string_view bytes(int64_t id) const {
     if (id < 0 || id >= idLimit())

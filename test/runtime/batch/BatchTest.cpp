@@ -384,8 +384,56 @@ TEST_F(BatchTest, ADraftEndsWithItsText) {
   expectSame(number, expected);
 }
 
-// A mask is for one draw.
-TEST_F(BatchTest, AMaskedTextHasNoDrafts) {
+/// The ids that may be drawn as the i-th.
+static uint32_t maskOf(size_t i) { return 1u << i % 5 | 1u << (i + 2) % 5; }
+
+// A mask is for one draw: drafts come with those after them.
+TEST_F(BatchTest, AMaskedTextHasDraftsWithMasks) {
+  Ids prompt = text(1, 6);
+  auto run = [&](const Drawn *expected, bool areRight) {
+    auto one = batchOf(10, false, /*draftRows=*/3);
+    drawn.clear();
+    std::shared_ptr<Sampler> masked = sampler(7);
+    int64_t number = *one->join({masked, {}, true});
+    EXPECT_TRUE(feed(*one, number, prompt, 12).ok());
+    int steps = 0;
+    for (; one->unfinished() > 0 && steps < 100; ++steps) {
+      size_t count = drawn[number].ids.size();
+      EXPECT_TRUE(masked->allow({maskOf(count)}).ok());
+      Ids next;
+      std::vector<uint32_t> masks;
+      for (size_t i = count; expected && i < std::min<size_t>(count + 2, 12);
+           ++i) {
+        // A wrong one that the mask has, too.
+        int32_t id = expected->ids[i], other = static_cast<int32_t>(i % 5);
+        next.push_back(areRight || id == other ? id : other);
+        masks.push_back(maskOf(i + 1));
+      }
+      EXPECT_TRUE(one->propose(number, next.data(),
+                               static_cast<int64_t>(next.size()), masks.data(),
+                               1)
+                      .ok());
+      step(*one);
+    }
+    return std::pair(steps, one->counts());
+  };
+  auto [plain, none] = run(nullptr, true);
+  EXPECT_EQ(plain, 12);
+  EXPECT_EQ(none.drafted, 0);
+  Drawn expected = drawn.begin()->second;
+  for (size_t i = 0; i < 12; ++i)
+    EXPECT_TRUE(maskOf(i) >> expected.ids[i] & 1) << i;
+  for (bool areRight : {true, false}) {
+    SCOPED_TRACE(areRight);
+    auto [steps, counts] = run(&expected, areRight);
+    expectSame(drawn.begin()->first, expected);
+    EXPECT_GT(counts.drafted, counts.accepted * !areRight);
+    EXPECT_EQ(steps, 12 - counts.accepted);
+    EXPECT_EQ(steps == 1 + 4, areRight);
+  }
+}
+
+TEST_F(BatchTest, AMaskedTextHasNoDraftsWithoutMasks) {
   auto one = batchOf(10, false, 3);
   std::shared_ptr<Sampler> masked = sampler(1);
   ASSERT_TRUE(masked->allow({0b11111}).ok());
@@ -451,6 +499,12 @@ TEST_F(BatchTest, RefusesBadProposals) {
   ASSERT_TRUE(feed(*some, number, {1}, 3).ok());
   EXPECT_THAT(some->propose(number, ids.data(), 2),
               fails(CRIA_INVALID_ARGUMENT, "id 5 at index 1, expected 0 to 4"));
+  uint32_t nothing[] = {0, 0};
+  EXPECT_THAT(some->propose(number, ids.data(), 1, nothing, 1),
+              fails(CRIA_INVALID_ARGUMENT, "no id is allowed"));
+  EXPECT_THAT(
+      some->propose(number, ids.data(), 1, nothing, 2),
+      fails(CRIA_INVALID_ARGUMENT, "2 words of allowed ids, expected 1"));
   number = join(*none, 1);
   ASSERT_TRUE(feed(*none, number, {1}, 3).ok());
   EXPECT_THAT(
