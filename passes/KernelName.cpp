@@ -14,11 +14,13 @@ using Path = SmallVector<std::string>;
 /// it is dropped.
 static std::string shorten(StringRef component) {
   bool number = llvm::all_of(component, llvm::isDigit);
-  if (number || component == "*" || component == "model")
+  bool isModel = component == "model" || component == "transformer";
+  if (number || isModel || component == "*")
     return "";
   StringRef known = llvm::StringSwitch<StringRef>(component)
                         .Case("self_attn", "attn")
-                        .Case("embed_tokens", "embed")
+                        .Cases({"embed_tokens", "wte"}, "embed")
+                        .Case("h", "layers")
                         .Case("lm_head", "head")
                         .Case("o_proj", "out")
                         .Default(component);

@@ -141,6 +141,8 @@ static bool rotates(const ConfigDraft &draft, bool hasWindow) {
     return hasWindow;
   case RotatedLayers::WindowedIfAny:
     return hasWindow || !draft.window;
+  case RotatedLayers::None:
+    return false;
   }
   llvm_unreachable("unknown rule");
 }
@@ -192,7 +194,7 @@ static void finishLayers(ObjectReader &reader, ConfigDraft &draft) {
                                     "'sliding_window'");
     kind.window = sees ? draft.window : 0;
     kind.rotates &= draft.rotates && rotates(draft, sees);
-    kind.rope = sees ? draft.ropes.size() - 1 : 0;
+    kind.rope = sees && !draft.ropes.empty() ? draft.ropes.size() - 1 : 0;
     kind.hasExperts = hasExperts(draft, static_cast<int64_t>(i));
   }
   checkRuns(reader, draft.kinds);
@@ -267,6 +269,29 @@ static std::set<std::string> addDefaults(const Family &family, json &config) {
   return added;
 }
 
+/// Pairs of usual names of keys and the family's own.
+using Names = std::vector<std::pair<std::string, std::string>>;
+
+/// Gives the keys of a config that the family calls otherwise their usual
+/// names. Returns the names that messages undo: all but those that the config
+/// has as they are, as configs made of GGUF files do.
+static llvm::Expected<Names> useUsualNames(const Family &family, json &config) {
+  Names names;
+  for (const auto &[own, usual] : family.ownNames()) {
+    bool isUsual = !config.value(usual, json()).is_null();
+    json value = config.value(own, json());
+    if (isUsual && !value.is_null() && config[usual] != value)
+      return textError("'" + own + "' and '" + usual + "' disagree: " +
+                       shownJson(value) + " and " + shownJson(config[usual]));
+    if (!isUsual)
+      names.emplace_back(usual, own);
+    if (!isUsual && config.contains(own))
+      config[usual] = value;
+    config.erase(own);
+  }
+  return names;
+}
+
 /// Reads all keys of `config`. The keys in `added` are not in the file: they
 /// are defaults of the draft's family.
 static void readAll(const json &config, const std::set<std::string> &added,
@@ -280,7 +305,8 @@ static void readAll(const json &config, const std::set<std::string> &added,
   finishExperts(reader, draft);
   if (reader.failed())
     return;
-  readRope(reader, draft);
+  if (draft.family->rope.layers != RotatedLayers::None)
+    readRope(reader, draft);
   finishLayers(reader, draft);
   finishFactors(draft);
   finishBiases(draft);
@@ -315,12 +341,21 @@ cria::parseConfig(llvm::StringRef text, llvm::ArrayRef<std::string> allowed,
   draft.family = family;
   draft.windowPattern = family->windowPattern;
   draft.allowed = allowed;
+  llvm::Expected<Names> names = useUsualNames(*family, *config);
+  if (!names)
+    return names.takeError();
   draft.json = config->dump();
   std::set<std::string> added = addDefaults(*family, *config);
   ObjectReader reader(*config, "", &inner, "text_config.");
   readAll(*config, added, reader, draft);
   if (reader.failed())
-    return reader.takeError();
+    return textError(renamed(llvm::toString(reader.takeError()), *names));
+  for (std::string &line : draft.warnings)
+    line = renamed(line, *names);
+  for (LedgerRow &row : draft.ledger)
+    for (const auto &[usual, own] : *names)
+      if (row.key == usual)
+        row.key = own;
   llvm::stable_sort(draft.ledger, [](const LedgerRow &a, const LedgerRow &b) {
     return a.key < b.key;
   });

@@ -24,6 +24,19 @@ static constexpr LayerNorms kFourNorms = {"input_layernorm",
                             kEndNorms = {"", "post_attention_layernorm", "",
                                          "post_feedforward_layernorm"};
 
+/// What the families of GPT-2 call keys and modules.
+static constexpr llvm::StringLiteral kGptNames =
+    "activation_function=hidden_act layer_norm_epsilon=layer_norm_eps "
+    "n_embd=hidden_size n_head=num_attention_heads n_inner=intermediate_size "
+    "n_layer=num_hidden_layers n_positions=max_position_embeddings";
+static constexpr LayerNorms kGptNorms = {.attention = "ln_1", .mlp = "ln_2"};
+static constexpr AttentionModules kGptAttention = {.query = "attn.q",
+                                                   .key = "attn.k",
+                                                   .value = "attn.v",
+                                                   .out = "attn.c_proj",
+                                                   .fused = "attn.c_attn"};
+static constexpr MlpModules kGptMlp = {"", "mlp.c_fc", "mlp.c_proj"};
+
 /// The experts of the Qwen family.
 static constexpr ExpertModules kQwenExperts = {.router = "mlp.gate"};
 
@@ -265,6 +278,34 @@ static const Family kFamilies[] = {
      .experts = kCorrectedExperts,
      .biases = {Bias::Given, Bias::Never, Bias::Never},
      .rope = {.part = 0.5}},
+    {.modelType = "gpt2",
+     .architecture = "GPT2LMHeadModel",
+     .models = "GPT-2, DistilGPT-2",
+     .differs = "learned positions in place of rope; layer norms, an MLP "
+                "without a gate, biases; linears are transposed, and queries, "
+                "keys and values in one tensor",
+     .keys = "hidden_act layer_norm_eps",
+     .defaults = R"({"hidden_act": "gelu_new", "layer_norm_eps": 1e-5,
+         "max_position_embeddings": 1024, "tie_word_embeddings": true})",
+     .fixed = R"({"reorder_and_upcast_attn": false,
+         "scale_attn_by_inverse_layer_idx": false,
+         "scale_attn_weights": true})",
+     .renamed = kGptNames,
+     .ignored = "head_dim n_ctx n_special num_key_value_heads "
+                "predict_special_tokens rope_parameters rope_scaling "
+                "rope_theta",
+     .norm = kLayerNorm,
+     .norms = kGptNorms,
+     .embedding = "transformer.wte",
+     .layers = "transformer.h",
+     .lastNorm = "transformer.ln_f",
+     .positions = {"transformer.wpe"},
+     .attention = kGptAttention,
+     .mlp = kGptMlp,
+     .areTransposed = true,
+     .mlpFactor = 4,
+     .biases = {Bias::Always, Bias::Always, Bias::Always},
+     .rope = {.layers = RotatedLayers::None}},
     {.modelType = "gpt_oss",
      .architecture = "GptOssForCausalLM",
      .models = "gpt-oss 20B and 120B",
@@ -741,7 +782,7 @@ static const Family kFamilies[] = {
      .ignored = "attention_softmax_in_fp32 layer_norm_epsilon "
                 "scale_attention_softmax_in_fp32",
      .norm = kLayerNorm,
-     .mlp = {"", "mlp.c_fc", "mlp.c_proj"},
+     .mlp = kGptMlp,
      .window = WindowRule::Always},
 };
 
@@ -751,6 +792,14 @@ bool Family::reads(llvm::StringRef key) const {
 
 bool Family::ignores(llvm::StringRef key) const {
   return llvm::is_contained(llvm::split(ignored, ' '), key);
+}
+
+std::vector<std::pair<std::string, std::string>> Family::ownNames() const {
+  std::vector<std::pair<std::string, std::string>> names;
+  for (llvm::StringRef pair : llvm::split(renamed, ' '))
+    if (auto [own, usual] = pair.split('='); !own.empty())
+      names.emplace_back(own, usual);
+  return names;
 }
 
 llvm::ArrayRef<Family> cria::families() { return kFamilies; }

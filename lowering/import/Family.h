@@ -8,6 +8,10 @@
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 
+#include <string>
+#include <utility>
+#include <vector>
+
 namespace cria {
 
 /// What all norms of a family compute, and which tensors they have.
@@ -123,6 +127,8 @@ enum class RotatedLayers {
   Windowed,
   /// The layers with a window; all layers if sliding_window is null.
   WindowedIfAny,
+  /// No layer: the model knows positions by a table of rows.
+  None,
 };
 
 struct RopeRule {
@@ -142,6 +148,13 @@ struct RopeRule {
   bool isPhi3 = false;
 };
 
+/// A table with a row for each position, which is added to the embedding.
+struct LearnedPositions {
+  llvm::StringLiteral module = ""; // empty if there is no table
+  /// The row of the first position.
+  int64_t first = 0;
+};
+
 struct Family {
   llvm::StringLiteral modelType;
   /// The model with a head, as configs call it; several names are separated by
@@ -157,6 +170,9 @@ struct Family {
   /// Keys that may only have one value, because the row says what they would
   /// say, or because nothing else is supported: the values, as JSON.
   llvm::StringLiteral fixed = "{}";
+  /// Keys that the family calls otherwise than most do: "n_embd=hidden_size",
+  /// separated by spaces. The other members of the row have the usual names.
+  llvm::StringLiteral renamed = "";
   /// Keys whose values have no effect on this family, separated by spaces.
   llvm::StringLiteral ignored = "";
   /// For a model of several parts: the family of its text, if the object
@@ -165,13 +181,21 @@ struct Family {
   llvm::StringLiteral text = "";
   NormKind norm = {};
   LayerNorms norms = {};
-  llvm::StringLiteral lastNorm = "model.norm";
+  llvm::StringLiteral embedding = "model.embed_tokens", layers = "model.layers",
+                      lastNorm = "model.norm";
+  LearnedPositions positions = {};
   AttentionModules attention = {};
   /// If the family reads use_qk_norm, only where that is true.
   HeadNorm headNorm = HeadNorm::None;
   /// The MLP of layers without experts.
   MlpModules mlp = {};
   ExpertModules experts = {};
+  /// Whether checkpoints have the matrices of linears transposed, except the
+  /// head's.
+  bool areTransposed = false;
+  /// The width of an MLP in hidden sizes, if the config does not say it; 0 if
+  /// it must.
+  int64_t mlpFactor = 0;
   /// Whether the MLP reads what attention reads, instead of its result.
   bool isParallel = false;
   Biases biases = {};
@@ -190,6 +214,8 @@ struct Family {
 
   bool reads(llvm::StringRef key) const;
   bool ignores(llvm::StringRef key) const;
+  /// The pairs of `renamed`: the family's own name of a key, and the usual one.
+  std::vector<std::pair<std::string, std::string>> ownNames() const;
 };
 
 /// All families, by model_type.

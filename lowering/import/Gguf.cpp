@@ -3,22 +3,12 @@
 /// names of the keys in the GGUF file.
 #include "lowering/import/Gguf.h"
 #include "lowering/import/LedgerReport.h"
+#include "lowering/import/Reader.h"
 #include "lowering/import/gguf/Config.h"
 #include "lowering/support/Json.h"
 #include "runtime/gguf/Files.h"
 
 using namespace cria;
-
-/// `message` with the names of the file's keys instead of config.json's.
-static std::string renamed(std::string message, const gguf::Config &file) {
-  for (const auto &[key, origin] : file.origins)
-    for (const char *end : {"'", "."}) {
-      std::string quoted = "'" + key + end;
-      for (size_t at; (at = message.find(quoted)) != message.npos;)
-        message.replace(at, quoted.size(), "'" + origin + end);
-    }
-  return message;
-}
 
 bool cria::isGguf(llvm::StringRef path) { return gguf::isGguf(path.str()); }
 
@@ -30,15 +20,16 @@ cria::readGgufConfig(llvm::StringRef path,
     return textError(file.status().message());
   llvm::Expected<ModelConfig> config = parseConfig(file->json);
   if (!config)
-    return textError(path + ": " +
-                     renamed(llvm::toString(config.takeError()), *file));
+    return textError(
+        path + ": " +
+        renamed(llvm::toString(config.takeError()), file->origins));
   config->quantize = file->quantize;
   config->ledger.clear();
   for (const gguf::KeyFate &key : file->keys)
     config->ledger.push_back(
         {shownText(key.key), key.value, key.fate, key.note});
   for (std::string &line : config->warnings)
-    line = (path + ": " + renamed(line, *file)).str();
+    line = (path + ": " + renamed(line, file->origins)).str();
   return config;
 }
 

@@ -47,6 +47,7 @@ public:
 
 private:
   void declareSymbols();
+  void declarePositions();
   void declareLayer();
   void declareAttention();
   void declareMlp(const MlpModules &names, StringRef prefix, int64_t inner,
@@ -69,6 +70,7 @@ private:
                            ValueRange carried);
   SmallVector<Value> run(const Text &text, const LayerRun &layers,
                          ValueRange carried);
+  std::string outSymbol() const;
   Value attention(const Text &text, const LayerKind &kind, Value x, Value layer,
                   Value &k, Value &v);
   Value mlp(const MlpModules &names, StringRef prefix, Value x, Value layer);
@@ -100,6 +102,7 @@ private:
 
   const ModelConfig &c;
   const Family &family = *c.family;
+  const std::string layerPath = (family.layers + ".*").str();
   int64_t maxSeq;
   Type type;
   OpBuilder b;
@@ -108,8 +111,6 @@ private:
   Location loc = b.getUnknownLoc();
 };
 } // namespace
-
-static constexpr llvm::StringLiteral layerPath = "model.layers.*";
 
 /// The symbol of a module: "q_proj" for "self_attn.q_proj".
 static StringRef lastName(StringRef path) {
@@ -127,7 +128,7 @@ WeightOp Importer::declare(StringRef path, StringRef kind,
                            StringRef symbol) {
   bool layered = !layers.empty();
   std::string module = layered ? (layerPath + "." + path).str() : path.str();
-  std::string source = layered ? ("model.layers.{}." + path).str() : path.str();
+  std::string source = (layered ? family.layers + ".{}." + path : path).str();
   if (size_t expert = module.find("{}"); expert != std::string::npos)
     module.replace(expert, 2, "*");
   at(module);
@@ -146,19 +147,24 @@ WeightOp Importer::declare(StringRef path, StringRef kind,
   return made;
 }
 
-/// Declares a linear of some layers. If `fused` is given, the linear is the
-/// rows [row, row + out) of the `rows` rows of the module `fused`.
+/// Declares a linear of some layers. If `fused` is given, matrix and bias are
+/// the rows [row, row + out) of the `rows` rows of the module `fused`.
 void Importer::declareLinear(StringRef symbol, StringRef path, int64_t out,
                              int64_t in, bool bias, Layers layers,
                              StringRef fused, int64_t row, int64_t rows) {
-  WeightOp made = declare(fused.empty() ? path : fused, "weight", {out, in},
-                          layers, symbol);
-  if (!fused.empty()) {
-    made.setFirstRow(row);
-    made.setSourceRows(rows);
-  }
+  auto declareRows = [&](StringRef kind, ArrayRef<int64_t> shape,
+                         StringRef symbol) {
+    WeightOp made =
+        declare(fused.empty() ? path : fused, kind, shape, layers, symbol);
+    if (!fused.empty()) {
+      made.setFirstRow(row);
+      made.setSourceRows(rows);
+    }
+    return made;
+  };
+  declareRows("weight", {out, in}, symbol).setTransposed(family.areTransposed);
   if (bias)
-    declare(path, "bias", {out}, layers, biasSymbol(symbol));
+    declareRows("bias", {out}, biasSymbol(symbol));
 }
 
 /// Declares a linear of each layer, by its last name.
@@ -178,6 +184,14 @@ void Importer::declareNorm(StringRef path, int64_t size, bool layered) {
     declare(path, "bias", {size}, layers, biasSymbol(lastName(path)));
 }
 
+/// The symbol of attention's last linear. An MLP may have a linear of the same
+/// last name.
+std::string Importer::outSymbol() const {
+  StringRef name = lastName(family.attention.out);
+  bool isShared = name == lastName(family.mlp.down);
+  return (isShared ? "attn_" + name : name).str();
+}
+
 void Importer::declareAttention() {
   int64_t q = c.heads * c.headDim, kv = c.kvHeads * c.headDim,
           hidden = c.hiddenSize, all = q + 2 * kv;
@@ -195,7 +209,7 @@ void Importer::declareAttention() {
     auto [module, tensor] = names.sinks.rsplit('.');
     declare(module, tensor, {c.heads}, this->all, tensor);
   }
-  declareLinear(names.out, hidden, q, c.outBias);
+  declareLinear(outSymbol(), names.out, hidden, q, c.outBias, this->all);
 }
 
 /// The symbol of a linear of an MLP. The prefix tells MLPs of one layer apart.
@@ -319,8 +333,22 @@ void Importer::declareRope(const RopeConfig &rope, StringRef symbol) {
   }
 }
 
+void Importer::declarePositions() {
+  const auto &[module, first] = family.positions;
+  if (module.empty())
+    return;
+  WeightOp table = declare(module, "weight", {c.maxPositions, c.hiddenSize}, {},
+                           "positions");
+  if (first) {
+    table.setFirstRow(first);
+    table.setSourceRows(first + c.maxPositions);
+  }
+}
+
 void Importer::declareSymbols() {
-  declare("model.embed_tokens", "weight", {c.vocabSize, c.hiddenSize}, {});
+  declare(family.embedding, "weight", {c.vocabSize, c.hiddenSize}, {},
+          "embed_tokens");
+  declarePositions();
   declareLayer();
   declareNorm(family.lastNorm, c.hiddenSize, /*layered=*/false);
   WeightOp head = declare("lm_head", "weight", {c.vocabSize, c.hiddenSize}, {});
@@ -364,7 +392,7 @@ Value Importer::optionalWeight(StringRef symbol, Value layer) {
 
 /// The norm of the module `path`, of the model or of a layer.
 Value Importer::norm(StringRef path, Value x, Value layer) {
-  at(layer ? layerPath + "." + path : path);
+  at(layer ? layerPath + "." + path.str() : path.str());
   StringRef symbol = lastName(path);
   Value gamma = optionalWeight(symbol, layer),
         beta = optionalWeight(biasSymbol(symbol), layer);
@@ -411,7 +439,8 @@ Value Importer::attention(const Text &text, const LayerKind &kind, Value x,
                      names.keyNorm, layer);
   Value values =
       heads(tokens, linear(names.value, x, layer), c.kvHeads, "", layer);
-  at(layerPath + ".self_attn");
+  std::string path = layerPath + "." + names.out.rsplit('.').first.str();
+  at(path);
   if (kind.rotates) {
     GetRopeOp rope = text.ropes[kind.rope];
     for (Value *rotated : {&q, &keys})
@@ -421,7 +450,7 @@ Value Importer::attention(const Text &text, const LayerKind &kind, Value x,
   if (headNorm() == HeadNorm::EachHeadAfterRope) {
     q = norm(names.queryNorm, q, layer);
     keys = norm(names.keyNorm, keys, layer);
-    at(layerPath + ".self_attn");
+    at(path);
   }
   k = KVAppendOp::create(b, loc, keys, k, layer, position, /*pages=*/Value());
   v = KVAppendOp::create(b, loc, values, v, layer, position, /*pages=*/Value());
@@ -438,7 +467,7 @@ Value Importer::attention(const Text &text, const LayerKind &kind, Value x,
   Value flat = tensor::CollapseShapeOp::create(
       b, loc, tensor({ShapedType::kDynamic, c.heads * c.headDim}), mixed,
       ArrayRef<ReassociationIndices>{{0}, {1, 2}});
-  return linear(names.out, flat, layer);
+  return linear(outSymbol(), flat, layer);
 }
 
 /// A gated unit, with a limit unless that is 0.
@@ -456,7 +485,7 @@ Value Importer::mlp(const MlpModules &names, StringRef prefix, Value x,
   if (!names.gate.empty())
     gate = linear(mlpSymbol(prefix, names.gate), x, layer);
   Value up = linear(mlpSymbol(prefix, names.up), x, layer);
-  at(layerPath + "." + names.up.substr(0, names.up.rfind('.')));
+  at(layerPath + "." + names.up.rsplit('.').first.str());
   Value product = gate ? gated(gate, up, function)
                        : ActivateOp::create(b, loc, function, up);
   return linear(mlpSymbol(prefix, names.down), product, layer);
@@ -640,10 +669,14 @@ void Importer::run() {
   Value ids = entry->getArgument(0);
   Value tokens = tensor::DimOp::create(b, loc, ids, index(0));
   Text text = {tokens, entry->getArgument(1), getRopes()};
-  at("model.embed_tokens");
+  at(family.embedding);
   Value x = EmbedOp::create(b, loc, ids, weight("embed_tokens", {}),
                             llvm::APFloat(embeddingScale()),
                             /*as=*/TypeAttr());
+  if (!family.positions.module.empty()) {
+    at(family.positions.module);
+    x = AddRowsOp::create(b, loc, x, weight("positions", {}), text.position);
+  }
   SmallVector<Value> carried = {x, entry->getArgument(4),
                                 entry->getArgument(5)};
   for (const LayerRun &layers : layerRuns(c.kinds))
@@ -697,9 +730,15 @@ cachePositions(const ModelConfig &c, const ImportOptions &options, Type type) {
                    << maxSeq;
     return std::nullopt;
   }
+  bool isLonger = maxSeq > c.maxPositions;
+  if (isLonger && !c.family->positions.module.empty()) {
+    emitError(loc) << "expected at most " << c.maxPositions
+                   << " positions, because the model has a row for each, got "
+                   << maxSeq;
+    return std::nullopt;
+  }
   // Dynamic rope also defines the angles of longer texts.
-  if (maxSeq > c.maxPositions &&
-      c.ropes.front().kind != RopeConfig::Kind::Dynamic)
+  if (isLonger && c.ropes.front().kind != RopeConfig::Kind::Dynamic)
     emitWarning(loc) << "the caches have " << maxSeq
                      << " positions, the model knows " << c.maxPositions
                      << ": text beyond them may degrade";

@@ -82,6 +82,15 @@ static void allBiases(Reader &reader, llvm::StringRef key, Draft &draft) {
   draft.mlpBias = draft.headBias = draft.queryKeyValueBias;
 }
 
+/// The width of an MLP. Its default may depend on the hidden size, which is
+/// read before.
+static void mlpWidth(Reader &reader, llvm::StringRef key, Draft &draft) {
+  std::optional<int64_t> usual;
+  if (int64_t factor = draft.family->mlpFactor)
+    usual = factor * draft.hiddenSize;
+  draft.intermediateSize = reader.integer(key, 1, kMaxDim, usual);
+}
+
 static void logitScale(Reader &reader, llvm::StringRef key, Draft &draft) {
   draft.logitScale = reader.positive(key);
 }
@@ -255,6 +264,7 @@ static const LedgerKey kKeys[] = {
     {"_attn_implementation_autoset", false, "any", kHow, nullptr},
     {"_commit_hash", false, "any", kProvenance, nullptr},
     {"_name_or_path", false, "any", kProvenance, nullptr},
+    {"_num_labels", false, "any", kClasses, nullptr},
     {"add_cross_attention", false, "false", kEncoder, nullptr},
     {"architectures", true, "",
      "the model with a head; the base model, if tied", nullptr},
@@ -267,6 +277,7 @@ static const LedgerKey kKeys[] = {
      flag<&Draft::outBias>},
     {"attn_logit_softcapping", false, "", "soft cap of attention scores",
      optionalPositive<&Draft::attentionSoftcap>},
+    {"attn_pdrop", false, "any", kTraining, nullptr},
     {"attn_type_list", false, "", "full attention in all layers",
      attentionTypes},
     {"auto_map", false, "", "custom model code is not run", nullptr},
@@ -313,8 +324,7 @@ static const LedgerKey kKeys[] = {
      size<&Draft::hiddenSize, kMaxDim>},
     {"id2label", false, "any", kClasses, nullptr},
     {"initializer_range", false, "any", kTraining, nullptr},
-    {"intermediate_size", true, "", "width of an MLP",
-     size<&Draft::intermediateSize, kMaxDim>},
+    {"intermediate_size", true, "", "width of an MLP", mlpWidth},
     {"is_composition", false, "any", kProvenance, nullptr},
     {"is_decoder", false, "false", "has no effect without an encoder", nullptr},
     {"is_encoder_decoder", false, "false", kEncoder, nullptr},
@@ -442,6 +452,11 @@ static const LedgerKey kKeys[] = {
     {"sliding_window_pattern", false, "",
      "each n-th layer has no window; for configs without layer_types",
      windowPattern},
+    {"summary_activation", false, "any", kClasses, nullptr},
+    {"summary_first_dropout", false, "any", kClasses, nullptr},
+    {"summary_proj_to_labels", false, "any", kClasses, nullptr},
+    {"summary_type", false, "any", kClasses, nullptr},
+    {"summary_use_proj", false, "any", kClasses, nullptr},
     {"suppress_tokens", false, "null", kGeneration, nullptr},
     {"swiglu_alpha", false, "", "steepness of the gate of an MLP",
      positive<&Draft::gateAlpha>},
@@ -486,7 +501,7 @@ static const LedgerKey kKeys[] = {
 llvm::ArrayRef<LedgerKey> cria::ledgerKeys() { return kKeys; }
 
 bool LedgerKey::isReadBy(const Family &family) const {
-  return everywhere || family.reads(name);
+  return (everywhere && !family.ignores(name)) || family.reads(name);
 }
 
 std::string LedgerKey::readers() const {
@@ -606,7 +621,8 @@ static void checkArchitecture(Reader &reader, const Draft &draft) {
       *names == json::array({other.str()}))
     return;
   std::string expected = json::array({name.str()}).dump();
-  name.consume_back("ForCausalLM");
+  if (!name.consume_back("ForCausalLM"))
+    name.consume_back("LMHeadModel");
   if (*names != json::array({(name + "Model").str()}))
     reader.failKey("architectures", "only " + expected + " is supported, got " +
                                         shownJson(*names));

@@ -28,13 +28,25 @@ static std::string others(const LedgerKey &key) {
   return key.neutral.empty() ? "null" : "`" + key.neutral.str() + "`, null";
 }
 
+/// "`hidden_size` (gpt2: `n_embd`)": the key, and what families call it
+/// otherwise.
+static std::string namesOf(const LedgerKey &key) {
+  std::string names;
+  for (const Family &family : families())
+    for (const auto &[own, usual] : family.ownNames())
+      if (usual == key.name)
+        names += (names.empty() ? "" : ", ") + family.modelType.str() + ": `" +
+                 own + "`";
+  return "`" + key.name.str() + "`" + (names.empty() ? "" : " (" + names + ")");
+}
+
 static bool isRead(const LedgerKey &key) { return !key.readers().empty(); }
 
 void cria::printKeys(llvm::raw_ostream &os) {
   os << "| honoured key | is | for | others may have |\n|---|---|---|---|\n";
   for (const LedgerKey &key : ledgerKeys())
     if (isRead(key))
-      os << "| `" << key.name << "` | " << key.note << " | " << key.readers()
+      os << "| " << namesOf(key) << " | " << key.note << " | " << key.readers()
          << " | " << (key.everywhere ? "" : others(key)) << " |\n";
   os << "\n| other key | may have | because |\n|---|---|---|\n";
   for (const LedgerKey &key : ledgerKeys())

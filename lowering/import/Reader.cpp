@@ -97,3 +97,15 @@ std::string ObjectReader::text(llvm::StringRef key,
     missing(key);
   return fallback.value_or("");
 }
+
+std::string
+cria::renamed(std::string message,
+              llvm::ArrayRef<std::pair<std::string, std::string>> names) {
+  for (const auto &[name, other] : names)
+    for (const char *end : {"'", "."}) {
+      std::string quoted = "'" + name + end;
+      for (size_t at; (at = message.find(quoted)) != message.npos;)
+        message.replace(at, quoted.size(), "'" + other + end);
+    }
+  return message;
+}

@@ -54,4 +54,9 @@ private:
   std::string innerName, problem;
 };
 
+/// `message` with other names of quoted keys: the pairs are a name and what
+/// replaces it.
+std::string renamed(std::string message,
+                    llvm::ArrayRef<std::pair<std::string, std::string>> names);
+
 } // namespace cria

@@ -19,6 +19,7 @@ static constexpr Architecture architectures[] = {
     {"gemma3", "gemma3_text", false, true},
     {"glm4", "glm4", false, false},
     {"glm4moe", "glm4_moe", false, false},
+    {"gpt2", "gpt2", false, false},
     {"granite", "granite", true, false},
     {"granitemoe", "granitemoe", true, false},
     {"hunyuan-dense", "hunyuan_v1_dense", false, false},
@@ -45,8 +46,9 @@ static constexpr Architecture architectures[] = {
 // Lists of modules, "name=module in Hugging Face's checkpoints". They are texts
 // because tables of pointers would need relocations.
 
-/// Modules that an architecture calls otherwise than most do. "name=" is a
-/// module that the architecture does not have.
+/// Modules and tensors that an architecture calls otherwise than most do.
+/// "name=" is a module that the architecture does not have; "blk" is what has
+/// the layers.
 static constexpr char ofArchitectures[] =
     "exaone4.ffn_norm= "
     "gemma2.ffn_norm=pre_feedforward_layernorm "
@@ -55,10 +57,24 @@ static constexpr char ofArchitectures[] =
     "glm4.post_attention_norm=post_self_attn_layernorm "
     "glm4.post_ffw_norm=post_mlp_layernorm "
     "glm4moe.ffn_norm= "
+    "gpt2.attn_norm=ln_1 "
+    "gpt2.attn_output.bias=attn.c_proj.bias "
+    "gpt2.attn_output.weight=attn.c_proj.weight[rows] "
+    "gpt2.attn_qkv.bias=attn.c_attn.bias "
+    "gpt2.attn_qkv.weight=attn.c_attn.weight[rows] "
+    "gpt2.blk=transformer.h "
+    "gpt2.ffn_down.bias=mlp.c_proj.bias "
+    "gpt2.ffn_down.weight=mlp.c_proj.weight[rows] "
+    "gpt2.ffn_norm=ln_2 "
+    "gpt2.ffn_up.bias=mlp.c_fc.bias "
+    "gpt2.ffn_up.weight=mlp.c_fc.weight[rows] "
+    "gpt2.output_norm=transformer.ln_f "
+    "gpt2.position_embd=transformer.wpe "
+    "gpt2.token_embd=transformer.wte "
     "granitemoe.ffn_down_exps=block_sparse_moe.output_linear "
-    "granitemoe.ffn_gate_exps=block_sparse_moe.input_linear[0/2] "
+    "granitemoe.ffn_gate_exps.weight=block_sparse_moe.input_linear.weight[0/2] "
     "granitemoe.ffn_gate_inp=block_sparse_moe.router.layer "
-    "granitemoe.ffn_up_exps=block_sparse_moe.input_linear[1/2] "
+    "granitemoe.ffn_up_exps.weight=block_sparse_moe.input_linear.weight[1/2] "
     "hunyuan-dense.attn_k_norm=self_attn.key_layernorm "
     "hunyuan-dense.attn_q_norm=self_attn.query_layernorm "
     "llama.ffn_down_exps=block_sparse_moe.experts.{}.w2 "
@@ -78,8 +94,10 @@ static constexpr char ofArchitectures[] =
     "starcoder2.ffn_down=mlp.c_proj "
     "starcoder2.ffn_up=mlp.c_fc";
 
-/// Modules of the model and of a layer, of most architectures.
-static constexpr char outerModules[] = "token_embd=model.embed_tokens "
+/// Modules of the model, and modules and tensors of a layer, of most
+/// architectures.
+static constexpr char outerModules[] = "blk=model.layers "
+                                       "token_embd=model.embed_tokens "
                                        "output=lm_head "
                                        "output_norm=model.norm",
                       layerModules[] =
@@ -91,7 +109,7 @@ static constexpr char outerModules[] = "token_embd=model.embed_tokens "
                           "attn_q_norm=self_attn.q_norm "
                           "attn_qkv=self_attn.qkv_proj "
                           "attn_v=self_attn.v_proj "
-                          "exp_probs_b=mlp.gate.e_score_correction_bias "
+                          "exp_probs_b.bias=mlp.gate.e_score_correction_bias "
                           "ffn_down=mlp.down_proj "
                           "ffn_down_exps=mlp.experts.{}.down_proj "
                           "ffn_down_shexp=mlp.shared_experts.down_proj "
@@ -163,32 +181,39 @@ static std::string_view eatLayer(std::string_view &name) {
   return layer;
 }
 
+/// Sets `name` to what Hugging Face's checkpoints call the tensor, or the
+/// module, `name` of an architecture; false if the architecture has none.
+static bool translate(const Architecture &architecture, bool isOfLayer,
+                      std::string_view &name) {
+  std::string own = concat({architecture.name, ".", name});
+  std::string_view found = own;
+  if (translate(ofArchitectures, found))
+    name = found;
+  else if (!translate(isOfLayer ? layerModules : outerModules, name))
+    return false;
+  return true;
+}
+
 std::string checkpointName(const Architecture &architecture,
                            std::string_view name) {
-  static constexpr std::string_view bias = "_bias";
   size_t dot = name.rfind('.');
   if (dot == name.npos)
     return "";
   std::string_view kind = name.substr(dot); // ".weight"
-  std::string_view module = name.substr(0, dot);
   if (kind != ".weight" && kind != ".bias")
     return "";
-  std::string_view layer = eatLayer(module);
-  std::string own = concat({architecture.name, ".", module});
-  std::string_view found = own;
-  if (!translate(ofArchitectures, found)) {
-    found = module;
-    if (!translate(layer.empty() ? outerModules : layerModules, found))
-      return "";
-  }
-  if (found.empty())
-    return "";
-  if (found.size() > bias.size() && // a tensor, and not a module
-      found.substr(found.size() - bias.size()) == bias)
+  std::string_view layer = eatLayer(name), layers = "blk";
+  if (translate(architecture, !layer.empty(), name))
     kind = "";
+  else if (name.remove_suffix(kind.size());
+           !translate(architecture, !layer.empty(), name))
+    return "";
+  if (name.empty())
+    return "";
   if (layer.empty())
-    return concat({found, kind});
-  return concat({"model.layers.", layer, ".", found, kind});
+    return concat({name, kind});
+  translate(architecture, /*isOfLayer=*/false, layers);
+  return concat({layers, ".", layer, ".", name, kind});
 }
 
 int64_t countOf(const Header &header, const Architecture &architecture,

@@ -29,7 +29,8 @@ std::string architectureNames();
 /// The name of a tensor in a checkpoint of Hugging Face:
 /// "model.layers.0.self_attn.q_proj.weight" for "blk.0.attn_q.weight". Empty
 /// if the architecture has no such tensor. A name with `{}` stands for the
-/// tensors of all experts; see Matcher::isOther in runtime/weights/Binding.cpp.
+/// tensors of all experts, and one with `[...]` has another form; see
+/// Matcher::isOther in runtime/weights/Binding.cpp.
 std::string checkpointName(const Architecture &architecture,
                            std::string_view name);
 

@@ -49,13 +49,15 @@ static std::string mismatch(const WeightSpec &weight,
   return "";
 }
 
-/// Whether `name` is a table of RoPE's inverse frequencies. Some checkpoints
-/// have such a table, but the config determines its numbers.
-static bool isFrequencies(const std::string &name) {
-  static const std::string frequencies = "rotary_emb.inv_freq";
-  return name.size() >= frequencies.size() &&
-         name.compare(name.size() - frequencies.size(), frequencies.size(),
-                      frequencies) == 0;
+/// Whether `name` is a tensor that some checkpoints have, and whose numbers the
+/// config determines: RoPE's inverse frequencies, or GPT-2's causal mask and
+/// the score of what it hides.
+static bool isDerived(const std::string &name) {
+  for (const char *end :
+       {"rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"})
+    if (endsWith(name, end))
+      return true;
+  return false;
 }
 
 namespace {
@@ -116,7 +118,7 @@ static void warnUnused(std::vector<std::string> names, const char *why,
 static void addExtras(const Manifest &manifest, const Checkpoint &checkpoint,
                       const std::unordered_set<std::string> &used,
                       bool allowUnused, Binding &binding) {
-  std::vector<std::string> names, frequencies, images;
+  std::vector<std::string> names, derived, images;
   std::set<std::pair<size_t, std::string>> beyond; // layer 9 before layer 10
   Layers layers(manifest);
   for (const auto &[view, place] : checkpoint.tensors()) {
@@ -124,8 +126,8 @@ static void addExtras(const Manifest &manifest, const Checkpoint &checkpoint,
     if (used.count(name))
       continue;
     std::string layer = allowUnused ? "" : layers.unknownLayer(name);
-    if (isFrequencies(name))
-      frequencies.push_back(quote(name));
+    if (isDerived(name))
+      derived.push_back(quote(name));
     else if (isOfImages(name))
       images.push_back(quote(name));
     else if (layer.empty())
@@ -134,7 +136,7 @@ static void addExtras(const Manifest &manifest, const Checkpoint &checkpoint,
       beyond.emplace(layer.size(), quote(layer));
   }
   warnUnused(std::move(names), "", binding);
-  warnUnused(std::move(frequencies), " (derived from the config)", binding);
+  warnUnused(std::move(derived), " (derived from the config)", binding);
   warnUnused(std::move(images), " (images are not read)", binding);
   for (const auto &[size, layer] : beyond)
     binding.extraLayers.push_back(layer);
@@ -225,17 +227,18 @@ bool Matcher::has(const WeightSpec &weight, const std::string &name) const {
 /// Makes `form` say how a GGUF file has tensor `index` of `weight`; false if
 /// the checkpoint does not have it so. One tensor has the experts of a layer;
 /// its name keeps the `{}`. Two tensors have the halves of another's rows;
-/// their names say which half.
+/// their names say which half. What is transposed elsewhere has its rows.
 bool Matcher::isOther(const WeightSpec &weight, uint64_t index,
                       WeightSpec &form) const {
   uint64_t half = weight.rows.of / 2, first = weight.rows.first;
-  size_t end = weight.pattern.rfind('.');
   if (weight.experts && !weight.stacked) {
     form.stacked = true;
-  } else if (half && weight.rows.of % 2 == 0 && end != std::string::npos &&
+  } else if (weight.transposed) {
+    form.pattern = weight.pattern + "[rows]";
+    form.transposed = false;
+  } else if (half && weight.rows.of % 2 == 0 &&
              first % half + weight.shape[0] <= half) {
-    form.pattern = weight.pattern;
-    form.pattern.insert(end, first < half ? "[0/2]" : "[1/2]");
+    form.pattern = weight.pattern + (first < half ? "[0/2]" : "[1/2]");
     form.rows = {first % half, half};
   } else {
     return false;
@@ -305,6 +308,8 @@ void Matcher::add(const WeightSpec &weight, const WeightSpec &form,
     if (packed)
       return addPacked(weight, index, std::move(*packed));
     place = checkpoint.find(tensor);
+  } else if (&form != &weight) {
+    return add(weight, weight, index, tensor); // as Hugging Face has it
   }
   if (problem.empty())
     problem =

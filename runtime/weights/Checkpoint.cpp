@@ -17,7 +17,10 @@ static constexpr char indexName[] = "model.safetensors.index.json";
 
 /// What precedes the name of a tensor. A prefix comes before the longer ones
 /// that begin with it.
-static constexpr std::string_view nestings[] = {"", "model.", "language_model.",
+static constexpr std::string_view nestings[] = {"",
+                                                "model.",
+                                                "transformer.",
+                                                "language_model.",
                                                 "language_model.model.",
                                                 "model.language_model."};
 

@@ -70,7 +70,8 @@ class Case:
             "torch_dtype": DTYPES[self.dtype],
         }
         merged = self.base | self.changes | older
-        return {k: v for k, v in merged.items() if k not in self.drop}
+        kept = {k: v for k, v in merged.items() if k not in self.drop}
+        return families.in_own_names(kept)
 
     def configs(self):
         """{file name: config.json}. All mean the same."""

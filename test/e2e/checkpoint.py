@@ -13,6 +13,7 @@ import numpy as np
 
 import weights
 from harness import Golden, Tools, check, check_close
+from lora import shapes_of
 
 
 def write_sharded(folder, arrays, dtype):
@@ -106,6 +107,27 @@ def check_other_names(tools, name):
         check(np.array_equal(expected, got), f"{folder.name}: other logits")
 
 
+def check_own_names(tools, name):
+    """Names of GPT-2 as its repository has them, beside what its config determines."""
+    golden = Golden(name)
+    artifact = tools.compile(golden.config)
+    arrays = {
+        key.removeprefix("transformer."): weights.values(golden.seed, key, shape)
+        for key, shape in shapes_of(tools, artifact).items()
+    }
+    masks = {"bias": np.tri(512)[None, None], "masked_bias": np.array([-1e4])}
+    arrays |= {f"h.0.attn.{key}": array for key, array in masks.items()}
+    folder = tools.scratch / f"{name}-names"
+    write_single(folder, arrays, "f32")
+    run = tools.run(artifact, f"--weights={folder}", "--ids=1", "--max-tokens=1")
+    derived = "2 tensors are not used (derived from the config): 'h.0.attn.bias'; 'h."
+    check(derived in run.ok().errors and run.errors.count("not used") == 1, run)
+    ids = golden.ids[:9]
+    got = tools.logits(artifact, ids, f"--weights={folder}")
+    expected = tools.logits(artifact, ids, f"--random-weights={golden.seed}")
+    check(np.array_equal(expected, got), f"{folder.name}: other logits")
+
+
 def check_deeper(tools, name):
     """A checkpoint with one more layer is refused unless the user allows it."""
     golden = Golden(name)
@@ -134,6 +156,7 @@ def main():
     check_widened(tools, "f16-grouped", "f16")
     check_other_head(tools, "f32-grouped-tied")
     check_other_names(tools, "f16-odd-tied")
+    check_own_names(tools, "f32-gpt2")
     check_deeper(tools, "f32-odd")
 
 

@@ -135,6 +135,8 @@ FAMILIES = {
     "seed_oss": config("seed_oss", {"head_dim": 24}),
     "stablelm": config("stablelm", {"use_qkv_bias": True}),
     "starcoder2": config("starcoder2", {"sliding_window": 24}),
+    # A row for each position in place of rope.
+    "gpt2": config("gpt2", {"tie_word_embeddings": True}),
     # Rope of neighbours, and layer norms with 1 + weight.
     "cohere": config("cohere", {"logit_scale": 0.4, "tie_word_embeddings": True}),
     "cohere2": config(
@@ -214,10 +216,29 @@ FAMILIES = {
     ),
 }
 
+GPT_NAMES = {
+    "hidden_size": "n_embd",
+    "intermediate_size": "n_inner",
+    "max_position_embeddings": "n_positions",
+    "num_attention_heads": "n_head",
+    "num_hidden_layers": "n_layer",
+}
+
+
+def own_names(config):
+    """What its family calls keys, by the usual names."""
+    return {"gpt2": GPT_NAMES}.get(config["model_type"], {})
+
+
+def in_own_names(config):
+    names = own_names(config)
+    return {names.get(key, key): value for key, value in config.items()}
+
+
 # Families with a golden each, beside those that are written down in cases.py.
 OTHERS = [
     *("arcee", "cohere", "cohere2", "dots1", "ernie4_5", "ernie4_5_moe", "exaone4"),
-    *("gemma3_text", "glm", "glm4", "glm4_moe", "gpt_oss", "granitemoe", "granitemoehybrid", "helium", "hunyuan_v1_dense", "jais2"),
+    *("gemma3_text", "glm", "glm4", "glm4_moe", "gpt2", "gpt_oss", "granitemoe", "granitemoehybrid", "helium", "hunyuan_v1_dense", "jais2"),
     *("mixtral", "nemotron", "olmo", "olmo3", "olmoe", "phi", "qwen2_moe"),
     *("qwen3_moe", "qwen3_moe-given", "seed_oss", "stablelm", "starcoder2"),
 ]

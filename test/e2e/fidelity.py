@@ -76,12 +76,12 @@ def loader(config):
 def save(config, folder):
     """Writes a checkpoint of weights that make attention and gates matter, as
     transformers saves it: config.json in its own words, beside safetensors."""
-    made = transformers.AutoConfig.for_model(**config)
+    made = transformers.AutoConfig.for_model(**families.in_own_names(config))
     model = loader(config).from_config(made)
     generator = torch.Generator().manual_seed(SEED)
     for name, tensor in model.state_dict().items():
         drawn = torch.randn(tensor.shape, generator=generator)
-        if name.endswith("norm.weight"):
+        if tensor.ndim == 1 and name.endswith(".weight"):
             drawn = tensor.float() + 0.2 * drawn
         else:
             drawn *= 2.0 * tensor.shape[-1] ** -0.5

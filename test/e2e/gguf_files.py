@@ -33,6 +33,9 @@ OUTER = {
     "model.embed_tokens": "token_embd",
     "model.norm": "output_norm",
     "lm_head": "output",
+    "transformer.ln_f": "output_norm",
+    "transformer.wpe": "position_embd",
+    "transformer.wte": "token_embd",
     "model.final_layernorm": "output_norm",
 }
 LAYER = {
@@ -50,6 +53,10 @@ LAYER = {
     "input_layernorm": "attn_norm",
     "pre_feedforward_layernorm": "ffn_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
+    "attn.c_attn": "attn_qkv",
+    "attn.c_proj": "attn_output",
+    "ln_1": "attn_norm",
+    "ln_2": "ffn_norm",
     "mlp.c_fc": "ffn_up",
     "mlp.c_proj": "ffn_down",
     "mlp.fc1": "ffn_up",
@@ -85,7 +92,7 @@ def tensor_name(name, family):
     module, kind = name.rsplit(".", 1)
     if module in OUTER:
         return f"{OUTER[module]}.{kind}"
-    layer, module = re.fullmatch(r"model\.layers\.(\d+)\.(.*)", module).groups()
+    layer, module = re.fullmatch(r"[a-z.]+\.(\d+)\.(.*)", module).groups()
     if kind == "e_score_correction_bias":
         return f"blk.{layer}.exp_probs_b.bias"
     if shared := SHARED.fullmatch(module):
@@ -323,11 +330,14 @@ def write(path, config, arrays, kind, text=None, split=0, blocks=None):
     for name, names in together(arrays).items():
         given = (blocks or {}).get(name)
         array = np.stack([arrays[n] for n in names]) if len(names) > 1 else arrays[name]
+        turned = family == "gpt2" and re.search(r"\.c_(attn|fc|proj)\.weight", name)
+        array = array.T if turned else array
         if re.search(r"\.(gate|router\.layer|shared_expert_gate)\.", name):
             data, used = array.astype(np.float32), TYPES.F32
         else:
             data, used = stored(array, kind) if given is None else (given, kind)
         values = gguf.quants.dequantize(data, used)
+        values = values.T if turned else values
         held |= zip(names, values if len(names) > 1 else [values])
         data = converted(name, data, config)
         if name.endswith(".shared_expert_gate.weight"):

@@ -25,6 +25,11 @@ IDS = [1, 5, 300, 17, 42, 42, 260, 9, 77, 130, 2]
 SEED = 11
 
 
+def is_transposed(name):
+    """Whether a checkpoint of GPT-2 has the weight (K, N). Its pair is as any other."""
+    return re.search(r"\.c_(attn|fc|proj)\.weight", name)
+
+
 @dataclasses.dataclass
 class Adapter:
     """The contents of adapter_config.json, and the modules that have a pair."""
@@ -58,8 +63,9 @@ class Adapter:
             if not re.search(self.modules, name):
                 continue
             rank, factor = self.at(name.removesuffix(".weight"))
-            a = random.normal(0, 0.3, (rank, shape[1]))
-            b = random.normal(0, 0.06 / factor / math.sqrt(rank), (shape[0], rank))
+            rows, columns = shape[::-1] if is_transposed(name) else shape
+            a = random.normal(0, 0.3, (rank, columns))
+            b = random.normal(0, 0.06 / factor / math.sqrt(rank), (rows, rank))
             pairs[name] = tuple(weights.rounded(x, self.dtype) for x in (a, b))
         return pairs
 
@@ -121,6 +127,11 @@ CASES = {
         "phi3",
         [Adapter(8, 16, ALL, 6), Adapter(3, 6, "qkv_proj", 7)],
     ),
+    "transposed": (
+        "f32",
+        "gpt2",
+        [Adapter(5, 9, r"\.c_.*weight", 6, more={"fan_in_fan_out": True})],
+    ),
     "bf16": ("bf16", "llama", [Adapter(16, 32, ALL, 8, dtype="bf16")]),
     "f16": ("f16", "mistral", [Adapter(9, 16, ATTENTION, 9, dtype="f16")]),
 }
@@ -135,6 +146,8 @@ def shapes_of(tools, artifact):
             continue
         shape = list(weight["shape"])
         shape[0] = weight.get("rows", {}).get("of", shape[0])
+        if weight.get("transposed"):
+            shape.reverse()
         for i in range(weight["count"] or 1):
             name = weight["name"].replace("{}", str(weight["first"] + i))
             shapes[name] = shape
@@ -149,6 +162,7 @@ def merged(arrays, adapters, dtype):
         for name, (a, b) in adapter.pairs(shapes).items():
             factor = adapter.at(name.removesuffix(".weight"))[1]
             delta = b.astype(np.float64) @ a.astype(np.float64)
+            delta = delta.T if is_transposed(name) else delta
             result[name] = result[name] + adapter.scale * factor * delta
     return {name: weights.rounded(x, dtype) for name, x in result.items()}
 
@@ -251,7 +265,7 @@ def check_sets(case, artifact):
     whole = [(folders[i], a.scale) for i, a in enumerate(case.adapters)]
     choices = [whole, [(folders[0], -0.75)], []]
 
-    vocab, width = case.shapes["model.embed_tokens.weight"]
+    vocab, width = next(iter(case.shapes.values()))
 
     def model(loras):
         return Model(case.tools, artifact, 0, vocab, case.device, case.base, loras)

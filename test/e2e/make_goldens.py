@@ -56,11 +56,11 @@ def model_of(folder, state=None, dtype="f32"):
         loaded = loaded_from(config, state)
     model.load_state_dict(loaded.state_dict())
     model.tie_weights()
-    rotary = model.model.rotary_emb
+    rotary = getattr(model.base_model, "rotary_emb", torch.nn.Module())
     tables = {name: table.clone() for name, table in rotary.named_buffers()}
     model = model.to(TORCH[dtype])
     for name, table in tables.items():  # f32 tables, as from_pretrained
-        setattr(model.model.rotary_emb, name, table)
+        setattr(rotary, name, table)
     return model
 
 
@@ -95,7 +95,7 @@ def logits_of(model, ids):
 def hidden_of(model, ids):
     """(tokens, hidden) of one forward pass: the head's input."""
     with torch.no_grad():
-        body = model.model(torch.tensor([ids]), use_cache=False)
+        body = model.base_model(torch.tensor([ids]), use_cache=False)
     return body.last_hidden_state[0]
 
 

@@ -59,6 +59,7 @@ def configs():
         "no_rope_layers": [1, 1, 1, 0] * 8
     }
     every["qwen2-window"] |= {"max_window_layers": 28}
+    every["gpt2"] |= {"num_key_value_heads": LARGE["num_attention_heads"]}
     every["dots1"] |= {"first_k_dense_replace": 0, "max_window_layers": 28}
     return every
 
@@ -71,7 +72,9 @@ def shrunk(tools, name, config, sizes):
     asked = ",".join(f"{key}={value}" for key, value in sizes.items())
     compiler = tools.bin / "cria-compile"
     execute([compiler, whole, f"--shrink={asked}", "-o", small]).ok()
-    return json.loads(small.read_text()), small
+    usual = {own: key for key, own in families.own_names(config).items()}
+    config = json.loads(small.read_text())
+    return {usual.get(key, key): value for key, value in config.items()}, small
 
 
 def kinds(tools, path):

@@ -6,7 +6,7 @@ Element i of the tensor with checkpoint name t depends only on SEED, t and i:
 
 with the finalizer of splitmix64 as `mix` and all modulo 2^64; the value is
 (2u - 1) * 0.02 * sqrt(3), or 1 + (2u - 1) * 0.1 for one-dimensional
-`*norm.weight`, in f64, rounded once to the storage type.
+`*.weight`, in f64, rounded once to the storage type.
 """
 
 import json
@@ -38,7 +38,7 @@ def values(seed, name, shape):
     start = np.uint64((seed + fnv1a64(name)) & MASK)
     state = mix(start + index * np.uint64(0x9E3779B97F4A7C15))
     u = (state >> np.uint64(40)).astype(np.float64) * 2.0**-24
-    if len(shape) == 1 and name.endswith("norm.weight"):
+    if len(shape) == 1 and name.endswith(".weight"):
         result = 1 + (2 * u - 1) * 0.1
     else:
         result = (2 * u - 1) * 0.02 * math.sqrt(3)

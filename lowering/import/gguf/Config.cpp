@@ -342,6 +342,7 @@ static const struct {
 } biasKeys[] = {
     {"ernie4_5", "use_bias", ""},
     {"glm4", "attention_bias", ""},
+    {"gpt2", "", ""},
     {"jais2", "attention_bias", "mlp_bias"},
     {"phi", "", ""},
     {"qwen2", "", ""},

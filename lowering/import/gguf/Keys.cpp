@@ -17,8 +17,8 @@ static constexpr char everywhere[] = "*", none[] = "",
                       withExperts[] = "dots1 glm4moe granitemoe llama olmoe "
                                       "qwen2moe qwen3moe",
                       ofLayer[] = "experts of a layer",
-                      layerNorms[] = "cohere2 command-r jais2 nemotron olmo "
-                                     "phi2 stablelm starcoder2",
+                      layerNorms[] = "cohere2 command-r gpt2 jais2 nemotron "
+                                     "olmo phi2 stablelm starcoder2",
                       split[] = "numbers the parts of a file";
 
 static const Key keys[] = {
@@ -32,8 +32,9 @@ static const Key keys[] = {
      "the same as key_length, as ollama writes it"},
     {".attention.key_length", everywhere, KeyUse::Whole, "head_dim",
      "size of a head; default: embedding_length / heads"},
-    {".attention.layer_norm_epsilon", "cohere2 command-r jais2 phi2 stablelm",
-     KeyUse::Number, "layer_norm_eps", "epsilon of norms"},
+    {".attention.layer_norm_epsilon",
+     "cohere2 command-r gpt2 jais2 phi2 stablelm", KeyUse::Number,
+     "layer_norm_eps", "epsilon of norms"},
     {".attention.layer_norm_epsilon", "nemotron", KeyUse::Number, "norm_eps",
      "epsilon of norms"},
     {".attention.layer_norm_epsilon", "starcoder2", KeyUse::Number,

@@ -168,7 +168,7 @@ Status Loras::Opener::place(const LoraConfig &config, const std::string &module,
   }
   Shape shape;
   if (weight != weights.end())
-    shape = weight->second->sourceShape();
+    shape = weight->second->wholeShape();
   if (shape.size() != 2) {
     problems.push_back(concat(
         {quote(pair.a->name), " is for ", quote(name),

@@ -22,14 +22,15 @@ static const std::string_view knownKeys[] = {
     "bias",           "init_lora_weights",
     "target_modules", "exclude_modules",
     "lora_dropout",   "layers_to_transform",
+    "fan_in_fan_out", "megatron_config",
     "layers_pattern", "inference_mode",
     "task_type",      "auto_mapping",
     "peft_version",   "base_model_name_or_path",
-    "revision",       "megatron_config",
-    "megatron_core",  "loftq_config",
-    "eva_config",     "corda_config",
-    "lora_ga_config", "qalora_group_size",
-    "runtime_config", "modules_to_save"};
+    "revision",       "loftq_config",
+    "megatron_core",  "corda_config",
+    "eva_config",     "qalora_group_size",
+    "lora_ga_config", "modules_to_save",
+    "runtime_config"};
 
 /// Initializations that leave the base model as it is. The others subtract the
 /// adapter's first product from it.

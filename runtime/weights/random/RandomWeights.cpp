@@ -80,7 +80,7 @@ CRIA_VECTOR_CLONES static void fill(typename T::Bits *to, uint64_t start,
 }
 
 static bool isNorm(const std::string &name, const Shape &shape) {
-  static constexpr char suffix[] = "norm.weight";
+  static constexpr char suffix[] = ".weight";
   constexpr size_t length = sizeof(suffix) - 1;
   return shape.size() == 1 && name.size() >= length &&
          name.compare(name.size() - length, length, suffix) == 0;

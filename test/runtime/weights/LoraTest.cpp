@@ -345,7 +345,6 @@ TEST_F(LoraTest, RefusesWhatChangesTheResultOtherwise) {
   for (auto &[key, value] : std::vector<std::pair<const char *, std::string>>{
            {"peft_type", R"("LOHA")"},
            {"use_dora", "true"},
-           {"fan_in_fan_out", "true"},
            {"lora_bias", "true"},
            {"bias", R"("all")"},
            {"bias", R"("lora_only")"},
