@@ -13,9 +13,11 @@ import sys
 import libcria
 from libcria import Library
 from nasty_strings import every_character, nasty_strings
-from tokenizer_families import FAMILIES, added, byte_level, differences
+from tokenizer_families import FAMILIES, GPT4, TEKKEN, added, byte_level, differences
 from tokenizer_families import sentencepiece, template
-from tokenizers import Tokenizer
+from tokenizers import Regex, Tokenizer
+from tokenizers import normalizers as norm
+from tokenizers import pre_tokenizers as pre
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
 import gguf  # noqa: E402
@@ -57,6 +59,35 @@ def with_ends():
     return one
 
 
+BLANKS = "|".join(r"\s{%d}(?!\S)" % 2**i for i in range(9, 1, -1))
+JAIS2 = GPT4 % "{1,3}"
+JAIS2 = JAIS2.removesuffix(r"\s+(?!\S)|\s+") + BLANKS + r"|\s{1,2}(?!\S)|\s{1}"
+# gpt-oss and MiniMax M2: words may end in 's and the like.
+GPT4O = TEKKEN.replace("]+|[^", "]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^", 1)
+GPT4O = GPT4O.replace(r"*|\p{N}|", r"*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}|")
+DEEPSEEK3 = [
+    r"\p{N}{1,3}",
+    "[一-龥\u3040-ゟ゠-ヿ]+",
+    r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
+    r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+]
+
+
+def command_r():
+    """Command R, as transformers' CohereTokenizer has it."""
+    one = byte_level(normalizer=norm.NFC())
+    one.pre_tokenizer = pre.Sequence([pre.Digits(True), pre.ByteLevel(False)])
+    return one
+
+
+def deepseek3():
+    one = byte_level(DEEPSEEK3[-1])
+    splits = [pre.Split(Regex(each), "isolated") for each in DEEPSEEK3]
+    bytes_alone = pre.ByteLevel(add_prefix_space=False, use_regex=False)
+    one.pre_tokenizer = pre.Sequence([*splits, bytes_alone])
+    return one
+
+
 def plain(name):
     return lambda: (FAMILIES[name](), None)
 
@@ -68,6 +99,13 @@ CASES = {
     "olmo2": (plain("olmo2"), "dbrx", {}),
     "gpt2": (plain("gpt2"), "gpt-2", {"bos": "<|endoftext|>"}),
     "smollm": (plain("smollm"), "smollm", {}),
+    "stablelm2": (plain("qwen2"), "stablelm2", {}),
+    "glm4": (plain("olmo2"), "glm4", {}),
+    "command-r": (lambda: (command_r(), None), "command-r", {}),
+    "olmo": (lambda: (byte_level(normalizer=norm.NFC()), None), "olmo", {}),
+    "jais2": (lambda: (byte_level(JAIS2), None), "jais-2", {}),
+    "hunyuan": (lambda: (deepseek3(), None), "hunyuan-dense", {}),
+    "gpt-oss": (lambda: (byte_level(GPT4O), None), "gpt-4o", {}),
     "mistral-tekken": (plain("mistral-tekken"), "tekken", {}),
     "user-defined": (lambda: (user_defined(), None), "phi-2", {}),
     "with-ends": (

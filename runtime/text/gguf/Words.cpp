@@ -8,6 +8,12 @@ using nlohmann::json;
 static constexpr char llama3[] =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
     R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// The blanks of Jais 2 are cut into runs of powers of two.
+static constexpr char jais2[] =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
+    R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s{512}(?!\S)|\s{256}(?!\S)|)"
+    R"(\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|)"
+    R"(\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1})";
 static constexpr char qwen2[] =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"
     R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
@@ -22,6 +28,14 @@ static constexpr char gpt4o[] =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+)"
     R"([\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}|)"
     R"( ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// DeepSeek V3 cuts numbers off, then Chinese and Japanese, then the rest.
+static constexpr char upToThree[] = R"(\p{N}{1,3})",
+                      han[] = "[一-龥぀-ゟ゠-ヿ]+",
+                      deepseek3[] =
+                          R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|)"
+                          R"([^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|)"
+                          R"( ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|)"
+                          R"(\s+(?!\S)|\s+)";
 // llama.cpp's own expressions, for files that name no model.
 static constexpr char punctuation[] = R"([\p{P}\$\+<=>\^~\|]+)",
                       gpt2[] = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+|)"
@@ -30,17 +44,31 @@ static constexpr char punctuation[] = R"([\p{P}\$\+<=>\^~\|]+)",
 
 static const std::vector<Words> &allWords() {
   static const std::vector<Words> all = {
-      {"dbrx smaug-bpe", {llama3}, false, false, false, false},
-      {"deepseek-r1-qwen qwen2", {qwen2}, false, true, false, false},
+      {"chatglm-bpe dbrx glm4 smaug-bpe", {llama3}, false, false, false, false},
+      {"command-r", {}, true, true, false, false},
+      {"deepseek-r1-qwen hunyuan megrez qwen2 stablelm2",
+       {qwen2},
+       false,
+       true,
+       false,
+       false},
+      {"deepseek-v3 hunyuan-dense",
+       {upToThree, han, deepseek3},
+       false,
+       false,
+       false,
+       false},
       {"default",
        {punctuation, gpt2, numbers, threes},
        false,
        false,
        false,
        false},
-      {"gpt-2 phi-2", {}, false, false, false, false},
-      {"gpt-4o", {gpt4o}, false, false, false, false},
+      {"exaone4 gpt-2 phi-2", {}, false, false, false, false},
+      {"gpt-4o minimax-m2", {gpt4o}, false, false, false, false},
+      {"jais-2", {jais2}, false, false, false, false},
       {"llama-bpe llama-v3 llama3", {llama3}, false, false, true, true},
+      {"olmo", {}, false, true, false, false},
       {"refact smollm starcoder", {}, true, false, false, false},
       {"tekken", {tekken}, false, false, true, true},
   };
