@@ -22,6 +22,8 @@ const char *dtypeName(DType type) {
     return "q4_k";
   case DType::Q6_K:
     return "q6_k";
+  case DType::MXFP4:
+    return "mxfp4";
   }
   return "";
 }
@@ -59,6 +61,8 @@ BlockSize blockOf(DType type) {
     return {256, 144};
   case DType::Q6_K:
     return {256, 210};
+  case DType::MXFP4:
+    return {32, 17};
   }
   return {1, 1};
 }

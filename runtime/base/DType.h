@@ -11,7 +11,18 @@ namespace cria {
 /// The element types that compiled code reads (f32, f16, bf16), the types that
 /// are converted to these when a model is loaded, and the block formats of
 /// ggml, whose elements share scales; see Blocks.h.
-enum class DType { F32, F16, BF16, F64, F8_E4M3, Q8_0, Q4_0, Q4_K, Q6_K };
+enum class DType {
+  F32,
+  F16,
+  BF16,
+  F64,
+  F8_E4M3,
+  Q8_0,
+  Q4_0,
+  Q4_K,
+  Q6_K,
+  MXFP4
+};
 
 /// The most elements of a block; a multiple of every type's block size.
 constexpr uint64_t mostBlockElements = 256;

@@ -13,18 +13,22 @@ static constexpr Architecture architectures[] = {
     {"command-r", "cohere", false, false},
     {"dots1", "dots1", false, false},
     {"ernie4_5", "ernie4_5", false, false},
+    {"ernie4_5-moe", "ernie4_5_moe", false, false},
     {"exaone4", "exaone4", false, false},
     {"gemma", "gemma", false, true},
     {"gemma2", "gemma2", false, true},
     {"gemma3", "gemma3_text", false, true},
     {"glm4", "glm4", false, false},
     {"glm4moe", "glm4_moe", false, false},
+    {"gpt-oss", "gpt_oss", false, false},
     {"gpt2", "gpt2", false, false},
     {"granite", "granite", true, false},
     {"granitemoe", "granitemoe", true, false},
     {"hunyuan-dense", "hunyuan_v1_dense", false, false},
+    {"hunyuan-moe", "hunyuan_v1_moe", false, false},
     {"jais2", "jais2", false, false},
     {"llama", "llama", true, false},
+    {"minimax-m2", "minimax_m2", false, false},
     {"mistral3", "mistral", true, false},
     {"nemotron", "nemotron", false, true},
     {"olmo", "olmo", true, false},
@@ -50,6 +54,7 @@ static constexpr Architecture architectures[] = {
 /// "name=" is a module that the architecture does not have; "blk" is what has
 /// the layers.
 static constexpr char ofArchitectures[] =
+    "ernie4_5-moe.exp_probs_b.bias=mlp.moe_statics.e_score_correction_bias "
     "exaone4.ffn_norm= "
     "gemma2.ffn_norm=pre_feedforward_layernorm "
     "gemma3.ffn_norm=pre_feedforward_layernorm "
@@ -57,6 +62,15 @@ static constexpr char ofArchitectures[] =
     "glm4.post_attention_norm=post_self_attn_layernorm "
     "glm4.post_ffw_norm=post_mlp_layernorm "
     "glm4moe.ffn_norm= "
+    "gpt-oss.attn_sinks.weight=self_attn.sinks "
+    "gpt-oss.ffn_down_exps.bias=mlp.experts.down_proj_bias "
+    "gpt-oss.ffn_down_exps.weight=mlp.experts.down_proj[rows] "
+    "gpt-oss.ffn_gate_exps.bias=mlp.experts.gate_up_proj_bias[0%2] "
+    "gpt-oss.ffn_gate_exps.weight=mlp.experts.gate_up_proj[0%2] "
+    "gpt-oss.ffn_gate_inp=mlp.router "
+    "gpt-oss.ffn_norm= "
+    "gpt-oss.ffn_up_exps.bias=mlp.experts.gate_up_proj_bias[1%2] "
+    "gpt-oss.ffn_up_exps.weight=mlp.experts.gate_up_proj[1%2] "
     "gpt2.attn_norm=ln_1 "
     "gpt2.attn_output.bias=attn.c_proj.bias "
     "gpt2.attn_output.weight=attn.c_proj.weight[rows] "
@@ -77,10 +91,21 @@ static constexpr char ofArchitectures[] =
     "granitemoe.ffn_up_exps.weight=block_sparse_moe.input_linear.weight[1/2] "
     "hunyuan-dense.attn_k_norm=self_attn.key_layernorm "
     "hunyuan-dense.attn_q_norm=self_attn.query_layernorm "
+    "hunyuan-moe.attn_k_norm=self_attn.key_layernorm "
+    "hunyuan-moe.attn_q_norm=self_attn.query_layernorm "
+    "hunyuan-moe.ffn_down_shexp=mlp.shared_mlp.down_proj "
+    "hunyuan-moe.ffn_gate_inp=mlp.gate.wg "
+    "hunyuan-moe.ffn_gate_shexp=mlp.shared_mlp.gate_proj "
+    "hunyuan-moe.ffn_up_shexp=mlp.shared_mlp.up_proj "
     "llama.ffn_down_exps=block_sparse_moe.experts.{}.w2 "
     "llama.ffn_gate_exps=block_sparse_moe.experts.{}.w1 "
     "llama.ffn_gate_inp=block_sparse_moe.gate "
     "llama.ffn_up_exps=block_sparse_moe.experts.{}.w3 "
+    "minimax-m2.exp_probs_b.bias=block_sparse_moe.e_score_correction_bias "
+    "minimax-m2.ffn_down_exps=block_sparse_moe.experts.{}.w2 "
+    "minimax-m2.ffn_gate_exps=block_sparse_moe.experts.{}.w1 "
+    "minimax-m2.ffn_gate_inp=block_sparse_moe.gate "
+    "minimax-m2.ffn_up_exps=block_sparse_moe.experts.{}.w3 "
     "olmo2.ffn_norm= "
     "phi2.attn_output=self_attn.dense "
     "phi2.ffn_down=mlp.fc2 "

@@ -2,6 +2,7 @@
 
 #include "runtime/base/Json.h"
 #include "runtime/weights/Floats.h"
+#include "runtime/weights/gguf/Order.h"
 #include "runtime/weights/packed/Packed.h"
 #include "runtime/weights/random/RandomWeights.h"
 
@@ -53,11 +54,8 @@ static std::string mismatch(const WeightSpec &weight,
 /// config determines: RoPE's inverse frequencies, or GPT-2's causal mask and
 /// the score of what it hides.
 static bool isDerived(const std::string &name) {
-  for (const char *end :
-       {"rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"})
-    if (endsWith(name, end))
-      return true;
-  return false;
+  return endsWith(name, "rotary_emb.inv_freq") ||
+         endsWith(name, ".attn.bias") || endsWith(name, ".attn.masked_bias");
 }
 
 namespace {
@@ -305,6 +303,8 @@ void Matcher::add(const WeightSpec &weight, const WeightSpec &form,
   if (!place) {
     auto packed =
         findPacked(checkpoint, tensor, form.wholeShape(), config, problem);
+    if (!packed && problem.empty())
+      packed = gguf::findTurns(checkpoint, tensor, weight, problem);
     if (packed)
       return addPacked(weight, index, std::move(*packed));
     place = checkpoint.find(tensor);
@@ -340,8 +340,9 @@ void Matcher::addPacked(const WeightSpec &weight, uint64_t index,
                         PackedWeight packed) {
   for (const Checkpoint::Tensor *place : packed.tensors)
     used.insert(place->tensor->name);
-  conversions[{DType::F32, weight.type, packed.format}] +=
-      weight.place(index) == 0; // one of the experts of a tensor
+  if (packed.type != weight.type || !packed.format.empty())
+    conversions[{packed.type, weight.type, packed.format}] +=
+        weight.place(index) == 0; // one of the experts of a tensor
   binding.weights.push_back(
       {&weight, weight.slot + index,
        finished(std::move(packed.elements), weight, index, loras),

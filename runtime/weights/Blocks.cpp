@@ -92,6 +92,23 @@ CRIA_VECTOR_CLONES static void dequantizeQ6_K(const std::byte *from, float *to,
     }
 }
 
+/// A float of 4 bits has a sign, 2 bits of an exponent and one of a fraction.
+/// An exponent of 255 makes 2^128, which only 0.5 has as a finite product.
+static void dequantizeMxfp4(const std::byte *from, float *to, uint64_t count) {
+  static constexpr float twice[] = {0, 1,  2,  3,  4,  6,  8,  12,
+                                    0, -1, -2, -3, -4, -6, -8, -12};
+  for (uint64_t first = 0; first < count; first += 32, from += 17) {
+    auto s = static_cast<uint32_t>(*from);
+    // 2^(s - 128), which is subnormal for the first two.
+    float half = floatOf(s < 2 ? 0x00200000u << s : (s - 1) << 23);
+    auto *q = reinterpret_cast<const uint8_t *>(from + 1);
+    for (int i = 0; i < 16; ++i) {
+      to[first + i] = half * twice[q[i] & 15];
+      to[first + i + 16] = half * twice[q[i] >> 4];
+    }
+  }
+}
+
 void dequantize(const std::byte *from, DType type, float *to, uint64_t count) {
   if (type == DType::Q8_0)
     dequantizeQ8_0(from, to, count);
@@ -99,8 +116,10 @@ void dequantize(const std::byte *from, DType type, float *to, uint64_t count) {
     dequantizeQ4_0(from, to, count);
   else if (type == DType::Q4_K)
     dequantizeQ4_K(from, to, count);
-  else
+  else if (type == DType::Q6_K)
     dequantizeQ6_K(from, to, count);
+  else
+    dequantizeMxfp4(from, to, count);
 }
 
 /// 1 / d, or 0 if that is not finite: the whole block then becomes zeros.

@@ -7,6 +7,8 @@
 ///                                                  x = (d s) q - m t
 ///   Q6_K 256: 128 x (two q of 4 bits), 64 x (four q of 2 bits, above those),
 ///             16 x i8 s, f16 d                     x = (d s) (q - 32)
+///   MXFP4 32: u8 s, 16 x (q of i | q of i + 16 << 4), q a float of 4 bits
+///                                                  x = 2^(s - 127) q
 #pragma once
 
 #include "runtime/base/DType.h"

@@ -16,13 +16,13 @@ static constexpr char singleName[] = "model.safetensors";
 static constexpr char indexName[] = "model.safetensors.index.json";
 
 /// What precedes the name of a tensor. A prefix comes before the longer ones
-/// that begin with it.
-static constexpr std::string_view nestings[] = {"",
-                                                "model.",
-                                                "transformer.",
-                                                "language_model.",
-                                                "language_model.model.",
-                                                "model.language_model."};
+/// that begin with it. Pointers would need relocations.
+static constexpr char nestings[][24] = {"",
+                                        "model.",
+                                        "transformer.",
+                                        "language_model.",
+                                        "language_model.model.",
+                                        "model.language_model."};
 
 static bool startsWith(std::string_view name, std::string_view start) {
   return name.substr(0, start.size()) == start;

@@ -128,7 +128,7 @@ bool isExact(DType from, DType to) {
     return true;
   if (isBlocked(to))
     return false;
-  if (from == DType::F8_E4M3)
+  if (from == DType::F8_E4M3 || (from == DType::MXFP4 && to == DType::BF16))
     return true;
   return to == DType::F32 && from != DType::F64;
 }

@@ -12,10 +12,14 @@ TYPES = gguf.GGMLQuantizationType
 # The others are called as in config.json.
 ARCHITECTURES = {
     "cohere": "command-r",
+    "ernie4_5_moe": "ernie4_5-moe",
     "gemma3_text": "gemma3",
     "glm4_moe": "glm4moe",
+    "gpt_oss": "gpt-oss",
     "granitemoehybrid": "granite",
     "hunyuan_v1_dense": "hunyuan-dense",
+    "hunyuan_v1_moe": "hunyuan-moe",
+    "minimax_m2": "minimax-m2",
     "ministral3": "mistral3",
     "mistral": "llama",
     "mixtral": "llama",
@@ -28,7 +32,7 @@ INTERLEAVED = (
     *("arcee", "granite", "granitemoe", "granitemoehybrid", "llama", "ministral3"),
     *("mistral", "mixtral", "olmo", "smollm3"),
 )
-WINDOWED = ("cohere2", "exaone4", "gemma2", "gemma3_text", "mistral", "phi3")
+WINDOWED = ("cohere2", "exaone4", "gemma2", "gemma3_text", "gpt_oss", "mistral", "phi3")
 OUTER = {
     "model.embed_tokens": "token_embd",
     "model.norm": "output_norm",
@@ -82,14 +86,29 @@ LAYER = {
     "mlp.experts.up_proj": "ffn_up_exps",
     "mlp.experts.down_proj": "ffn_down_exps",
     "mlp.gate": "ffn_gate_inp",
+    "mlp.gate.wg": "ffn_gate_inp",
+    "mlp.router": "ffn_gate_inp",
     "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
 }
-SHARED = re.compile(r"mlp\.shared_experts?\.(gate|up|down)_proj")
+SHARED = re.compile(r"mlp\.shared_(?:experts?|mlp)\.(gate|up|down)_proj")
+# Tensors of gpt-oss that are not called MODULE.weight or MODULE.bias.
+TENSORS = {
+    "self_attn.sinks": "attn_sinks.weight",
+    "mlp.experts.down_proj": "ffn_down_exps.weight",
+    "mlp.experts.down_proj_bias": "ffn_down_exps.bias",
+    "mlp.experts.gate_up_proj.0": "ffn_gate_exps.weight",
+    "mlp.experts.gate_up_proj.1": "ffn_up_exps.weight",
+    "mlp.experts.gate_up_proj_bias.0": "ffn_gate_exps.bias",
+    "mlp.experts.gate_up_proj_bias.1": "ffn_up_exps.bias",
+}
 
 
 def tensor_name(name, family):
     """blk.0.attn_q.weight for model.layers.0.self_attn.q_proj.weight."""
     module, kind = name.rsplit(".", 1)
+    for tensor, part in TENSORS.items():
+        if name.endswith(f".{tensor}"):
+            return f"blk.{name.split('.')[2]}.{part}"
     if module in OUTER:
         return f"{OUTER[module]}.{kind}"
     layer, module = re.fullmatch(r"[a-z.]+\.(\d+)\.(.*)", module).groups()
@@ -99,7 +118,8 @@ def tensor_name(name, family):
         return f"blk.{layer}.ffn_{shared[1]}_shexp.{kind}"
     if module == "post_attention_layernorm":
         behind = family in (
-            *("exaone4", "gemma2", "gemma3_text", "glm4_moe", "olmo2", "seed_oss"),
+            *("exaone4", "gemma2", "gemma3_text", "glm4_moe", "gpt_oss", "olmo2"),
+            "seed_oss",
         )
         part = "post_attention_norm" if behind else "ffn_norm"
     else:
@@ -176,7 +196,7 @@ def add_config(writer, config):
     writer.add_rope_freq_base(config.get("rope_theta", theta))
     writer.add_vocab_size(config["vocab_size"])
     part = config.get("partial_rotary_factor", 1)
-    writer.add_rope_dimension_count(int(head * part))
+    writer.add_rope_dimension_count(config.get("rotary_dim", int(head * part)))
     if "head_dim" in config:
         writer.add_key_length(head)
         writer.add_value_length(head)
@@ -216,8 +236,11 @@ def add_experts(writer, config):
     """The keys that the converter writes of these keys of config.json."""
     family = config["model_type"]
     for adds, *names in [
-        (writer.add_expert_count, "num_local_experts", "num_experts", "n_routed_experts"),
-        (writer.add_expert_used_count, "num_experts_per_tok"),
+        (
+            writer.add_expert_count,
+            *("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
+        ),
+        (writer.add_expert_used_count, "num_experts_per_tok", "moe_k", "moe_topk"),
         (writer.add_expert_group_count, "n_group"),
         (writer.add_expert_group_used_count, "topk_group"),
         (writer.add_expert_feed_forward_length, "moe_intermediate_size"),
@@ -225,14 +248,28 @@ def add_experts(writer, config):
             writer.add_expert_shared_feed_forward_length,
             "shared_expert_intermediate_size",
         ),
-        (writer.add_leading_dense_block_count, "first_k_dense_replace"),
-        (writer.add_expert_shared_count, "n_shared_experts"),
+        (
+            writer.add_leading_dense_block_count,
+            *("first_k_dense_replace", "moe_layer_start_index"),
+        ),
+        (
+            writer.add_expert_shared_count,
+            *("n_shared_experts", "moe_num_shared_experts", "num_shared_expert"),
+        ),
+        (writer.add_interleave_moe_layer_step, "moe_layer_interval"),
     ]:
         for name in names:
             if name in config:
                 adds(config[name])
-    if family in ("dots1", "glm4_moe"):
+    if family in ("gpt_oss", "hunyuan_v1_moe", "minimax_m2"):
+        writer.add_expert_feed_forward_length(config["intermediate_size"])
+    if family in ("ernie4_5_moe", "hunyuan_v1_moe"):
+        width = config.get("moe_intermediate_size", config["intermediate_size"])
+        count = config.get("moe_num_shared_experts", 1)
+        writer.add_expert_shared_feed_forward_length(width * count)
+    if family in ("dots1", "glm4_moe", "minimax_m2"):
         writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    if family in ("dots1", "glm4_moe"):
         writer.add_expert_weights_scale(config["routed_scaling_factor"])
         writer.add_expert_weights_norm(config["norm_topk_prob"])
 
@@ -331,21 +368,28 @@ def write(path, config, arrays, kind, text=None, split=0, blocks=None):
         given = (blocks or {}).get(name)
         array = np.stack([arrays[n] for n in names]) if len(names) > 1 else arrays[name]
         turned = family == "gpt2" and re.search(r"\.c_(attn|fc|proj)\.weight", name)
-        array = array.T if turned else array
-        if re.search(r"\.(gate|router\.layer|shared_expert_gate)\.", name):
+        turned = turned or re.search(r"\.experts\.(gate_up|down)_proj$", name)
+        array = array.swapaxes(-1, -2) if turned else array
+        if re.search(
+            r"\.(gate|router|router\.layer|shared_expert_gate|moe_statics)\.|_bias$", name
+        ):
             data, used = array.astype(np.float32), TYPES.F32
         else:
             data, used = stored(array, kind) if given is None else (given, kind)
         values = gguf.quants.dequantize(data, used)
-        values = values.T if turned else values
+        values = values.swapaxes(-1, -2) if turned else values
         held |= zip(names, values if len(names) > 1 else [values])
         data = converted(name, data, config)
-        if name.endswith(".shared_expert_gate.weight"):
+        if re.search(r"\.(shared_expert_gate|moe_statics)\.", name):
             data = data[0]
         if ".input_linear." in name:
             for i, half in enumerate(np.split(data, 2, axis=-2)):
                 part = name.replace("input_linear", f"input_linear.{i}")
                 add(writer, tensor_name(part, family), half, used)
+        elif ".gate_up_proj" in name and family == "gpt_oss":
+            for i in range(2):
+                part = tensor_name(f"{name}.{i}", family)
+                add(writer, part, np.ascontiguousarray(data[:, i::2]), used)
         else:
             add(writer, tensor_name(name, family), data, used)
     add_rope_tensors(writer, config)

@@ -24,7 +24,8 @@ IDS = [1, 5, 9, 200, 33, 7, 7, 12]
 ROUNDED = 5e-4  # NMSE of products that round rows to integers of 8 bits
 # Their names in families of layer norms; OLMo 1 has none.
 EPSILONS = dict.fromkeys(
-    ["cohere", "cohere2", "gpt2", "jais2", "phi", "stablelm"], "layer_norm_eps"
+    ["cohere", "cohere2", "gpt2", "jais2", "phi", "stablelm"],
+    "layer_norm_eps",
 ) | {"nemotron": "norm_eps", "olmo": "", "starcoder2": "norm_epsilon"}
 PLAIN = {"f32": TYPES.F32, "f16": TYPES.F16, "bf16": TYPES.BF16}
 
@@ -103,6 +104,15 @@ MODELS = {
     "olmoe": family("olmoe", norm_topk_prob=False),
     "granitemoe": family("granitemoe"),
     "glm4_moe": family("glm4_moe", norm_topk_prob=True, partial_rotary_factor=0.5),
+    "ernie4_5_moe": family("ernie4_5_moe", moe_norm_min=1e-12, use_bias=False),
+    "gpt_oss": family("gpt_oss", swiglu_limit=7.0),
+    "hunyuan_v1_moe": family(
+        "hunyuan_v1_moe",
+        num_shared_expert=1,
+        rope_scaling=None,
+        rope_theta=11158840.0,
+    ),
+    "minimax_m2": family("minimax_m2"),
     "dots1": family(
         "dots1", norm_topk_prob=False, routed_scaling_factor=2.5, sliding_window=None
     ),
@@ -197,7 +207,8 @@ def check_quantized(tools, kind):
     big = kind in (TYPES.Q4_K, TYPES.Q6_K)
     sizes = {"hidden_size": 256, "intermediate_size": 512} if big else {}
     sizes |= {"num_hidden_layers": 2, "intermediate_size": 256, "head_dim": 64}
-    name = "mixtral" if kind == TYPES.Q4_0 else "llama"
+    name = {TYPES.Q4_0: "mixtral", TYPES.MXFP4: "gpt_oss"}.get(kind, "llama")
+    sizes |= {"swiglu_limit": 7.0} if name == "gpt_oss" else {}
     MODELS["quantized"] = family(name, **sizes, sliding_window=None)
     model = Model(tools, "quantized", f"quantized-{kind.name}")
     draw = np.random.default_rng(1)
@@ -216,7 +227,7 @@ def check_quantized(tools, kind):
         same = np.array_equal(expected, got)
         check(same, f"{kind.name} in {dtype}: {np.abs(expected - got).max()}")
         exact = expected if dtype == "f32" else exact
-    if not big:
+    if kind in (TYPES.Q8_0, TYPES.Q4_0):
         check_in_place(model, file, held, kind.name.lower(), exact)
 
 

@@ -49,6 +49,7 @@ private:
   /// Whether the model is a Gemma 2 or 3.
   bool isGemma2() const;
   void readExperts();
+  void readShared(const char *count);
   void checkPattern(const Value &pattern);
   void readWindow();
   void setBiases(bool attention, bool mlp);
@@ -182,13 +183,17 @@ void ConfigReader::readKey(const std::string &name, const Value &value,
     return fail("'" + name + "' is " + value.shown() +
                     ", expected a number, the same for all layers",
                 CRIA_UNIMPLEMENTED);
-  if (key.use == KeyUse::Number)
-    config[key.config] = numbers->front();
-  else if (auto wholes = value.integers())
-    config[key.config] = wholes->front();
-  else
+  auto wholes = value.integers();
+  if (key.use == KeyUse::Whole && !wholes)
     return fail("'" + name + "' is " + value.shown() +
                 ", expected a whole number");
+  json number = key.use == KeyUse::Number ? json(numbers->front())
+                                          : json(wholes->front());
+  auto [known, isNew] = config.emplace(key.config, number);
+  if (!isNew && *known != number)
+    return fail("'" + name + "' is " + value.shown() + ", expected " +
+                    known->dump() + ", as another key says",
+                CRIA_UNIMPLEMENTED);
   result.origins.emplace_back(key.config, name);
 }
 
@@ -298,9 +303,27 @@ void ConfigReader::readExperts() {
   if ((type == "dots1" || type == "glm4_moe") &&
       !config.contains("norm_topk_prob"))
     config["norm_topk_prob"] = false;
+  readShared(type == "ernie4_5_moe"     ? "moe_num_shared_experts"
+             : type == "hunyuan_v1_moe" ? "num_shared_expert"
+                                        : "");
   if (int64_t extra = countOf(header, *architecture, "nextn_predict_layers"))
     config["num_hidden_layers"] =
         config["num_hidden_layers"].get<int64_t>() - extra;
+}
+
+/// Checks the width of the MLP beside the experts, which the key `count` of
+/// config.json counts in experts; "": the architecture has another key.
+void ConfigReader::readShared(const char *count) {
+  auto width = whole(".expert_shared_feed_forward_length");
+  if (!*count || !width)
+    return;
+  int64_t expected = config.value(count, int64_t(0)) *
+                     config.value("moe_intermediate_size", int64_t(0));
+  if (*width != expected)
+    fail("'" + full(".expert_shared_feed_forward_length") + "' is " +
+             std::to_string(*width) + ", expected " + std::to_string(expected) +
+             ", the width of '" + full(".expert_shared_count") + "' experts",
+         CRIA_UNIMPLEMENTED);
 }
 
 /// Fails unless each fourth layer has no window, as the families know it.
@@ -341,8 +364,10 @@ static const struct {
   std::string_view type, attention, mlp;
 } biasKeys[] = {
     {"ernie4_5", "use_bias", ""},
+    {"ernie4_5_moe", "use_bias", ""},
     {"glm4", "attention_bias", ""},
     {"gpt2", "", ""},
+    {"gpt_oss", "attention_bias", ""},
     {"jais2", "attention_bias", "mlp_bias"},
     {"phi", "", ""},
     {"qwen2", "", ""},
@@ -517,6 +542,8 @@ void ConfigReader::readYarn(json &rope) {
     rope["beta_fast"] = *turns;
   if (auto turns = number(".rope.scaling.yarn_beta_slow"))
     rope["beta_slow"] = *turns;
+  if (config["model_type"] == "gpt_oss")
+    rope["truncate"] = false;
   // ggml multiplies this factor with its own, 0.1 ln(factor) + 1.
   if (magnitude && *magnitude != 1)
     rope["attention_factor"] =

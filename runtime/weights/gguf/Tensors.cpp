@@ -3,19 +3,23 @@
 #include "runtime/base/Json.h"
 #include "runtime/gguf/Files.h"
 #include "runtime/gguf/Names.h"
+#include "runtime/weights/Checkpoint.h"
 #include "runtime/weights/gguf/Order.h"
 
 namespace cria::gguf {
 
 /// The type of ggml as a type of weights; nothing if weights cannot have it.
 static std::optional<DType> dtypeOf(const TensorType &type) {
-  static constexpr std::pair<std::string_view, DType> types[] = {
+  static constexpr struct {
+    char name[6];
+    DType type;
+  } types[] = {
       {"F32", DType::F32},   {"F16", DType::F16},   {"BF16", DType::BF16},
       {"F64", DType::F64},   {"Q8_0", DType::Q8_0}, {"Q4_0", DType::Q4_0},
-      {"Q4_K", DType::Q4_K}, {"Q6_K", DType::Q6_K}};
-  for (const auto &[name, dtype] : types)
-    if (name == type.name)
-      return dtype;
+      {"Q4_K", DType::Q4_K}, {"Q6_K", DType::Q6_K}, {"MXFP4", DType::MXFP4}};
+  for (const auto &known : types)
+    if (std::string_view(known.name) == type.name)
+      return known.type;
   return std::nullopt;
 }
 
@@ -60,7 +64,9 @@ static Result<TensorEntry> entryOf(const Header &header,
   entry.typeName = tensor.type->name;
   entry.type = dtypeOf(*tensor.type);
   entry.shape = tensor.shape;
-  if (entry.shape.size() == 1 && isOf(tensor.name, "ffn_gate_inp_shexp"))
+  bool isRow = isOf(tensor.name, "ffn_gate_inp_shexp") ||
+               endsWith(entry.name, ".moe_statics.e_score_correction_bias");
+  if (entry.shape.size() == 1 && isRow)
     entry.shape.insert(entry.shape.begin(), 1); // a matrix of one row
   entry.begin = tensor.begin;
   entry.end = tensor.end;

@@ -38,6 +38,7 @@ struct PackedWeight {
   std::vector<const Checkpoint::Tensor *> tensors;
   std::string format;  // for messages: "f8_e4m3", "gptq"
   std::string reading; // differs if the same tensors are read in another way
+  DType type = DType::F32; // of the elements
 };
 
 /// Whether a tensor of `checkpoint` belongs to such a weight.

@@ -69,6 +69,11 @@ def main():
                 blocks[at:at + 2] = np.frombuffer(
                     np.float16(rng.standard_normal()).tobytes(), np.uint8)
             cases.append(case(name, kind, none, blocks))
+    # Every code, with the exponents at both ends.
+    codes = np.arange(16, dtype=np.uint8) * 17
+    for scale in (0, 1, 2, 127, 254, 255):
+        blocks = np.concatenate([np.array([scale], np.uint8), codes])
+        cases.append(case(f"exponent {scale}", Types.MXFP4, none, blocks))
     path = pathlib.Path(__file__).parent / "block_goldens.json"
     lines = ",\n".join(json.dumps(one, separators=(",", ":")) for one in cases)
     path.write_text("[\n" + lines + "\n]\n")

@@ -29,7 +29,8 @@ static Bytes bytesOfHex(const std::string &digits) {
 }
 
 static DType typeNamed(const std::string &name) {
-  for (DType type : {DType::Q8_0, DType::Q4_0, DType::Q4_K, DType::Q6_K})
+  for (DType type :
+       {DType::Q8_0, DType::Q4_0, DType::Q4_K, DType::Q6_K, DType::MXFP4})
     if (name == dtypeName(type))
       return type;
   ADD_FAILURE() << name;
@@ -145,6 +146,7 @@ TEST(Blocks, RowsHoldWholeBlocks) {
   EXPECT_EQ(tensorBytes({2, 64}, DType::Q4_0), 72u);
   EXPECT_EQ(tensorBytes({3, 512}, DType::Q4_K), 864u);
   EXPECT_EQ(tensorBytes({3, 512}, DType::Q6_K), 1260u);
+  EXPECT_EQ(tensorBytes({2, 64}, DType::MXFP4), 68u);
   EXPECT_EQ(tensorBytes({2, 48}, DType::Q8_0), std::nullopt);
   EXPECT_EQ(tensorBytes({64, 2}, DType::Q8_0), std::nullopt);
   EXPECT_EQ(tensorBytes({2, 64}, DType::Q6_K), std::nullopt);
