@@ -95,6 +95,21 @@ FOUND_IN_BLOCKS = [
     ("no wait for tiles of blocks", "head_prefill", r"cp\.async\.wait_group\s+0;", "", 0),
     ("no barrier behind blocks", "head_prefill", r"bar\.sync\s+0;", "", 0),
 ]
+# The same with four experts; each token has two.
+EXPERTS = CONFIG | {
+    "architectures": ["MixtralForCausalLM"],
+    "model_type": "mixtral",
+    "num_hidden_layers": 1,
+    "num_local_experts": 4,
+}
+GATES_OF_EXPERTS = "layers_block_sparse_moe_experts_w1_w3_decode"
+GROUPS = "layers_block_sparse_moe_experts_w1_w3_prefill_groups"
+NUMBER = r"(mad\.lo\.s32\s+%r\d+, )%r\d+(, 104,)"
+FOUND_IN_EXPERTS = [
+    ("the expert behind the last", GATES_OF_EXPERTS, NUMBER, r"\g<1>4\2", 0),
+    ("the last of twice as many", GATES_OF_EXPERTS, NUMBER, r"\g<1>7\2", 0),
+    ("a choice of no expert", GROUPS, r"ld\.global\.b32(\s+%r\d+), \[%rd\d+\];", r"mov.b32\1, 4;", 0),
+]
 # The same with a query head for each KV head, whose keys no tensor core multiplies.
 SINGLE = CONFIG | {"num_key_value_heads": 4}
 FOUND_IN_SCAN = [
@@ -413,6 +428,7 @@ def main():
     check_planted(Planter(tools, CONFIG, tokens=2), FOUND, DIFFERENT)
     check_planted(Planter(tools, SINGLE, tokens=2), FOUND_IN_SCAN)
     check_planted(Planter(tools, BLOCKS, "--quantize=q8_0", tokens=2), FOUND_IN_BLOCKS)
+    check_planted(Planter(tools, EXPERTS, tokens=2), FOUND_IN_EXPERTS)
     flags = {"ids": OVERLAP_IDS, "device": "sm_90", "tokens": 3}
     for model, found in (CONFIG, FOUND_IN_OVERLAP), (SINGLE, FOUND_IN_SCAN_OVERLAP):
         check_planted(Planter(tools, model, "--chip=sm_90", **flags), found)

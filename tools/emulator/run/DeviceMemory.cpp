@@ -8,7 +8,7 @@ namespace cria::emulator {
 namespace {
 
 constexpr uint64_t kAlign = 512; // at least, as the real driver aligns
-constexpr uint64_t kGap = 4096;  // between allocations
+constexpr uint64_t kGap = 4096;  // between allocations, at least
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kHeapBytes = 256 << 20;
 constexpr size_t kRemembered = 4096;
@@ -27,6 +27,13 @@ std::string named(const Allocation &allocation) {
   if (allocation.kind == Allocation::Heap)
     return "memory of malloc of " + bytes;
   return "allocation " + std::to_string(allocation.serial) + " of " + bytes;
+}
+
+/// The end of an allocation and of the gap after it. A wide gap has as many
+/// bytes, so that an index of up to twice the right one is found.
+uint64_t endOfGap(uint64_t address, uint64_t bytes, bool wide) {
+  return roundUp(address + bytes + (wide ? std::max(kGap, bytes) : kGap),
+                 kAlign);
 }
 
 /// The range of `ranges` that holds `address` or ends at or before it.
@@ -71,16 +78,16 @@ DeviceMemory::~DeviceMemory() {
 }
 
 /// A free range after the last allocated one, else the first that fits.
-uint64_t DeviceMemory::findGap(uint64_t bytes) {
+uint64_t DeviceMemory::findGap(uint64_t bytes, bool wide) {
   for (uint64_t start : {cursor, base}) {
     uint64_t at = start;
     for (auto i = live.lower_bound(start); i != live.end(); ++i) {
-      if (i->first >= rangesStart || i->first >= at + bytes + kGap)
+      if (i->first >= rangesStart || i->first >= endOfGap(at, bytes, wide))
         break;
       if (i->first >= base)
-        at = roundUp(i->first + i->second.bytes + kGap, kAlign);
+        at = endOfGap(i->first, i->second.bytes, wide);
     }
-    if (at + bytes + kGap <= rangesStart)
+    if (endOfGap(at, bytes, wide) <= rangesStart)
       return at;
   }
   return 0;
@@ -94,9 +101,11 @@ uint64_t DeviceMemory::allocate(uint64_t bytes, Allocation::Kind kind,
                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     address = range == MAP_FAILED ? 0 : uint64_t(range);
   } else if (bytes <= limit && inUse <= limit - bytes) {
-    address = findGap(bytes);
+    bool wide = (address = findGap(bytes, /*wide=*/true)) != 0;
+    if (!wide)
+      address = findGap(bytes, /*wide=*/false);
     if (address) {
-      cursor = roundUp(address + bytes + kGap, kAlign);
+      cursor = endOfGap(address, bytes, wide);
       inUse += bytes;
     }
   }

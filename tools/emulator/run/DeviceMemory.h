@@ -30,8 +30,9 @@ struct Allocation {
 };
 
 /// Returns addresses from one large reserved range, with gaps between
-/// allocations, and reuses no address soon. So an address outside of all
-/// allocations can be recognized and explained. Addresses are the host's own.
+/// allocations, as wide as they are, and reuses no address soon. So an address
+/// outside of all allocations can be recognized and explained. Addresses are
+/// the host's own.
 class DeviceMemory {
 public:
   /// A device with `capacity` bytes. Poisoned memory is filled with 0xFF (NaN
@@ -107,7 +108,7 @@ public:
 private:
   /// With the stamps after it.
   uint64_t mapped() const { return 2 * reserved + reserved / 2; }
-  uint64_t findGap(uint64_t bytes);
+  uint64_t findGap(uint64_t bytes, bool wide);
   void remember(const Allocation &freed);
 
   uint64_t limit, inUse = 0, count = 0;
