@@ -2,7 +2,9 @@
 ///   =>  kernel { norm; linear; linear; swiglu }
 /// The linears may be expert_linears. A gate that reads another value than the
 /// other factor, as the gate of a shared expert does, stays outside.
-/// activate(linear(norm(x)))  =>  kernel { norm; linear; activate }
+/// Gate and up may be the columns of one linear in turns, that is, slices of
+/// its pairs of columns. activate(linear(norm(x)))  =>  kernel { norm; linear;
+/// activate }
 #include "passes/Kernel.h"
 #include "passes/Passes.h"
 
@@ -24,16 +26,17 @@ static void fuse(Operation *end, StringRef fallback) {
     Operation *linear = group.producer<LinearOp, ExpertLinearOp>(factor);
     return linear ? linear->getOperand(0) : Value();
   };
-  Value input = inputOf(end->getOperands().back());
-  SmallVector<Value> pairs; // whose slices are a gate and an up in turns
-  for (Value factor : end->getOperands()) {
-    Operation *flat = group.absorb<tensor::CollapseShapeOp>(factor);
-    if (Operation *slice =
-            flat ? group.absorb<tensor::ExtractSliceOp>(flat->getOperand(0))
-                 : nullptr) {
-      pairs.push_back(slice->getOperand(0));
-      continue;
-    }
+  SmallVector<Value> factors(end->getOperands());
+  for (Value &factor : factors)
+    if (Operation *flat = group.absorb<tensor::CollapseShapeOp>(factor))
+      if (Operation *slice =
+              group.absorb<tensor::ExtractSliceOp>(flat->getOperand(0)))
+        factor = slice->getOperand(0);
+  for (Value &factor : factors)
+    if (Operation *pairs = group.absorb<tensor::ExpandShapeOp>(factor))
+      factor = pairs->getOperand(0);
+  Value input = inputOf(factors.back());
+  for (Value factor : factors) {
     Value own = inputOf(factor);
     if (!own)
       group.missed(end, "a factor is not a linear of this block");
@@ -42,8 +45,6 @@ static void fuse(Operation *end, StringRef fallback) {
     else
       group.absorb<LinearOp, ExpertLinearOp>(factor);
   }
-  for (Value both : pairs)
-    (void)group.absorb<tensor::ExpandShapeOp>(both);
   group.absorbNorm();
   group.outline(fallback);
 }

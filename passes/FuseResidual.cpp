@@ -3,6 +3,8 @@
 ///   =>  kernel { linear; all_reduce; norm; residual }
 /// residual(x, residual(combine(expert_linear(y)), z))
 ///   =>  kernel { expert_linear; combine; residual; residual }
+/// residual(x, all_reduce(combine(expert_linear(y))))
+///   =>  kernel { expert_linear; combine; all_reduce; residual }
 #include "passes/Kernel.h"
 #include "passes/Passes.h"
 
@@ -17,12 +19,30 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::llama;
 
+/// What ranks add up to make the value; the value itself if they do not.
+static Value summed(KernelGroup &group, Value value) {
+  Operation *sum = group.producer<AllReduceOp>(value);
+  return sum ? sum->getOperand(0) : value;
+}
+
+/// The sum of what chosen experts computed; null if the value is made
+/// otherwise.
+static Operation *sumOfExperts(KernelGroup &group, Value value) {
+  return group.producer<CombineOp>(summed(group, value));
+}
+
 /// The addition of a shared expert to the sum of the chosen ones; null if the
 /// value is made otherwise.
 static ResidualOp sharedExpert(KernelGroup &group, Value value) {
   auto add = cast_or_null<ResidualOp>(group.producer<ResidualOp>(value));
-  bool isShared = add && group.producer<CombineOp>(add.getStream());
-  return isShared ? add : ResidualOp();
+  return add && sumOfExperts(group, add.getStream()) ? add : ResidualOp();
+}
+
+/// Adds the op that sums the value over ranks, if there is one. Returns what
+/// ranks add up; null after a missed remark.
+static Value absorbSum(KernelGroup &group, Value value) {
+  Value part = summed(group, value);
+  return part == value || group.absorb<AllReduceOp>(value) ? part : Value();
 }
 
 /// Fuses the addition of what experts computed. False if it adds something
@@ -30,7 +50,7 @@ static ResidualOp sharedExpert(KernelGroup &group, Value value) {
 static bool fuseExperts(KernelGroup &group, ResidualOp residual) {
   Value update = residual.getUpdate();
   ResidualOp shared = sharedExpert(group, update);
-  if (!shared && !group.producer<CombineOp>(update))
+  if (!shared && !sumOfExperts(group, update))
     return false;
   group.insert(residual);
   if (shared) {
@@ -38,8 +58,9 @@ static bool fuseExperts(KernelGroup &group, ResidualOp residual) {
       return true;
     update = shared.getStream();
   }
-  if (Operation *combine = group.absorb<CombineOp>(update))
-    group.absorb<ExpertLinearOp>(cast<CombineOp>(combine).getInput());
+  if (Value part = absorbSum(group, update))
+    if (Operation *combine = group.absorb<CombineOp>(part))
+      group.absorb<ExpertLinearOp>(cast<CombineOp>(combine).getInput());
   group.outline("experts_residual");
   return true;
 }
@@ -55,16 +76,13 @@ static void fuse(ResidualOp residual) {
   Value made = update;
   if (Operation *norm = group.producer<RMSNormOp, LayerNormOp>(made))
     made = norm->getOperand(0);
-  if (Operation *sum = group.producer<AllReduceOp>(made))
-    made = sum->getOperand(0);
-  if (!group.producer<LinearOp>(made))
+  if (!group.producer<LinearOp>(summed(group, made)))
     return group.missed(residual, "its update is not a linear of this block");
   group.insert(residual);
   if (Operation *norm = group.absorb<RMSNormOp, LayerNormOp>(update))
     update = norm->getOperand(0);
-  if (Operation *sum = group.absorb<AllReduceOp>(update))
-    update = sum->getOperand(0);
-  Operation *linear = group.absorb<LinearOp>(update);
+  Value part = absorbSum(group, update);
+  Operation *linear = part ? group.absorb<LinearOp>(part) : nullptr;
   if (!linear)
     return;
   Value input = cast<LinearOp>(linear).getInput();

@@ -12,6 +12,7 @@
 #include "passes/Kernel.h"
 #include "passes/Passes.h"
 
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace cria {
@@ -24,12 +25,23 @@ using namespace cria;
 using namespace cria::llama;
 
 /// The op that ends the kernel which a linear is going to be in; null if it is
-/// unknown.
+/// unknown. Ops in between choose columns.
 static Operation *endOf(Operation *linear) {
-  if (!isa<LinearOp, ExpertLinearOp>(linear) || !linear->hasOneUse())
+  if (!isa<LinearOp, ExpertLinearOp>(linear))
     return nullptr;
-  Operation *end = *linear->user_begin();
-  return isa<RouteOp, SwiGLUOp, ActivateOp>(end) ? end : nullptr;
+  Operation *end = nullptr;
+  SmallVector<Operation *> readers(linear->getUsers());
+  while (!readers.empty()) {
+    Operation *op = readers.pop_back_val();
+    if (isa<tensor::ExpandShapeOp, tensor::ExtractSliceOp,
+            tensor::CollapseShapeOp>(op))
+      llvm::append_range(readers, op->getUsers());
+    else if (isa<RouteOp, SwiGLUOp, ActivateOp>(op) && (!end || end == op))
+      end = op;
+    else
+      return nullptr;
+  }
+  return end;
 }
 
 /// Gives each kernel that is going to read a norm a norm of its own.

@@ -229,10 +229,10 @@ def FuseResidual : FusionPass<"llama-fuse-residual"> {
     Before: a `llama.residual` whose update is a `llama.linear`, or the norm of a
     `llama.linear`, that nothing else reads. After: these ops are one
     `llama.kernel`, with a `tensor.collapse_shape` before the linear if only the
-    linear reads it. A `llama.all_reduce` of the linear is in the kernel, too:
-    ranks add their sums before the sums are rounded. An update may also be the
-    `llama.combine` of a `llama.expert_linear`, to which another addition may have
-    added a shared expert.
+    linear reads it. An update may also be the `llama.combine` of a
+    `llama.expert_linear`, to which another addition may have added a shared
+    expert. A `llama.all_reduce` of the linear or of the `llama.combine` is in the
+    kernel, too: ranks add their sums before the sums are rounded.
 
     ```mlir
     %y = llama.kernel "layers_attn_out" -> tensor<?x64xf32> {
@@ -253,8 +253,9 @@ def FuseGateUp : FusionPass<"llama-fuse-gate-up"> {
     Before: `llama.swiglu` or `llama.activate` of linears, or of linears of
     experts. After: the op is in one `llama.kernel` with the linears that only
     this op reads. The kernel includes the norm before the linears if all linears
-    read the norm and nothing else does. A gate that reads another value than
-    `up`, as that of a shared expert does, stays outside.
+    read the norm and nothing else does. Gate and up may be the columns of one
+    linear in turns, which slices of its result take apart. A gate that reads
+    another value than `up`, as that of a shared expert does, stays outside.
 
     ```mlir
     %h = llama.kernel "layers_mlp_gate_up" -> tensor<?x172xf32> {

@@ -77,8 +77,8 @@ private:
   Value gated(Value gate, Value up, Activation function, double limit = 0,
               double alpha = 1);
   RouteOp route(Value x, Value layer);
-  Value everyOther(Value x, int64_t first);
-  Value experts(Value x, Value layer);
+  Value everyOther(Value tokens, Value x, int64_t first);
+  Value experts(Value tokens, Value x, Value layer);
   Value heads(Value tokens, Value x, int64_t count, StringRef norm,
               Value layer);
   Value linear(StringRef symbol, Value x, Value layer);
@@ -530,10 +530,9 @@ RouteOp Importer::route(Value x, Value layer) {
 }
 
 /// Columns of x that lie in turns: every other one from column `first` on.
-Value Importer::everyOther(Value x, int64_t first) {
+Value Importer::everyOther(Value tokens, Value x, int64_t first) {
   auto type = cast<RankedTensorType>(x.getType());
   int64_t slots = type.getDimSize(1), half = type.getDimSize(2) / 2;
-  Value tokens = tensor::DimOp::create(b, loc, x, index(0));
   SmallVector<OpFoldResult> shape = {tokens, b.getIndexAttr(slots),
                                      b.getIndexAttr(half), b.getIndexAttr(2)};
   Value pairs = tensor::ExpandShapeOp::create(
@@ -551,7 +550,7 @@ Value Importer::everyOther(Value x, int64_t first) {
 }
 
 /// Builds a mixture of experts.
-Value Importer::experts(Value x, Value layer) {
+Value Importer::experts(Value tokens, Value x, Value layer) {
   const ExpertModules &names = family.experts;
   RouteOp chosen = route(x, layer);
   auto linearOfEach = [&](StringRef symbol, Value x) -> Value {
@@ -563,8 +562,8 @@ Value Importer::experts(Value x, Value layer) {
   Value gate, up;
   if (names.areTransposed) {
     Value both = linearOfEach("experts_gate_up", x);
-    gate = everyOther(both, 0);
-    up = everyOther(both, 1);
+    gate = everyOther(tokens, both, 0);
+    up = everyOther(tokens, both, 1);
   } else {
     gate = linearOfEach("experts_gate", x);
     up = linearOfEach("experts_up", x);
@@ -600,8 +599,9 @@ SmallVector<Value> Importer::layer(const Text &text, const LayerKind &kind,
   add(normed(norms.attentionEnd, mixed));
   if (!family.isParallel)
     read = normed(norms.mlp, x);
-  add(normed(norms.mlpEnd, kind.hasExperts ? experts(read, layer)
-                                           : mlp(family.mlp, "", read, layer)));
+  Value made = kind.hasExperts ? experts(text.tokens, read, layer)
+                               : mlp(family.mlp, "", read, layer);
+  add(normed(norms.mlpEnd, made));
   return {x, k, v};
 }
 

@@ -159,3 +159,61 @@ func.func @shared_gate(%x: !x, %h: !x, %g: tensor<1x8xf32>, %d: !w) -> !x {
   %2 = llama.swiglu %0, %1 activation sigmoid : tensor<?x1xf32>, !x
   return %2 : !x
 }
+
+// -----
+
+!x = tensor<?x8xf32>
+!e = tensor<4x12x8xf32>
+!p = tensor<?x2x6x2xf32>
+!c = tensor<?x2x6x1xf32>
+!h = tensor<?x2x6xf32>
+
+// Gate and up in turns, as columns of one linear: the slices that take them
+// apart are in the kernel, and so are the linear and the norm.
+// CHECK-LABEL: func @in_turns
+// CHECK: llama.kernel "gate_up" -> tensor<?x2x6xf32> {
+// CHECK-NEXT: %[[Y:.*]] = llama.rmsnorm
+// CHECK-NEXT: %[[B:.*]] = llama.expert_linear %[[Y]]
+// CHECK-NEXT: %[[P:.*]] = tensor.expand_shape %[[B]]
+// CHECK-NEXT: %[[F:.*]] = tensor.extract_slice %[[P]][0, 0, 0, 0]
+// CHECK-NEXT: %[[G:.*]] = tensor.collapse_shape %[[F]]
+// CHECK-NEXT: %[[S:.*]] = tensor.extract_slice %[[P]][0, 0, 0, 1]
+// CHECK-NEXT: %[[U:.*]] = tensor.collapse_shape %[[S]]
+// CHECK-NEXT: llama.swiglu %[[G]], %[[U]]
+func.func @in_turns(%x: !x, %w: !e, %e: tensor<?x2xi32>, %t: index) -> !h {
+  %y = llama.rmsnorm %x {eps = 1.0e-05} : !x
+  %b = llama.expert_linear %y, %w[%e] : !x, !e, tensor<?x2xi32>
+  %p = tensor.expand_shape %b [[0], [1], [2, 3]] output_shape [%t, 2, 6, 2] : tensor<?x2x12xf32> into !p
+  %0 = tensor.extract_slice %p[0, 0, 0, 0] [%t, 2, 6, 1] [1, 1, 1, 1] : !p to !c
+  %g = tensor.collapse_shape %0 [[0], [1], [2, 3]] : !c into !h
+  %1 = tensor.extract_slice %p[0, 0, 0, 1] [%t, 2, 6, 1] [1, 1, 1, 1] : !p to !c
+  %u = tensor.collapse_shape %1 [[0], [1], [2, 3]] : !c into !h
+  %s = llama.swiglu %g, %u : !h
+  return %s : !h
+}
+
+// -----
+
+!x = tensor<?x8xf32>
+!e = tensor<4x12x8xf32>
+!p = tensor<?x2x6x2xf32>
+!c = tensor<?x2x6x1xf32>
+!h = tensor<?x2x6xf32>
+
+// Columns in turns that others read, too, are made outside.
+// CHECK-LABEL: func @in_turns_further_uses
+// CHECK: llama.expert_linear
+// CHECK: %[[P:.*]] = tensor.expand_shape
+// CHECK: llama.kernel "gate_up" -> tensor<?x2x6xf32> {
+// CHECK-NEXT: tensor.extract_slice %[[P]]
+// REMARK: [Missed] left-out | Category:llama-fuse-gate-up | Function=in_turns_further_uses | Op=tensor.expand_shape, Reason="its result has further uses"
+func.func @in_turns_further_uses(%y: !x, %w: !e, %e: tensor<?x2xi32>, %t: index) -> (!h, !p) {
+  %b = llama.expert_linear %y, %w[%e] : !x, !e, tensor<?x2xi32>
+  %p = tensor.expand_shape %b [[0], [1], [2, 3]] output_shape [%t, 2, 6, 2] : tensor<?x2x12xf32> into !p
+  %0 = tensor.extract_slice %p[0, 0, 0, 0] [%t, 2, 6, 1] [1, 1, 1, 1] : !p to !c
+  %g = tensor.collapse_shape %0 [[0], [1], [2, 3]] : !c into !h
+  %1 = tensor.extract_slice %p[0, 0, 0, 1] [%t, 2, 6, 1] [1, 1, 1, 1] : !p to !c
+  %u = tensor.collapse_shape %1 [[0], [1], [2, 3]] : !c into !h
+  %s = llama.swiglu %g, %u : !h
+  return %s, %p : !h, !p
+}

@@ -153,3 +153,66 @@ func.func @shared(%x: !x, %h: !h, %w: !e, %e: tensor<?x2xi32>, %s: tensor<?x2xf3
   %r = llama.residual %x, %a : !x
   return %r : !x
 }
+
+// -----
+
+!x = tensor<?x8xf32>
+!h = tensor<?x2x6xf32>
+!e = tensor<4x8x6xf32>
+
+// Ranks add up what experts computed in the kernel, before the addition of a
+// shared expert, whose sum over ranks is outside.
+// CHECK-LABEL: func @experts_all_reduce
+// CHECK: llama.kernel "experts_residual" -> tensor<?x8xf32> {
+// CHECK-NEXT: %[[D:.*]] = llama.expert_linear
+// CHECK-NEXT: %[[C:.*]] = llama.combine %{{.*}}, %[[D]]
+// CHECK-NEXT: %[[S:.*]] = llama.all_reduce %[[C]]
+// CHECK-NEXT: %[[X:.*]] = llama.residual %arg0, %[[S]]
+// CHECK-NEXT: llama.yield %[[X]]
+// CHECK: %[[L:.*]] = llama.all_reduce
+// CHECK: llama.kernel "experts_residual_2" -> tensor<?x8xf32> {
+// CHECK-NEXT: llama.expert_linear
+// CHECK-NEXT: llama.combine
+// CHECK-NEXT: %[[S:.*]] = llama.all_reduce
+// CHECK-NEXT: %[[A:.*]] = llama.residual %[[S]], %[[L]]
+// CHECK-NEXT: llama.residual %{{.*}}, %[[A]]
+// REMARK: Function=experts_all_reduce | Kernel=experts_residual, Ops=4
+// REMARK: Function=experts_all_reduce | Kernel=experts_residual_2, Ops=5
+module attributes {llama.shards = 2 : i64} {
+  func.func @experts_all_reduce(%x: !x, %h: !h, %w: !e, %e: tensor<?x2xi32>, %s: tensor<?x2xf32>, %v: tensor<8x8xf32>) -> !x {
+    %d = llama.expert_linear %h, %w[%e] : !h, !e, tensor<?x2xi32>
+    %c = llama.combine %s, %d : tensor<?x2xf32>, tensor<?x2x8xf32>
+    %c_all = llama.all_reduce %c : !x
+    %r = llama.residual %x, %c_all : !x
+    %d2 = llama.expert_linear %h, %w[%e] : !h, !e, tensor<?x2xi32>
+    %c2 = llama.combine %s, %d2 : tensor<?x2xf32>, tensor<?x2x8xf32>
+    %c2_all = llama.all_reduce %c2 : !x
+    %l = llama.linear %r, %v : !x, tensor<8x8xf32>
+    %l_all = llama.all_reduce %l : !x
+    %a = llama.residual %c2_all, %l_all : !x
+    %r2 = llama.residual %r, %a : !x
+    return %r2 : !x
+  }
+}
+
+// -----
+
+!x = tensor<?x8xf32>
+!h = tensor<?x2x6xf32>
+!e = tensor<4x8x6xf32>
+
+// A sum over ranks that others read, too, is made outside.
+// CHECK-LABEL: func @all_reduce_further_uses
+// CHECK: %[[S:.*]] = llama.all_reduce
+// CHECK: llama.kernel "experts_residual"
+// CHECK-NEXT: llama.residual %arg0, %[[S]]
+// REMARK: [Missed] left-out | Category:llama-fuse-residual | Function=all_reduce_further_uses | Op=llama.all_reduce, Reason="its result has further uses"
+module attributes {llama.shards = 2 : i64} {
+  func.func @all_reduce_further_uses(%x: !x, %h: !h, %w: !e, %e: tensor<?x2xi32>, %s: tensor<?x2xf32>) -> (!x, !x) {
+    %d = llama.expert_linear %h, %w[%e] : !h, !e, tensor<?x2xi32>
+    %c = llama.combine %s, %d : tensor<?x2xf32>, tensor<?x2x8xf32>
+    %c_all = llama.all_reduce %c : !x
+    %r = llama.residual %x, %c_all : !x
+    return %r, %c_all : !x, !x
+  }
+}

@@ -46,3 +46,32 @@ func.func @further_uses(%x: !x, %r: tensor<4x8xf32>) -> (!x, tensor<?x2xi32>, te
   %e, %w = llama.route %l top 2 : tensor<?x4xf32>
   return %n, %e, %w : !x, tensor<?x2xi32>, tensor<?x2xf32>
 }
+
+// -----
+
+!x = tensor<?x8xf32>
+!e = tensor<4x12x8xf32>
+!p = tensor<?x2x6x2xf32>
+!c = tensor<?x2x6x1xf32>
+!h = tensor<?x2x6xf32>
+
+// The experts' linear, whose columns are gate and up in turns, reads a norm of
+// its own.
+// CHECK-LABEL: func @in_turns
+// CHECK: %[[M:.*]] = llama.rmsnorm %arg0
+// CHECK: llama.kernel "route"
+// CHECK-NEXT: llama.rmsnorm %arg0
+// CHECK: llama.expert_linear %[[M]]
+func.func @in_turns(%x: !x, %r: tensor<4x8xf32>, %w: !e, %t: index) -> (!h, tensor<?x2xf32>) {
+  %y = llama.rmsnorm %x {eps = 1.0e-05} : !x
+  %l = llama.linear %y, %r as f32 : !x, tensor<4x8xf32>
+  %e, %v = llama.route %l top 2 : tensor<?x4xf32>
+  %b = llama.expert_linear %y, %w[%e] : !x, !e, tensor<?x2xi32>
+  %p = tensor.expand_shape %b [[0], [1], [2, 3]] output_shape [%t, 2, 6, 2] : tensor<?x2x12xf32> into !p
+  %0 = tensor.extract_slice %p[0, 0, 0, 0] [%t, 2, 6, 1] [1, 1, 1, 1] : !p to !c
+  %g = tensor.collapse_shape %0 [[0], [1], [2, 3]] : !c into !h
+  %1 = tensor.extract_slice %p[0, 0, 0, 1] [%t, 2, 6, 1] [1, 1, 1, 1] : !p to !c
+  %u = tensor.collapse_shape %1 [[0], [1], [2, 3]] : !c into !h
+  %s = llama.swiglu %g, %u : !h
+  return %s, %v : !h, tensor<?x2xf32>
+}
