@@ -37,6 +37,19 @@ struct DropIdleCausal : OpRewritePattern<GQAOp> {
   }
 };
 
+/// gqa values v  =>  gqa, where v is the head size.
+struct DropWholeValues : OpRewritePattern<GQAOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(GQAOp op,
+                                PatternRewriter &rewriter) const override {
+    if (!op.getValueSize() || op.getType() != op.getQuery().getType())
+      return rewriter.notifyMatchFailure(op, "values are a part of a row");
+    rewriter.modifyOpInPlace(op, [&] { op.removeValueSizeAttr(); });
+    return success();
+  }
+};
+
 /// %a, %b, %c, %d = kernel { yield %w, %w, %outside, %z } with %d unused
 ///   =>  %a = kernel { yield %w }, %a for %b, %outside for %c
 struct DropIdleResults : OpRewritePattern<KernelOp> {
@@ -84,7 +97,7 @@ struct DropIdleResults : OpRewritePattern<KernelOp> {
 
 void GQAOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
                                         MLIRContext *context) {
-  patterns.add<DropIdleWindow, DropIdleCausal>(context);
+  patterns.add<DropIdleWindow, DropIdleCausal, DropWholeValues>(context);
 }
 
 void KernelOp::getCanonicalizationPatterns(RewritePatternSet &patterns,

@@ -789,6 +789,29 @@ LogicalResult CombineOp::verify() {
 // Attention
 //===----------------------------------------------------------------------===//
 
+LogicalResult HeadLinearOp::inferReturnTypes(MLIRContext *,
+                                             std::optional<Location> loc,
+                                             Adaptor adaptor,
+                                             SmallVectorImpl<Type> &types) {
+  Value x = adaptor.getInput(), weight = adaptor.getWeight();
+  if (failed(expectRank(loc, "x", x, 3)) ||
+      failed(expectRank(loc, "a weight", weight, 3)))
+    return failure();
+  types.push_back(RankedTensorType::get(
+      {dim(x, 0), dim(x, 1), dim(weight, adaptor.getTransposed() ? 2 : 1)},
+      elementType(x)));
+  return success();
+}
+
+LogicalResult HeadLinearOp::verify() {
+  if (failed(expectSize(*this, "a matrix for each head:", // head_linear_c1
+                        dim(getInput(), 1), dim(getWeight(), 0))))
+    return failure();
+  return expectSize(*this, "matrices with rows of", // head_linear_c2
+                    dim(getInput(), 2),
+                    dim(getWeight(), getTransposed() ? 1 : 2));
+}
+
 LogicalResult RopeOp::verify() {
   int64_t half = dim(getCos(), 1), size = dim(getInput(), 2);
   bool isKnown = !ShapedType::isDynamic(half) && !ShapedType::isDynamic(size);
@@ -846,6 +869,38 @@ LogicalResult KVAppendOp::verify() {
   return success();
 }
 
+LogicalResult GQAOp::inferReturnTypes(MLIRContext *,
+                                      std::optional<Location> loc,
+                                      Adaptor adaptor,
+                                      SmallVectorImpl<Type> &types) {
+  Value query = adaptor.getQuery();
+  if (failed(expectRank(loc, "a query", query, 3)))
+    return failure();
+  auto type = cast<RankedTensorType>(query.getType());
+  SmallVector<int64_t> shape(type.getShape());
+  if (auto size = adaptor.getValueSize())
+    shape[2] = static_cast<int64_t>(*size);
+  types.push_back(type.clone(shape));
+  return success();
+}
+
+/// Reports an error if values are not a part of the rows of a cache.
+static LogicalResult verifyValueSize(GQAOp op) { // gqa_c11
+  if (!op.getValueSize())
+    return success();
+  int64_t size = static_cast<int64_t>(*op.getValueSize()),
+          row = cacheShape(op.getValueCache())[3];
+  if (size < 1 || (!ShapedType::isDynamic(row) && size > row))
+    return op.emitOpError("expected values of 1 to ")
+           << dimension(row) << " numbers, got " << size;
+  bool isWhole = size % BlocksType::kNumbers == 0 ||
+                 !isa<BlocksType>(elementType(op.getValueCache()));
+  if (isWhole)
+    return success();
+  return op.emitOpError("expected values of whole blocks of ")
+         << BlocksType::kNumbers << " numbers, got " << size;
+}
+
 LogicalResult GQAOp::verify() {
   int64_t heads = dim(getQuery(), 1), kvHeads = cacheShape(getKeyCache())[1];
   if (heads <= 0 || kvHeads <= 0 || heads % kvHeads) // gqa_c1
@@ -873,6 +928,8 @@ LogicalResult GQAOp::verify() {
            << static_cast<int64_t>(*getWindow());
   if (getSinks() && failed(expectSize(*this, "sinks of size", heads, // gqa_c10
                                       dim(getSinks(), 0))))
+    return failure();
+  if (failed(verifyValueSize(*this)))
     return failure();
   if (getOver() && (getCausal() || getWindow())) // gqa_c5
     return emitOpError("expected neither causal nor a window beside 'over'");

@@ -806,6 +806,34 @@ def Llama_CombineOp : Llama_Op<"combine", [Pure, InferTypeOpAdaptor]> {
 // Attention
 //===----------------------------------------------------------------------===//
 
+def Llama_HeadLinearOp : Llama_Op<"head_linear", [Pure, InferTypeOpAdaptor]> {
+  let summary = "matrix product of each head with a matrix of its own";
+  let description = [{
+    `result[t, h, n] = sum_k x[t, h, k] * weight[h, n, k]`, accumulated in f32 and
+    rounded to the type of x. With `transposed` the weight has `weight[h, k, n]`.
+    The weight may be a slice and a reshape of a `llama.weight`, which is read in
+    place: the two products of latent attention (DeepSeek) read one matrix of
+    the checkpoint, one of them transposed.
+
+    ```mlir
+    %v = llama.head_linear %x, %w : tensor<?x4x16xbf16>, tensor<4x24x16xbf16>
+    %u = llama.head_linear %x, %w transposed : tensor<?x4x24xbf16>, tensor<4x24x16xbf16>
+    ```
+
+    Constraints:
+    - (C1) x has as many heads as the weight has matrices.
+    - (C2) the weight's last dimension is x's; with `transposed`, its second.
+  }];
+  let arguments = (ins Llama_Heads:$input, Llama_Heads:$weight,
+      UnitAttr:$transposed);
+  let results = (outs Llama_Heads:$result);
+  let assemblyFormat = [{
+    $input `,` $weight (`transposed` $transposed^)? attr-dict
+    `:` type($input) `,` type($weight)
+  }];
+  let hasVerifier = 1;
+}
+
 def Llama_RopeOp : Llama_Op<"rope",
     [Pure, AllTypesMatch<["input", "result"]>, AllTypesMatch<["cos", "sin"]>]> {
   let summary = "rotary position embedding of pairs of a head's elements";
@@ -890,7 +918,7 @@ def Llama_KVAppendOp : Llama_Op<"kv_append",
 }
 
 def Llama_GQAOp : Llama_Op<"gqa",
-    [Pure, AttrSizedOperandSegments, AllTypesMatch<["query", "result"]>,
+    [Pure, AttrSizedOperandSegments, InferTypeOpAdaptor,
      AllTypesMatch<["key_cache", "value_cache"]>]> {
   let summary = "grouped-query attention over the cache";
   let description = [{
@@ -910,10 +938,15 @@ def Llama_GQAOp : Llama_Op<"gqa",
     paged, as in `llama.kv_append`. If each token has its own position p and its
     own pages, the token sees the keys `s <= p` of these pages.
 
+    With `values` V, values are the first V numbers of the value cache's rows, and
+    so the result has heads of V numbers. Both caches may be one: in latent
+    attention (DeepSeek) a value is the first numbers of its key.
+
     ```mlir
     %o = llama.gqa %q, %k, %v[%layer] at %position {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
     %x = llama.gqa %q, %k, %v[%layer] at %position over %source {scale = 0.125} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
     %s = llama.gqa %q, %k, %v[%layer] at %position sinks(%sinks : tensor<8xbf16>) {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
+    %l = llama.gqa %q, %k, %k[%layer] at %position values 6 {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
     %p = llama.gqa %q, %pk, %pv[%layer] at %position pages(%pages : tensor<32xi32>) {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<?x5x4x16x8xbf16>
     %t = llama.gqa %q, %pk, %pv[%layer] at (%positions : tensor<?xi32>) pages(%tables : tensor<?x32xi32>) {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<?x5x4x16x8xbf16>
     ```
@@ -931,29 +964,33 @@ def Llama_GQAOp : Llama_Op<"gqa",
       `causal`, and have a row for each token.
     - (C9) a constant layer is within the caches.
     - (C10) there is a sink for each query head.
+    - (C11) `values` is at least 1 and at most the head size; values in blocks are
+      whole blocks.
 
-    Canonical form: a window that covers the whole cache is dropped, and so is the
-    `causal` of a single query token at one position, which sees the same keys
-    without it.
+    Canonical form: a window that covers the whole cache is dropped, and so are a
+    `values` of the head size and the `causal` of a single query token at one
+    position, which sees the same keys without it.
   }];
   let arguments = (ins Llama_Heads:$query, Llama_Cache:$key_cache,
       Llama_Cache:$value_cache, Index:$layer, Llama_Position:$position,
       Optional<Llama_Pages>:$pages, Optional<Index>:$over,
       Optional<Llama_Vector>:$sinks, F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window,
-      OptionalAttr<F64Attr>:$softcap);
+      OptionalAttr<F64Attr>:$softcap, OptionalAttr<I64Attr>:$value_size);
   let results = (outs Llama_Heads:$result);
   let hasCanonicalizer = 1;
   let extraClassDeclaration = [{
     /// The most positions that a text may have: the positions of the cache, or of
     /// all pages of a text.
     int64_t getRoom();
+    /// Whether keys and values are rows of one cache.
+    bool hasOneCache() { return getKeyCache() == getValueCache(); }
   }];
   let assemblyFormat = [{
     $query `,` $key_cache `,` $value_cache `[` $layer `]`
     `at` custom<Position>($position, type($position))
     (`pages` `(` $pages^ `:` type($pages) `)`)? (`over` $over^)?
-    (`sinks` `(` $sinks^ `:` type($sinks) `)`)? attr-dict
-    `:` type($query) `,` type($key_cache)
+    (`sinks` `(` $sinks^ `:` type($sinks) `)`)? (`values` $value_size^)?
+    attr-dict `:` type($query) `,` type($key_cache)
   }];
   let hasVerifier = 1;
 }

@@ -121,7 +121,8 @@ struct FuseQKV : cria::impl::FuseQKVBase<FuseQKV> {
   void runOnOperation() override {
     for (Block *block : blocksOutsideKernels(getOperation()))
       for (GQAOp op : llvm::to_vector(block->getOps<GQAOp>()))
-        fuse(op);
+        if (!op.getValueSize()) // FuseLatent
+          fuse(op);
   }
 };
 } // namespace

@@ -6,6 +6,8 @@
 #include "passes/Kernel.h"
 #include "passes/Passes.h"
 
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
 namespace cria {
 #define GEN_PASS_DEF_OUTLINEKERNELS
 #include "passes/Passes.h.inc"
@@ -16,7 +18,7 @@ using namespace cria;
 using namespace cria::llama;
 
 static bool computes(Operation &op) {
-  return isElementwise(&op) ||
+  return isElementwise(&op) || isa<tensor::ConcatOp>(op) ||
          (isa_and_nonnull<LlamaDialect>(op.getDialect()) &&
           !isa<GetWeightOp, GetRopeOp, KernelOp, YieldOp>(op));
 }

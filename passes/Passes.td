@@ -162,6 +162,30 @@ class FusionPass<string argument>
   let dependentDialects = ["::cria::llama::LlamaDialect"];
 }
 
+def FuseLatent : FusionPass<"llama-fuse-latent"> {
+  let summary = "fuse the ops that make queries and rows of latent attention";
+  let description = [{
+    Before: `llama.gqa` over one cache of keys and values, whose rows and queries
+    are each put together of two parts by `tensor.concat`. After: the linears
+    that read the same norm as the linear of the row are one `llama.kernel`, with
+    this norm if nothing else reads it. The ops that make the row from that
+    linear's result, and its `kv_append`, are a second kernel, and the ops that
+    make the queries a third.
+
+    ```mlir
+    %0 = llama.kernel "layers_attn_kv_append" -> ... {
+      %n = llama.rmsnorm %latent, %kv_a_layernorm ...
+      %1 = tensor.expand_shape %n ...
+      %2 = llama.rope %key, %cos, %sin at %position ...
+      %3 = tensor.concat dim(2) %1, %2 ...
+      %4 = llama.kv_append %3 into %cache[%layer] at %position ...
+    ```
+
+    A `kv_append` to a cache in blocks stays outside of the kernel. What other
+    passes leave out stays outside here, too (`llama-fuse-qkv`).
+  }];
+}
+
 def FuseQKV : FusionPass<"llama-fuse-qkv"> {
   let summary = "fuse the ops that make queries, keys and values";
   let description = [{

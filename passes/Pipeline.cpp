@@ -24,8 +24,9 @@ void cria::buildFusePipeline(OpPassManager &pm, int64_t rows) {
   // read), because fusion looks at uses.
   entry.addPass(createCanonicalizerPass());
   entry.addPass(createCSEPass());
-  // Runs before attention is fused, which would hide the only reader of queries
-  // and caches.
+  // Both run before attention is fused, which would hide the only reader of
+  // queries and caches.
+  entry.addPass(createFuseLatent());
   entry.addPass(createFuseQKV());
   // Runs before the residual is fused, which takes a merging of heads that
   // attention left.

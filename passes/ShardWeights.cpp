@@ -21,6 +21,12 @@
 ///   =>  sums = all_reduce(square_sums(q, k));
 ///       rmsnorm(q) squares(sums), rmsnorm(k) squares(sums)
 ///
+/// Where all queries read one KV head, as in latent attention, each rank has
+/// the whole cache, and the rows for it. The matrices of heads are rows of a
+/// weight:
+///
+/// head_linear(q, slice(expand(w)))  =>  each rank has the rows of its heads
+///
 /// The factors of adapters are split as the weight of their linear is: B by
 /// rows, or A by columns.
 #include "dialect/Dialect.h"
@@ -67,6 +73,10 @@ private:
   LogicalResult split(scf::ForOp loop);
   LogicalResult reshape(tensor::ExpandShapeOp op);
   LogicalResult reshape(tensor::CollapseShapeOp op);
+  LogicalResult split(tensor::ExtractSliceOp op);
+  LogicalResult split(tensor::ConcatOp op);
+  LogicalResult split(HeadLinearOp op);
+  void splitView(Operation *view);
   template <typename Reshape>
   LogicalResult keepsShares(Reshape op, RankedTensorType after);
   LogicalResult splitWeight(Value read, Split how);
@@ -92,6 +102,7 @@ private:
   int64_t shards;
   llvm::DenseSet<Operation *> makers; // linears that are split by rows
   llvm::DenseSet<Value> parts;        // values of which a rank has a share
+  llvm::DenseSet<Value> matrices;     // of a rank's heads: views of a weight
   SmallVector<RMSNormOp> wideNorms;   // norms of all heads together
 };
 } // namespace
@@ -112,10 +123,17 @@ bool Sharder::addsAdapter(ResidualOp op) {
   return weight && weight.getAdapter();
 }
 
-/// Finds the linear that makes heads or the operand of a gate, and its adapter,
-/// and adds them to `makers`.
+/// Finds the linears that make heads or the operand of a gate, and their
+/// adapters, and adds them to `makers`.
 LogicalResult Sharder::findMaker(Operation *reader, Value value) {
   while (Operation *op = value.getDefiningOp()) {
+    if (auto joined = dyn_cast<tensor::ConcatOp>(op)) {
+      for (Value part : joined.getInputs().drop_back())
+        if (failed(findMaker(reader, part)))
+          return failure();
+      value = joined.getInputs().back();
+      continue;
+    }
     if (isa<LinearOp, ExpertLinearOp>(op)) {
       makers.insert(op);
       return success();
@@ -125,7 +143,8 @@ LogicalResult Sharder::findMaker(Operation *reader, Value value) {
       value = sum.getStream();
       continue;
     }
-    if (!isa<RopeOp, RMSNormOp, LayerNormOp, tensor::ExpandShapeOp>(op))
+    if (!isa<RopeOp, RMSNormOp, LayerNormOp, HeadLinearOp,
+             tensor::ExpandShapeOp, tensor::ExtractSliceOp>(op))
       break;
     value = op->getOperand(0);
   }
@@ -141,15 +160,23 @@ static bool feedsLinears(Operation *op) {
   return llvm::all_of(op->getUsers(), llvm::IsaPred<LinearOp, ExpertLinearOp>);
 }
 
+/// Whether ranks share the KV heads of a cache. All read a single one.
+static bool hasShares(RankedTensorType cache) {
+  return cache.getDimSize(1) != 1;
+}
+
 LogicalResult Sharder::findMakers(Operation *op) {
   if (auto gqa = dyn_cast<GQAOp>(op)) {
-    int64_t kvHeads = gqa.getKeyCache().getType().getDimSize(1);
-    if (failed(divide(op, "KV heads", kvHeads)))
+    bool shares = hasShares(gqa.getKeyCache().getType());
+    auto heads =
+        shares ? gqa.getKeyCache().getType() : gqa.getQuery().getType();
+    if (failed(divide(op, shares ? "KV heads" : "heads", heads.getDimSize(1))))
       return failure();
     return findMaker(op, gqa.getQuery());
   }
   if (auto append = dyn_cast<KVAppendOp>(op))
-    return findMaker(op, append.getRows());
+    return hasShares(append.getType()) ? findMaker(op, append.getRows())
+                                       : success();
   if (!isa<SwiGLUOp, ActivateOp>(op) || !feedsLinears(op))
     return success();
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
@@ -171,7 +198,7 @@ LogicalResult Sharder::findMakers(Operation *op) {
 LogicalResult Sharder::splitCaches() {
   for (BlockArgument argument : forward.getArguments()) {
     auto type = dyn_cast<RankedTensorType>(argument.getType());
-    if (!type || type.getRank() != 4)
+    if (!type || type.getRank() != 4 || !hasShares(type))
       continue;
     if (failed(divide(forward, "KV heads", type.getDimSize(1))))
       return failure();
@@ -326,7 +353,93 @@ LogicalResult Sharder::reshape(tensor::CollapseShapeOp op) {
   return success();
 }
 
+/// A slice of the last dimension has a rank's share of the second.
+LogicalResult Sharder::split(tensor::ExtractSliceOp op) {
+  RankedTensorType from = op.getSourceType(); // split before
+  bool isWhole = op.getType().getRank() == from.getRank() &&
+                 from.getRank() > 2 && isZeroInteger(op.getMixedOffsets()[1]) &&
+                 op.getType().getDimSize(1) == from.getDimSize(1) * shards;
+  if (!isWhole)
+    return op.emitError("expected a slice of all heads that ranks share");
+  OpBuilder b(op);
+  SmallVector<OpFoldResult> sizes = op.getMixedSizes();
+  sizes[1] = b.getIndexAttr(from.getDimSize(1));
+  auto made = tensor::ExtractSliceOp::create(
+      b, op.getLoc(), share(op.getType()), op.getSource(), op.getMixedOffsets(),
+      sizes, op.getMixedStrides());
+  parts.insert(made);
+  op.replaceAllUsesWith(made.getResult());
+  op.erase();
+  return success();
+}
+
+LogicalResult Sharder::split(tensor::ConcatOp op) {
+  if (op.getDim() < 2 || !llvm::all_of(op.getInputs(), [&](Value input) {
+        return isSplit(input);
+      }))
+    return op.emitError("expected values that ranks share to be joined with "
+                        "others, along another dimension than theirs");
+  setSplit(op.getResult(), share(op.getType()));
+  return success();
+}
+
+/// Replaces a view of the rows of heads (H N, K) or (H, N, K) by one of a
+/// rank's heads.
+void Sharder::splitView(Operation *view) {
+  OpBuilder b(view);
+  Location loc = view->getLoc();
+  RankedTensorType type = share(view->getResult(0).getType(), 0);
+  Value made;
+  if (auto expand = dyn_cast<tensor::ExpandShapeOp>(view)) {
+    made = tensor::ExpandShapeOp::create(b, loc, type, expand.getSrc(),
+                                         expand.getReassociationIndices());
+  } else {
+    auto slice = cast<tensor::ExtractSliceOp>(view);
+    SmallVector<OpFoldResult> sizes = slice.getMixedSizes();
+    sizes[0] = b.getIndexAttr(type.getDimSize(0));
+    made = tensor::ExtractSliceOp::create(b, loc, type, slice.getSource(),
+                                          slice.getMixedOffsets(), sizes,
+                                          slice.getMixedStrides());
+  }
+  matrices.insert(made);
+  view->getResult(0).replaceAllUsesWith(made);
+  view->erase();
+}
+
+/// Splits the matrices of heads, which are a view of a weight's rows.
+LogicalResult Sharder::split(HeadLinearOp op) {
+  if (!isSplit(op.getInput()))
+    return success();
+  SmallVector<Operation *> views;
+  Value root = op.getWeight();
+  while (isa_and_nonnull<tensor::ExpandShapeOp, tensor::ExtractSliceOp>(
+      root.getDefiningOp())) {
+    Operation *view = root.getDefiningOp();
+    auto slice = dyn_cast<tensor::ExtractSliceOp>(view);
+    // Another head_linear may have split what is sliced.
+    auto headsOf = [&](Value value) {
+      int64_t heads = cast<RankedTensorType>(value.getType()).getDimSize(0);
+      return matrices.contains(value) ? heads * shards : heads;
+    };
+    if (slice && (!isZeroInteger(slice.getMixedOffsets()[0]) ||
+                  slice.getType().getRank() != 3 ||
+                  headsOf(slice) != headsOf(slice.getSource())))
+      return op.emitError("expected matrices of all heads");
+    views.push_back(view);
+    root = view->getOperand(0);
+  }
+  if (failed(splitWeight(root, Split::Rows)))
+    return failure();
+  for (Operation *view : llvm::reverse(views))
+    if (!matrices.contains(view->getResult(0)))
+      splitView(view);
+  setSplit(op, share(op.getType()));
+  return success();
+}
+
 LogicalResult Sharder::split(Operation *op) {
+  if (auto linear = dyn_cast<HeadLinearOp>(op))
+    return split(linear);
   if (auto linear = dyn_cast<LinearOp>(op))
     return split(linear);
   if (auto linear = dyn_cast<ExpertLinearOp>(op))
@@ -341,12 +454,14 @@ LogicalResult Sharder::split(Operation *op) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(
           [&](auto typed) { return reshape(typed); })
+      .Case<tensor::ExtractSliceOp, tensor::ConcatOp>(
+          [&](auto typed) { return split(typed); })
       .Case<KVAppendOp>([&](KVAppendOp append) {
         setSplit(append, append.getCache().getType());
         return success();
       })
       .Case<GQAOp>([&](GQAOp gqa) {
-        setSplit(gqa, gqa.getQuery().getType());
+        setSplit(gqa, share(gqa.getType()));
         return gqa.getSinks() ? splitWeight(gqa.getSinks(), Split::Rows)
                               : success();
       })

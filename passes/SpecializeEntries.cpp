@@ -59,6 +59,7 @@ private:
   Operation *create(tensor::CollapseShapeOp op);
   Operation *create(tensor::ExtractSliceOp op);
   Operation *create(tensor::SplatOp op);
+  Operation *create(tensor::ConcatOp op);
   SmallVector<OpFoldResult> mapped(ArrayRef<OpFoldResult> values);
 
   OpBuilder &b;
@@ -112,6 +113,12 @@ Operation *Specializer::create(tensor::SplatOp op) {
                                  op.getType().clone(shape), dynamic);
 }
 
+Operation *Specializer::create(tensor::ConcatOp op) {
+  auto inputs = llvm::map_to_vector(
+      op.getInputs(), [&](Value input) { return map.lookup(input); });
+  return tensor::ConcatOp::create(b, op.getLoc(), op.getDim(), inputs);
+}
+
 /// Creates the op on new operands. Its types are inferred if the op can infer
 /// them.
 Operation *Specializer::create(Operation *op) {
@@ -122,6 +129,8 @@ Operation *Specializer::create(Operation *op) {
   if (auto typed = dyn_cast<tensor::ExtractSliceOp>(op))
     return create(typed);
   if (auto typed = dyn_cast<tensor::SplatOp>(op))
+    return create(typed);
+  if (auto typed = dyn_cast<tensor::ConcatOp>(op))
     return create(typed);
   Operation *made = b.clone(*op, map);
   if (isElementwise(made)) {

@@ -10,7 +10,8 @@
 /// parallel loop is one KV head. There are two forms. They differ in the
 /// innermost dimension, which becomes the vector:
 ///
-///   one token    rows are few (heads per KV head): scores s are (rows, keys),
+///   one token    rows are few (heads per KV head, or some of them if there
+///                are many): scores s are (rows, keys),
 ///                each a dot product along the head size, which is innermost
 ///                in the cache; outputs o are (rows, head size).
 ///   more tokens  rows are many (tokens of a block times heads per KV head):
@@ -58,6 +59,9 @@ using namespace cria;
 
 using Values = LinalgBuilder::Values;
 
+/// For one token: the most queries of a KV head that stay on one thread.
+static constexpr int64_t kMostQueries = 8;
+
 namespace {
 /// m, l and o of the rows of one iteration.
 struct Softmax {
@@ -68,7 +72,7 @@ struct Softmax {
 class FlashAttention {
 public:
   FlashAttention(LinalgBuilder &b, const Attention &attention, bool amx);
-  /// The output, (T, KVH, G, D), in `out`.
+  /// The output, (T, KVH, G, E), in `out`.
   Value emit(Value out);
 
 private:
@@ -96,6 +100,7 @@ private:
                llvm::function_ref<Value(Value, Value)> payload);
   Value queryBlock(Value head, Value first, Value valid);
   Value prefillRows(Value head, Value first, Value valid, Value out);
+  Value queryOf(Value row);
   Value decodeRows(Value head, Value token, Value out);
   Value rowsOf(Value tensor, Value head, OpFoldResult first,
                OpFoldResult valid);
@@ -107,12 +112,18 @@ private:
   bool oneToken, amx;
   unsigned keyDim; // the dimension of scores that is the keys
   int64_t kvHeads, group, size, keys, tokensPerBlock;
-  int64_t pageKeys; // keys of a page; 0 if the caches are not paged
+  int64_t valueSize; // the numbers of a value, and of an output
+  int64_t queries;   // for one token: the rows of an iteration
+  int64_t pageKeys;  // keys of a page; 0 if the caches are not paged
   Value tokens, firstKey, endKey;
+  /// The first query of the iteration, of those of a KV head; null if an
+  /// iteration has all.
+  Value firstQuery;
   /// If tokens have their own pages: the token of the iteration, and its
   /// position as an i32.
   Value ownToken, ownPosition;
-  OpFoldResult zero, one, heads, d; // sizes of slices: 0, 1, G and D
+  // Sizes of slices: 0, 1, G, D and the numbers of a value.
+  OpFoldResult zero, one, heads, d, e;
 };
 } // namespace
 
@@ -125,6 +136,7 @@ FlashAttention::FlashAttention(LinalgBuilder &b, const Attention &attention,
   kvHeads = type.getDimSize(1);
   group = type.getDimSize(2);
   size = type.getDimSize(3);
+  valueSize = in.valueSize;
   // A block of keys ends within the cache: the number of positions is a
   // multiple of the block. A block of a paged cache is whole pages.
   auto cache = cast<RankedTensorType>(in.keys.getType());
@@ -134,14 +146,21 @@ FlashAttention::FlashAttention(LinalgBuilder &b, const Attention &attention,
   else
     keys = pageKeys * (oneToken ? 1 : std::max<int64_t>(1, 64 / pageKeys));
   // The number of rows is a multiple of 16, a vector, and at least 64 if
-  // possible.
+  // possible. Where a KV head has many queries, few tokens make enough rows.
   tokensPerBlock = std::max<int64_t>(16, 64 / llvm::PowerOf2Ceil(group));
+  while (group >= 16 && tokensPerBlock % 2 == 0 &&
+         tokensPerBlock / 2 * group % 16 == 0 &&
+         tokensPerBlock / 2 * group >= 64)
+    tokensPerBlock /= 2;
+  queries = group;
+  while (queries > kMostQueries && queries % 2 == 0)
+    queries /= 2;
   auto isBf16 = [](Value tensor) {
     return cast<RankedTensorType>(tensor.getType()).getElementType().isBF16();
   };
   bool areBf16 = in.widenedKeys || (isBf16(in.keys) && isBf16(in.values));
   amx = hasAmx && !oneToken && isBf16(in.query) && areBf16 && size % 32 == 0 &&
-        keys % 32 == 0;
+        valueSize % 32 == 0 && keys % 32 == 0;
   auto value = [&](OpFoldResult size) {
     return getValueOrCreateConstantIndexOp(b, b.getLoc(), size);
   };
@@ -151,6 +170,7 @@ FlashAttention::FlashAttention(LinalgBuilder &b, const Attention &attention,
   zero = b.getIndexAttr(0);
   one = b.getIndexAttr(1);
   heads = b.getIndexAttr(group);
+  e = b.getIndexAttr(valueSize);
   d = b.getIndexAttr(size);
 }
 
@@ -361,6 +381,13 @@ Value FlashAttention::tokensOfRows(Value firstToken, int64_t rows) {
   })[0];
 }
 
+/// The query of a row, among those of the KV head.
+Value FlashAttention::queryOf(Value row) {
+  return firstQuery
+             ? add(firstQuery, row)
+             : arith::RemUIOp::create(b, row, b.index(group)).getResult();
+}
+
 /// Turns the products of a block into the softmax's input, in place. A block is
 /// always read whole, so keys that the text does not have are hidden.
 Value FlashAttention::score(Value scores, Value block, Value head,
@@ -375,7 +402,7 @@ Value FlashAttention::score(Value scores, Value block, Value head,
       [&](Values v) -> SmallVector<Value> {
         Value key = add(linalg::IndexOp::create(b, keyDim), first);
         Value row = linalg::IndexOp::create(b, 1 - keyDim);
-        Value place[] = {head, arith::RemUIOp::create(b, row, b.index(group)),
+        Value place[] = {head, queryOf(row),
                          arith::IndexCastOp::create(b, b.getIndexType(), v[0]),
                          arith::SubIOp::create(b, key, firstKey)};
         Value score = in.emitScore(b, place, v[1], ownPosition);
@@ -440,14 +467,15 @@ Value FlashAttention::step(Softmax &state, Value scores) {
 }
 
 /// The softmax of `rows` rows of one KV head, over the blocks of keys that
-/// tokens [firstToken, endToken) may see. For one token the query is (rows, D),
-/// else (D, rows); the output has the shape of the query.
+/// tokens [firstToken, endToken) may see. For one token the query is (rows, D)
+/// and the output (rows, E), else (D, rows) and (E, rows), where a value has E
+/// numbers.
 Softmax FlashAttention::overBlocks(Value query, int64_t rows, Value head,
                                    Value firstToken, Value endToken) {
   Value rowTokens = tokensOfRows(firstToken, rows);
   OpFoldResult row = b.getIndexAttr(rows);
   SmallVector<OpFoldResult> scoreShape = {b.getIndexAttr(keys), row},
-                            shape = {d, row};
+                            shape = {e, row};
   if (oneToken) {
     std::swap(scoreShape[0], scoreShape[1]);
     std::swap(shape[0], shape[1]);
@@ -462,8 +490,7 @@ Softmax FlashAttention::overBlocks(Value query, int64_t rows, Value head,
   if (in.sinks)
     init[0] = b.generic(1, {}, {lowest}, {b.select(1, {0})},
                         [&](Values v) -> SmallVector<Value> {
-                          Value query = arith::RemUIOp::create(
-                              b, linalg::IndexOp::create(b, 0), b.index(group));
+                          Value query = queryOf(linalg::IndexOp::create(b, 0));
                           return {arith::MaxNumFOp::create(
                               b, in.emitSink(b, head, query), v[0])};
                         })[0];
@@ -472,7 +499,11 @@ Softmax FlashAttention::overBlocks(Value query, int64_t rows, Value head,
   auto body = [&](OpBuilder &, Location, Value block, ValueRange carried) {
     Softmax state{carried[0], carried[1], carried[2]};
     Value k = cacheBlock(in.keys, in.widenedKeys, head, block);
-    Value v = cacheBlock(in.values, in.widenedValues, head, block);
+    Value v = in.keys == in.values
+                  ? k
+                  : cacheBlock(in.values, in.widenedValues, head, block);
+    if (valueSize != size)
+      v = b.slice(v, {zero, zero}, {b.getIndexAttr(keys), e});
     Value scores = b.filled(scoreShape, 0);
     scores = oneToken ? b.contractTransposed(query, k, scores)
                       : b.contract({k, left}, {query, right}, all, scores);
@@ -491,18 +522,22 @@ Softmax FlashAttention::overBlocks(Value query, int64_t rows, Value head,
 }
 
 /// The rows of one KV head for `valid` tokens from `first` on, sliced from a
-/// tensor (T, KVH, G, D): (valid, G, D), or (G, D) for one token.
+/// tensor (T, KVH, G, N): (valid, G, N), or, for one token, (Q, N) of the
+/// queries of the iteration.
 Value FlashAttention::rowsOf(Value tensor, Value head, OpFoldResult first,
                              OpFoldResult valid) {
-  SmallVector<int64_t> shape = {group, size};
+  auto all = cast<RankedTensorType>(tensor.getType());
+  SmallVector<int64_t> shape = {oneToken ? queries : group, all.getDimSize(3)};
+  OpFoldResult query = firstQuery ? OpFoldResult(firstQuery) : zero,
+               count = b.getIndexAttr(shape[0]);
   if (!oneToken)
     shape.insert(shape.begin(), ShapedType::kDynamic);
-  Type element = cast<RankedTensorType>(tensor.getType()).getElementType();
-  return b.slice(tensor, {first, head, zero, zero}, {valid, one, heads, d},
-                 RankedTensorType::get(shape, element));
+  return b.slice(tensor, {first, head, query, zero},
+                 {valid, one, count, b.getIndexAttr(shape.back())},
+                 RankedTensorType::get(shape, all.getElementType()));
 }
 
-/// Computes the rows of one KV head for one token, (group, D), in their slice
+/// Computes rows of one KV head for one token, (queries, E), in their slice
 /// of `out`.
 Value FlashAttention::decodeRows(Value head, Value token, Value out) {
   OpFoldResult first = getAsOpFoldResult(token);
@@ -514,7 +549,7 @@ Value FlashAttention::decodeRows(Value head, Value token, Value out) {
   query = b.map({query}, b.getF32Type(),
                 [](Values v) { return SmallVector<Value>{v[0]}; });
   Value next = b.createOrFold<arith::AddIOp>(token, b.index(1));
-  Softmax end = overBlocks(query, group, head, token, next);
+  Softmax end = overBlocks(query, queries, head, token, next);
   AffineMap all = b.select(2, {0, 1});
   return b.generic(2, {end.output, end.sum}, {rowsOf(out, head, first, one)},
                    {all, b.select(2, {0}), all},
@@ -547,9 +582,9 @@ Value FlashAttention::prefillRows(Value head, Value first, Value valid,
     auto type = RankedTensorType::get(shape, b.getF32Type());
     return tensor::ExpandShapeOp::create(b, type, value, groups);
   };
-  Value output =
-      b.slice(expand(end.output, {{0}, {1, 2}}, {size, tokensPerBlock, group}),
-              {zero, zero, zero}, {d, valid, heads});
+  Value output = b.slice(
+      expand(end.output, {{0}, {1, 2}}, {valueSize, tokensPerBlock, group}),
+      {zero, zero, zero}, {e, valid, heads});
   Value sum = b.slice(expand(end.sum, {{0, 1}}, {tokensPerBlock, group}),
                       {zero, zero}, {valid, heads});
   return b.generic(
@@ -565,12 +600,19 @@ Value FlashAttention::emit(Value out) {
     grid.insert(grid.begin(), tokens);
   if (!oneToken)
     grid.push_back(affine(d0.ceilDiv(tokensPerBlock), {tokens}));
+  else if (queries < group)
+    grid.push_back(b.getIndexAttr(group / queries));
   auto loop = scf::ForallOp::create(b, grid, ValueRange{out}, std::nullopt);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   Value head = loop.getInductionVar(in.positions ? 1 : 0), rows;
   Value destination = loop.getRegionIterArgs()[0];
-  OpFoldResult first = zero, valid = one;
+  OpFoldResult first = zero, valid = one, query = zero, count = heads;
+  if (oneToken && queries < group) {
+    firstQuery = affine(d0 * queries, {loop.getInductionVars().back()});
+    query = firstQuery;
+    count = b.getIndexAttr(queries);
+  }
   if (oneToken) {
     Value token = in.positions ? loop.getInductionVar(0) : b.index(0);
     rows = decodeRows(head, token, destination);
@@ -588,8 +630,8 @@ Value FlashAttention::emit(Value out) {
   }
   b.setInsertionPointToEnd(loop.getTerminator().getBody());
   tensor::ParallelInsertSliceOp::create(
-      b, rows, destination, ArrayRef<OpFoldResult>{first, head, zero, zero},
-      ArrayRef<OpFoldResult>{valid, one, heads, d},
+      b, rows, destination, ArrayRef<OpFoldResult>{first, head, query, zero},
+      ArrayRef<OpFoldResult>{valid, one, count, e},
       ArrayRef<OpFoldResult>{one, one, one, one});
   return loop.getResult(0);
 }
@@ -609,7 +651,9 @@ static void replace(const Attention &attention, bool amx) {
     b.setInsertionPoint(into);
     out = into.getDest();
   } else {
-    out = b.empty(b.sizes(attention.query),
+    SmallVector<OpFoldResult> sizes = b.sizes(attention.query);
+    sizes.back() = b.getIndexAttr(attention.valueSize);
+    out = b.empty(sizes,
                   cast<RankedTensorType>(output.getType()).getElementType());
   }
   output.replaceAllUsesWith(FlashAttention(b, attention, amx).emit(out));

@@ -4,13 +4,15 @@
 /// Dot.cpp, Panel.cpp and Amx.cpp, and, for products with blocks of integers,
 /// in BlockDot.cpp and BlockPanel.cpp. Products with the experts that tokens
 /// chose are made of the same parts, in Experts.cpp; those with experts in
-/// blocks are separated into products with one expert, in ExpertBlocks.cpp.
+/// blocks are separated into products with one expert, in ExpertBlocks.cpp, and
+/// products of each head into products of matrices, in Heads.cpp.
 /// Other products are left to lower-linalg-to-loops, with a missed-optimization
 /// remark.
 #include "dialect/Attributes.h"
 #include "lowering/Passes.h"
 #include "lowering/cpu/BlockProducts.h"
 #include "lowering/cpu/Contraction.h"
+#include "lowering/cpu/Heads.h"
 #include "lowering/kernel/Product.h"
 
 #include "mlir/Dialect/AMX/AMXDialect.h"
@@ -104,6 +106,7 @@ struct LowerContractions
       return signalPassFailure();
     auto chunk = function->getAttrOfType<IntegerAttr>(kChunkAttribute);
     SmallVector<ExpertBlocks> experts = separateExpertBlocks(function);
+    separateHeads(function);
     SmallVector<linalg::LinalgOp> ops;
     function.walk([&](linalg::LinalgOp op) { ops.push_back(op); });
     Packings packings = findPackings(ops, /*isBounded=*/bool(chunk));

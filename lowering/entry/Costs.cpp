@@ -7,6 +7,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/Format.h"
@@ -19,7 +20,16 @@ using namespace cria::llama;
 
 static bool readsWeights(Operation *op) {
   return isa<EmbedOp, AddRowsOp, RMSNormOp, LayerNormOp, LinearOp,
-             ExpertLinearOp, HeadOp>(op);
+             ExpertLinearOp, HeadLinearOp, HeadOp>(op);
+}
+
+/// The read of the weight that a value is, or is a view of; null if there is
+/// none.
+static GetWeightOp weightOf(Value value) {
+  while (isa_and_nonnull<tensor::ExpandShapeOp, tensor::CollapseShapeOp,
+                         tensor::ExtractSliceOp>(value.getDefiningOp()))
+    value = value.getDefiningOp()->getOperand(0);
+  return value.getDefiningOp<GetWeightOp>();
 }
 
 /// How often an op runs in one forward pass.
@@ -49,12 +59,14 @@ static CostRow rowOf(Operation *op) {
   row.op = op->getName().stripDialect().str();
   row.runs = runsOf(op);
   for (Value operand : op->getOperands()) {
-    if (!operand.getDefiningOp<GetWeightOp>())
+    if (!weightOf(operand))
       continue;
     auto type = cast<RankedTensorType>(operand.getType());
     row.weightBytes += row.runs * readOf(op, type, storageBytes(type));
     bool isMatrix = isa<LinearOp, HeadOp>(op) && type.getRank() == 2;
-    if (isMatrix || (isa<ExpertLinearOp>(op) && type.getRank() == 3))
+    bool areMatrices =
+        isa<ExpertLinearOp, HeadLinearOp>(op) && type.getRank() == 3;
+    if (isMatrix || areMatrices)
       row.flops += row.runs * 2 * readOf(op, type, type.getNumElements());
   }
   row.head = isa<HeadOp>(op);
@@ -77,9 +89,10 @@ static AttentionRow attentionOf(GQAOp op) {
                    cache = pageOf(op.getKeyCache().getType());
   AttentionRow row;
   row.runs = runsOf(op);
-  row.flopsPerKey = 4 * query.getDimSize(1) * query.getDimSize(2);
-  row.bytesPerKey =
-      2 * storageBytes(cache) / (cache.getDimSize(0) * cache.getDimSize(2));
+  int64_t value = op.getType().getDimSize(2), caches = op.hasOneCache() ? 1 : 2;
+  row.flopsPerKey = 2 * query.getDimSize(1) * (query.getDimSize(2) + value);
+  row.bytesPerKey = caches * storageBytes(cache) /
+                    (cache.getDimSize(0) * cache.getDimSize(2));
   row.window = op.getWindow().value_or(0);
   return row;
 }
@@ -173,7 +186,7 @@ static void addOp(KernelCost &kernel, Operation *op) {
             linear.getWeight().getType().getDimSize(0);
   (lookup ? kernel.tokenBytes : kernel.weightBytes) += bytes;
   (row.head ? kernel.logitFlops : kernel.tokenFlops) += row.flops / row.runs;
-  if (isa<LinearOp, ExpertLinearOp, HeadOp>(op))
+  if (isa<LinearOp, ExpertLinearOp, HeadLinearOp, HeadOp>(op))
     kernel.f32 |= getElementTypeOrSelf(op->getOperand(0)).isF32();
 }
 
@@ -183,7 +196,7 @@ static void setLayers(KernelCost &kernel, KernelOp op) {
   std::optional<LayerNumber> layers;
   op.walk([&](Operation *inner) {
     for (Value operand : inner->getOperands())
-      if (auto weight = operand.getDefiningOp<GetWeightOp>();
+      if (GetWeightOp weight = weightOf(operand);
           weight && weight.getLayer() && !layers)
         layers = layerNumber(weight.getLayer());
   });

@@ -14,11 +14,30 @@ static constexpr int64_t maxFileSize = 4 << 20, maxParameters = int64_t(1)
 /// The most layers that are compiled one by one.
 static constexpr int64_t maxBodies = 256;
 
+/// Checks and completes the sizes of latent attention.
+static void finishLatent(ObjectReader &reader, ConfigDraft &draft) {
+  if (draft.kvHeads != draft.heads)
+    reader.failKey("num_key_value_heads",
+                   "expected " + llvm::Twine(draft.heads) +
+                       ", a key for each of 'num_attention_heads', got " +
+                       llvm::Twine(draft.kvHeads));
+  if (!draft.valueDim)
+    draft.valueDim = draft.hiddenSize / draft.heads;
+  int64_t size = draft.plainDim + draft.headDim;
+  if (draft.queryDim && draft.queryDim != size)
+    reader.failKey("qk_head_dim", "expected " + llvm::Twine(size) +
+                                      ", the sum of 'qk_nope_head_dim' and "
+                                      "'qk_rope_head_dim', got " +
+                                      llvm::Twine(draft.queryDim));
+}
+
 /// Checks and completes head count, KV head count and head size, which depend
 /// on one another.
 static void finishHeads(ObjectReader &reader, ConfigDraft &draft) {
   if (!draft.kvHeads)
     draft.kvHeads = draft.heads;
+  if (!draft.family->latent.row.empty())
+    finishLatent(reader, draft);
   if (draft.heads % draft.kvHeads)
     reader.fail("'num_attention_heads' " + llvm::Twine(draft.heads) +
                 " is not a multiple of 'num_key_value_heads' " +
@@ -77,9 +96,10 @@ static void finishExperts(ObjectReader &reader, ConfigDraft &draft) {
 }
 
 static void finishFactors(ConfigDraft &draft) {
-  double scores = draft.queryScalar ? draft.queryScalar
-                                    : static_cast<double>(draft.headDim);
-  draft.attentionScale = std::pow(scores, -0.5);
+  double scores = draft.queryScalar
+                      ? draft.queryScalar
+                      : static_cast<double>(draft.plainDim + draft.headDim);
+  draft.attentionScale = std::pow(scores, -0.5) * draft.scoreFactor;
   if (draft.attentionMultiplier)
     draft.attentionScale = draft.attentionMultiplier;
   if (draft.family->scalesEmbedding)
@@ -90,6 +110,12 @@ static void finishFactors(ConfigDraft &draft) {
     draft.residualScale = draft.residualMultiplier;
   if (draft.logitsScaling)
     draft.logitScale = 1 / draft.logitsScaling;
+  if (draft.depthScale)
+    draft.residualScale =
+        draft.depthScale / std::sqrt(static_cast<double>(draft.layers));
+  if (draft.baseSize)
+    draft.logitScale = static_cast<double>(draft.baseSize) /
+                       static_cast<double>(draft.hiddenSize);
 }
 
 static void finishBiases(ConfigDraft &draft) {
@@ -181,6 +207,7 @@ static void finishLayers(ObjectReader &reader, ConfigDraft &draft) {
       hasEntries(reader, "no_rope_layers", draft.ropeLayers.size(), draft);
   bool typesListed =
       hasEntries(reader, "layer_types", draft.layerTypes.size(), draft);
+  hasEntries(reader, "mlp_layer_types", draft.mlpTypes.size(), draft);
   for (size_t i = 0; i < draft.kinds.size() && !reader.failed(); ++i) {
     LayerKind &kind = draft.kinds[i];
     if (ropeListed)
@@ -200,10 +227,22 @@ static void finishLayers(ObjectReader &reader, ConfigDraft &draft) {
   checkRuns(reader, draft.kinds);
 }
 
+/// The parameters of a layer's attention.
+static int64_t attentionParameters(const ModelConfig &c) {
+  if (!c.latentSize)
+    return 2 * c.hiddenSize * c.headDim * (c.heads + c.kvHeads);
+  int64_t query = c.heads * (c.plainDim + c.headDim),
+          keysAndValues = c.heads * (c.plainDim + c.valueDim),
+          rank = c.queryLatentSize;
+  int64_t ofQuery = rank ? rank * (c.hiddenSize + query) : c.hiddenSize * query;
+  return ofQuery + c.hiddenSize * (c.latentSize + c.headDim) +
+         c.latentSize * keysAndValues + c.heads * c.valueDim * c.hiddenSize;
+}
+
 /// Refuses a model that is too large for any machine. Within the bounds no
 /// product overflows.
 static void checkSize(const ModelConfig &c, ObjectReader &reader) {
-  int64_t attention = 2 * c.hiddenSize * c.headDim * (c.heads + c.kvHeads),
+  int64_t attention = attentionParameters(c),
           inner = std::max(c.intermediateSize,
                            c.experts * c.expertSize + c.sharedSize),
           mlp = 3 * c.hiddenSize * inner;
@@ -340,6 +379,7 @@ cria::parseConfig(llvm::StringRef text, llvm::ArrayRef<std::string> allowed,
   }
   draft.family = family;
   draft.windowPattern = family->windowPattern;
+  draft.interleavesRope = family->rope.isInterleaved;
   draft.allowed = allowed;
   llvm::Expected<Names> names = useUsualNames(*family, *config);
   if (!names)

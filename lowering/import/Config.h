@@ -96,7 +96,12 @@ struct ModelConfig {
   int64_t layers = 0;
   int64_t heads = 0;
   int64_t kvHeads = 0;
+  /// The size of a head; in latent attention, the part that is rotated.
   int64_t headDim = 0;
+  /// For latent attention: the latent numbers of a token, and of its query (0
+  /// if queries are made otherwise), the part of a query or key that is not
+  /// rotated, and the size of a value.
+  int64_t latentSize = 0, queryLatentSize = 0, plainDim = 0, valueDim = 0;
   int64_t maxPositions = 0; // max_position_embeddings
   /// If not 0, the positions beyond which the model computes what is not
   /// supported.
@@ -106,6 +111,7 @@ struct ModelConfig {
   /// One rope, or two: of layers that see all keys, and of layers with a
   /// window.
   std::vector<RopeConfig> ropes;
+  bool interleavesRope = false; // see RopeRule
   std::vector<LayerKind> kinds; // of each layer
   GateFunction gate = GateFunction::Silu;
   /// The limit and the alpha of a gate that has them: see llama.swiglu.

@@ -49,6 +49,32 @@ static constexpr ExpertModules kCorrectedExperts = {
     .shared = {"mlp.shared_experts.gate_proj", "mlp.shared_experts.up_proj",
                "mlp.shared_experts.down_proj"}};
 
+static constexpr LatentModules kLatent = {.row =
+                                              "self_attn.kv_a_proj_with_mqa"};
+
+/// The keys of DeepSeek V3 and of models of its shape.
+static constexpr llvm::StringLiteral kDeepSeekV3Keys =
+    "attention_bias first_k_dense_replace hidden_act kv_lora_rank "
+    "moe_intermediate_size n_group n_routed_experts n_shared_experts "
+    "norm_topk_prob num_experts_per_tok q_lora_rank qk_head_dim "
+    "qk_nope_head_dim qk_rope_head_dim rms_norm_eps rope_interleave "
+    "routed_scaling_factor topk_group v_head_dim";
+static constexpr llvm::StringLiteral kDeepSeekV3Defaults =
+    R"({"first_k_dense_replace": 3, "hidden_act": "silu", "kv_lora_rank": 512,
+        "max_position_embeddings": 4096, "moe_intermediate_size": 2048,
+        "n_group": 8, "n_routed_experts": 256, "n_shared_experts": 1,
+        "norm_topk_prob": true, "num_experts_per_tok": 8,
+        "num_key_value_heads": 128, "q_lora_rank": 1536,
+        "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "rms_norm_eps": 1e-6,
+        "rope_interleave": true, "routed_scaling_factor": 2.5,
+        "topk_group": 4, "v_head_dim": 128})";
+static constexpr llvm::StringLiteral kDeepSeekV3Fixed =
+    R"({"moe_layer_freq": 1, "scoring_func": "sigmoid",
+        "topk_method": "noaux_tc"})";
+/// The layers after the last, which predict more tokens, are not read.
+static constexpr llvm::StringLiteral kDeepSeekV3Ignored =
+    "auto_map aux_loss_alpha ep_size num_nextn_predict_layers seq_aux";
+
 static const Family kFamilies[] = {
     {.modelType = "arcee",
      .architecture = "ArceeForCausalLM",
@@ -96,6 +122,45 @@ static const Family kFamilies[] = {
      .window = WindowRule::Pattern,
      .windowPattern = 4,
      .rope = {.layers = RotatedLayers::Windowed, .isInterleaved = true}},
+    {.modelType = "deepseek_v2",
+     .architecture = "DeepseekV2ForCausalLM",
+     .models = "DeepSeek V2, V2 Lite and Coder V2",
+     .differs = "latent attention; mixtures of experts beside an MLP, but not "
+                "in the first layers; experts may be chosen in groups",
+     .keys = "attention_bias first_k_dense_replace hidden_act kv_lora_rank "
+             "mlp_bias moe_intermediate_size n_group n_routed_experts "
+             "n_shared_experts num_experts_per_tok q_lora_rank qk_head_dim "
+             "qk_nope_head_dim qk_rope_head_dim rms_norm_eps "
+             "routed_scaling_factor topk_group topk_method v_head_dim",
+     .defaults = R"({"first_k_dense_replace": 0, "hidden_act": "silu",
+         "kv_lora_rank": 512, "max_position_embeddings": 2048,
+         "moe_intermediate_size": 1407, "n_routed_experts": 64,
+         "n_shared_experts": 2, "q_lora_rank": 1536, "qk_nope_head_dim": 128,
+         "qk_rope_head_dim": 64, "rms_norm_eps": 1e-6,
+         "routed_scaling_factor": 1.0, "topk_method": "greedy",
+         "v_head_dim": 128})",
+     .fixed = R"({"moe_layer_freq": 1, "norm_topk_prob": false,
+         "scoring_func": "softmax"})",
+     .ignored = "auto_map aux_loss_alpha ep_size seq_aux",
+     .latent = kLatent,
+     .experts = {.router = "mlp.gate",
+                 .groupBest = 1,
+                 .shared = {"mlp.shared_experts.gate_proj",
+                            "mlp.shared_experts.up_proj",
+                            "mlp.shared_experts.down_proj"}},
+     .rope = {.isInterleaved = true}},
+    {.modelType = "deepseek_v3",
+     .architecture = "DeepseekV3ForCausalLM",
+     .models = "DeepSeek V3, V3.1 and R1",
+     .differs = "as deepseek_v2; scores are sigmoids, and chosen with a "
+                "correction",
+     .keys = kDeepSeekV3Keys,
+     .defaults = kDeepSeekV3Defaults,
+     .fixed = kDeepSeekV3Fixed,
+     .ignored = kDeepSeekV3Ignored,
+     .latent = kLatent,
+     .experts = kCorrectedExperts,
+     .biases = {Bias::Given, Bias::Given, Bias::Never}},
     {.modelType = "dots1",
      .architecture = "Dots1ForCausalLM",
      .models = "dots.llm1",
@@ -278,6 +343,29 @@ static const Family kFamilies[] = {
      .experts = kCorrectedExperts,
      .biases = {Bias::Given, Bias::Never, Bias::Never},
      .rope = {.part = 0.5}},
+    {.modelType = "glm4_moe_lite",
+     .architecture = "Glm4MoeLiteForCausalLM",
+     .models = "GLM-4.7 Flash",
+     .differs = "as deepseek_v3",
+     .keys = "attention_bias first_k_dense_replace hidden_act kv_lora_rank "
+             "mlp_layer_types moe_intermediate_size n_group n_routed_experts "
+             "n_shared_experts norm_topk_prob num_experts_per_tok q_lora_rank "
+             "qk_head_dim qk_nope_head_dim qk_rope_head_dim rms_norm_eps "
+             "rope_interleave routed_scaling_factor topk_group v_head_dim",
+     .defaults = R"({"first_k_dense_replace": 1, "hidden_act": "silu",
+         "kv_lora_rank": 512, "max_position_embeddings": 202752,
+         "moe_intermediate_size": 1536, "n_group": 1, "n_routed_experts": 64,
+         "n_shared_experts": 1, "norm_topk_prob": true,
+         "num_experts_per_tok": 4, "num_key_value_heads": 20,
+         "q_lora_rank": 768, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64,
+         "rms_norm_eps": 1e-5, "rope_interleave": true,
+         "routed_scaling_factor": 1.8, "topk_group": 1, "v_head_dim": 256})",
+     .fixed = R"({"moe_layer_freq": 1, "scoring_func": "sigmoid",
+         "topk_method": "noaux_tc"})",
+     .ignored = kDeepSeekV3Ignored,
+     .latent = kLatent,
+     .experts = kCorrectedExperts,
+     .biases = {Bias::Given, Bias::Given, Bias::Never}},
     {.modelType = "gpt2",
      .architecture = "GPT2LMHeadModel",
      .models = "GPT-2, DistilGPT-2",
@@ -469,6 +557,17 @@ static const Family kFamilies[] = {
          "mlp_bias": true})",
      .norm = kLayerNorm,
      .mlp = kUngated},
+    {.modelType = "kimi_k2",
+     .architecture = "DeepseekV3ForCausalLM",
+     .models = "Kimi K2",
+     .differs = "as deepseek_v3",
+     .keys = kDeepSeekV3Keys,
+     .defaults = kDeepSeekV3Defaults,
+     .fixed = kDeepSeekV3Fixed,
+     .ignored = kDeepSeekV3Ignored,
+     .latent = kLatent,
+     .experts = kCorrectedExperts,
+     .biases = {Bias::Given, Bias::Given, Bias::Never}},
     {.modelType = "llama",
      .architecture = "LlamaForCausalLM",
      .models = "Llama 1 to 3.3, TinyLlama, CodeLlama, Yi, SmolLM2, Falcon 3, "
@@ -477,6 +576,21 @@ static const Family kFamilies[] = {
      .keys = "attention_bias hidden_act mlp_bias rms_norm_eps",
      .defaults = R"({"hidden_act": "silu", "max_position_embeddings": 2048,
          "rms_norm_eps": 1e-6})"},
+    {.modelType = "minicpm3",
+     .architecture = "MiniCPM3ForCausalLM",
+     .models = "MiniCPM 3",
+     .differs = "latent attention; factors of embeddings, updates of the "
+                "residual stream and logits",
+     .keys = "attention_bias dim_model_base hidden_act kv_lora_rank mlp_bias "
+             "q_lora_rank qk_head_dim qk_nope_head_dim qk_rope_head_dim "
+             "rms_norm_eps scale_depth scale_emb v_head_dim",
+     .defaults = R"({"dim_model_base": 256, "hidden_act": "silu",
+         "kv_lora_rank": 256, "max_position_embeddings": 32768,
+         "num_key_value_heads": 40, "q_lora_rank": 768,
+         "qk_nope_head_dim": 64, "qk_rope_head_dim": 32, "rms_norm_eps": 1e-5,
+         "scale_depth": 1.4, "scale_emb": 12, "tie_word_embeddings": true})",
+     .ignored = "auto_map",
+     .latent = kLatent},
     {.modelType = "minimax_m2",
      .architecture = "MiniMaxM2ForCausalLM",
      .models = "MiniMax M2 to M2.7",

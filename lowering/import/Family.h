@@ -48,6 +48,27 @@ struct AttentionModules {
   llvm::StringLiteral sinks = "";
 };
 
+/// The modules of latent attention, where `query` and `out` are those of
+/// AttentionModules. A token has a row of latent numbers and one rotated key.
+/// The keys and values of all heads are products of the latent numbers, so
+/// only the row and the rotated key are cached.
+struct LatentModules {
+  /// Makes the latent numbers and the rotated key; empty if the family has
+  /// other attention.
+  llvm::StringLiteral row = "";
+  /// The norm of the latent numbers.
+  llvm::StringLiteral norm = "self_attn.kv_a_layernorm";
+  /// Has the rows of each head: those of its key, then those of its value.
+  llvm::StringLiteral heads = "self_attn.kv_b_proj";
+  /// If queries are products of latent numbers, too: what makes these, their
+  /// norm, and what makes queries of them.
+  llvm::StringLiteral queryRow = "self_attn.q_a_proj",
+                      queryNorm = "self_attn.q_a_layernorm",
+                      queryHeads = "self_attn.q_b_proj";
+  /// The epsilon of the two norms.
+  double eps = 1e-6;
+};
+
 /// The modules of an MLP. An MLP whose `gate` is empty has no gate.
 struct MlpModules {
   llvm::StringLiteral gate = "mlp.gate_proj", up = "mlp.up_proj",
@@ -78,6 +99,8 @@ struct ExpertModules {
   bool correctionIsRow = false;
   /// Added to the sum of scores.
   double floor = 0;
+  /// How many of its best scores are a group's score.
+  int64_t groupBest = 2;
   /// The matrices. Each expert has its own tensors if names have a `{}`, which
   /// stands for the expert; else one tensor has the matrices of all experts.
   MlpModules each = {"mlp.experts.{}.gate_proj", "mlp.experts.{}.up_proj",
@@ -139,7 +162,8 @@ struct RopeRule {
   /// The part of a head that is rotated, if the config does not say it.
   double part = 1;
   RotatedLayers layers = RotatedLayers::All;
-  /// Whether pairs of elements are neighbours instead of half a head apart.
+  /// Whether pairs of elements are neighbours instead of half a head apart,
+  /// unless rope_interleave says it.
   bool isInterleaved = false;
   /// Keys in rope_parameters that other families do not have.
   llvm::StringLiteral keys = "";
@@ -185,6 +209,7 @@ struct Family {
                       lastNorm = "model.norm";
   LearnedPositions positions = {};
   AttentionModules attention = {};
+  LatentModules latent = {};
   /// If the family reads use_qk_norm, only where that is true.
   HeadNorm headNorm = HeadNorm::None;
   /// The MLP of layers without experts.

@@ -2,6 +2,11 @@
 /// modeling_llama.py. Letters in shapes: n tokens, C hidden size, I
 /// intermediate size, H heads, KVH KV heads, D head size, S positions, L
 /// layers, V vocabulary.
+///
+/// Latent attention is built in its absorbed form. Of a head's matrix, the rows
+/// of its key multiply the query, and the rows of its value multiply the sum of
+/// latent rows: the heads attend to the latent rows of tokens, as if these were
+/// the keys and values of one KV head.
 #include "lowering/import/Import.h"
 #include "dialect/Dialect.h"
 #include "lowering/import/Layers.h"
@@ -50,6 +55,7 @@ private:
   void declarePositions();
   void declareLayer();
   void declareAttention();
+  void declareLatentAttention();
   void declareMlp(const MlpModules &names, StringRef prefix, int64_t inner,
                   Layers layers);
   void declareExperts(Layers layers);
@@ -66,13 +72,22 @@ private:
   WeightOp declare(StringRef path, StringRef kind, ArrayRef<int64_t> shape,
                    Layers layers, StringRef symbol = "");
   func::FuncOp declareForward();
+  RankedTensorType cacheType();
   SmallVector<Value> layer(const Text &text, const LayerKind &kind, Value layer,
                            ValueRange carried);
   SmallVector<Value> run(const Text &text, const LayerRun &layers,
                          ValueRange carried);
   std::string outSymbol() const;
   Value attention(const Text &text, const LayerKind &kind, Value x, Value layer,
-                  Value &k, Value &v);
+                  MutableArrayRef<Value> caches);
+  Value latentAttention(const Text &text, const LayerKind &kind, Value x,
+                        Value layer, Value &cache);
+  GQAOp attend(const Text &text, const LayerKind &kind, Value q, Value k,
+               Value v, Value layer);
+  Value rotated(const Text &text, const LayerKind &kind, Value x);
+  Value part(const Text &text, Value x, int64_t first, int64_t size);
+  Value joined(Value a, Value b);
+  Value splitHeads(Value tokens, Value x, int64_t count);
   Value mlp(const MlpModules &names, StringRef prefix, Value x, Value layer);
   Value gated(Value gate, Value up, Activation function, double limit = 0,
               double alpha = 1);
@@ -82,7 +97,8 @@ private:
   Value heads(Value tokens, Value x, int64_t count, StringRef norm,
               Value layer);
   Value linear(StringRef symbol, Value x, Value layer);
-  Value norm(StringRef path, Value x, Value layer);
+  Value norm(StringRef path, Value x, Value layer,
+             std::optional<double> eps = {});
   Value normFrom(Value x, Value tokens, Value first);
   Value weight(StringRef symbol, Value layer);
   Value optionalWeight(StringRef symbol, Value layer);
@@ -212,6 +228,25 @@ void Importer::declareAttention() {
   declareLinear(outSymbol(), names.out, hidden, q, c.outBias, this->all);
 }
 
+void Importer::declareLatentAttention() {
+  const LatentModules &names = family.latent;
+  int64_t hidden = c.hiddenSize, rank = c.queryLatentSize,
+          query = c.heads * (c.plainDim + c.headDim);
+  if (rank) {
+    declareLinear(names.queryRow, rank, hidden, c.queryKeyValueBias);
+    declareNorm(names.queryNorm, rank);
+    declareLinear(names.queryHeads, query, rank, /*bias=*/false);
+  } else {
+    declareLinear(family.attention.query, query, hidden, /*bias=*/false);
+  }
+  declareLinear(names.row, c.latentSize + c.headDim, hidden,
+                c.queryKeyValueBias);
+  declareNorm(names.norm, c.latentSize);
+  declareLinear(names.heads, c.heads * (c.plainDim + c.valueDim), c.latentSize,
+                /*bias=*/false);
+  declareLinear(family.attention.out, hidden, c.heads * c.valueDim, c.outBias);
+}
+
 /// The symbol of a linear of an MLP. The prefix tells MLPs of one layer apart.
 static std::string mlpSymbol(StringRef prefix, StringRef path) {
   return (prefix + lastName(path)).str();
@@ -297,7 +332,10 @@ void Importer::declareExperts(Layers layers) {
 
 void Importer::declareLayer() {
   declareNorm(family.norms.attention, c.hiddenSize);
-  declareAttention();
+  if (c.latentSize)
+    declareLatentAttention();
+  else
+    declareAttention();
   declareNorm(family.norms.attentionEnd, c.hiddenSize);
   declareNorm(family.norms.mlp, c.hiddenSize);
   auto hasExperts = [&](int64_t i) { return c.kinds[i].hasExperts; };
@@ -360,17 +398,24 @@ void Importer::declareSymbols() {
     declareRope(rope, symbol);
 }
 
+/// Of keys or of values; of latent rows and rotated keys, one after the other.
+RankedTensorType Importer::cacheType() {
+  return c.latentSize ? tensor({c.layers, 1, maxSeq, c.latentSize + c.headDim})
+                      : tensor({c.layers, c.kvHeads, maxSeq, c.headDim});
+}
+
 func::FuncOp Importer::declareForward() {
   constexpr int64_t n = ShapedType::kDynamic;
-  RankedTensorType cache = tensor({c.layers, c.kvHeads, maxSeq, c.headDim});
   auto logits = RankedTensorType::get({n, c.vocabSize}, b.getF32Type());
   auto ids = RankedTensorType::get({n}, b.getI32Type());
   Type index = b.getIndexType();
-  auto type =
-      b.getFunctionType({ids, index, index, index, cache, cache},
-                        {logits, tensor({n, c.hiddenSize}), cache, cache});
+  SmallVector<Type> inputs = {ids, index, index, index},
+                    results = {logits, tensor({n, c.hiddenSize})};
+  for (SmallVector<Type> *types : {&inputs, &results})
+    types->append(c.latentSize ? 1 : 2, cacheType());
   at("model");
-  return func::FuncOp::create(b, loc, "forward", type);
+  return func::FuncOp::create(b, loc, "forward",
+                              b.getFunctionType(inputs, results));
 }
 
 Value Importer::index(int64_t value) {
@@ -391,17 +436,18 @@ Value Importer::optionalWeight(StringRef symbol, Value layer) {
 }
 
 /// The norm of the module `path`, of the model or of a layer.
-Value Importer::norm(StringRef path, Value x, Value layer) {
+Value Importer::norm(StringRef path, Value x, Value layer,
+                      std::optional<double> ownEps) {
   at(layer ? layerPath + "." + path.str() : path.str());
   StringRef symbol = lastName(path);
   Value gamma = optionalWeight(symbol, layer),
         beta = optionalWeight(biasSymbol(symbol), layer);
+  llvm::APFloat eps(ownEps.value_or(c.normEps));
   if (family.norm.function == NormKind::Layer)
-    return LayerNormOp::create(b, loc, x, gamma, beta, llvm::APFloat(c.normEps),
+    return LayerNormOp::create(b, loc, x, gamma, beta, eps,
                                family.norm.unitOffset);
-  return RMSNormOp::create(b, loc, x, gamma, /*squares=*/Value(),
-                           llvm::APFloat(c.normEps), family.norm.roundsOnce,
-                           family.norm.unitOffset,
+  return RMSNormOp::create(b, loc, x, gamma, /*squares=*/Value(), eps,
+                           family.norm.roundsOnce, family.norm.unitOffset,
                            /*column=*/0, /*size=*/IntegerAttr());
 }
 
@@ -414,24 +460,86 @@ Value Importer::linear(StringRef path, Value x, Value layer) {
   return LinearOp::create(b, loc, x, matrix, bias);
 }
 
+/// Reshapes (n, count * D) to (n, count, D).
+Value Importer::splitHeads(Value tokens, Value x, int64_t count) {
+  int64_t size = cast<RankedTensorType>(x.getType()).getDimSize(1) / count;
+  SmallVector<OpFoldResult> shape = {tokens, b.getIndexAttr(count),
+                                     b.getIndexAttr(size)};
+  return tensor::ExpandShapeOp::create(
+      b, loc, tensor({ShapedType::kDynamic, count, size}), x,
+      ArrayRef<ReassociationIndices>{{0}, {1, 2}}, shape);
+}
+
+/// The numbers [first, first + size) of each row.
+Value Importer::part(const Text &text, Value x, int64_t first, int64_t size) {
+  auto type = cast<RankedTensorType>(x.getType());
+  auto rank = static_cast<size_t>(type.getRank());
+  SmallVector<OpFoldResult> from(rank, b.getIndexAttr(0)),
+      step(rank, b.getIndexAttr(1)), sizes;
+  for (int64_t dim : type.getShape())
+    sizes.push_back(ShapedType::isDynamic(dim)
+                        ? OpFoldResult(text.tokens)
+                        : OpFoldResult(b.getIndexAttr(dim)));
+  from.back() = b.getIndexAttr(first);
+  sizes.back() = b.getIndexAttr(size);
+  return tensor::ExtractSliceOp::create(b, loc, x, from, sizes, step);
+}
+
+/// Rows (n, heads, D) of two tensors, one after the other.
+Value Importer::joined(Value a, Value c) {
+  return tensor::ConcatOp::create(b, loc, /*dim=*/2, ValueRange{a, c});
+}
+
 /// Reshapes (n, count * D) to (n, count, D), and normalizes if the family does.
 Value Importer::heads(Value tokens, Value x, int64_t count, StringRef normPath,
                       Value layer) {
   if (headNorm() == HeadNorm::AllHeads && !normPath.empty())
     x = norm(normPath, x, layer);
-  SmallVector<OpFoldResult> shape = {tokens, b.getIndexAttr(count),
-                                     b.getIndexAttr(c.headDim)};
-  x = tensor::ExpandShapeOp::create(
-      b, loc, tensor({ShapedType::kDynamic, count, c.headDim}), x,
-      ArrayRef<ReassociationIndices>{{0}, {1, 2}}, shape);
+  x = splitHeads(tokens, x, count);
   if (headNorm() == HeadNorm::EachHead && !normPath.empty())
     x = norm(normPath, x, layer);
   return x;
 }
 
+/// Rotates heads in layers with rope.
+Value Importer::rotated(const Text &text, const LayerKind &kind, Value x) {
+  if (!kind.rotates)
+    return x;
+  GetRopeOp rope = text.ropes[kind.rope];
+  return RopeOp::create(b, loc, x, rope.getCos(), rope.getSin(), text.position,
+                        c.interleavesRope);
+}
+
+/// Attention of queries to the keys and values of a layer's caches.
+GQAOp Importer::attend(const Text &text, const LayerKind &kind, Value q,
+                       Value k, Value v, Value layer) {
+  Value sinks = optionalWeight("sinks", layer);
+  auto mixed = GQAOp::create(b, loc, q, k, v, layer, text.position,
+                             /*pages=*/Value(), /*over=*/Value(), sinks,
+                             llvm::APFloat(c.attentionScale),
+                             /*causal=*/true,
+                             /*window=*/IntegerAttr(), /*softcap=*/FloatAttr(),
+                             c.latentSize ? b.getI64IntegerAttr(c.latentSize)
+                                          : IntegerAttr());
+  if (kind.window)
+    mixed.setWindow(kind.window);
+  if (c.attentionSoftcap)
+    mixed.setSoftcap(llvm::APFloat(c.attentionSoftcap));
+  return mixed;
+}
+
+/// Puts the heads (n, count, D) of each token together.
+static Value mergeHeads(OpBuilder &b, Location loc, Value heads) {
+  return tensor::CollapseShapeOp::create(
+      b, loc, heads, ArrayRef<ReassociationIndices>{{0}, {1, 2}});
+}
+
 Value Importer::attention(const Text &text, const LayerKind &kind, Value x,
-                          Value layer, Value &k, Value &v) {
-  Value tokens = text.tokens, position = text.position;
+                          Value layer, MutableArrayRef<Value> caches) {
+  if (c.latentSize)
+    return latentAttention(text, kind, x, layer, caches[0]);
+  Value tokens = text.tokens, position = text.position, &k = caches[0],
+        &v = caches[1];
   const AttentionModules &names = family.attention;
   Value q = heads(tokens, linear(names.query, x, layer), c.heads,
                   names.queryNorm, layer);
@@ -441,12 +549,8 @@ Value Importer::attention(const Text &text, const LayerKind &kind, Value x,
       heads(tokens, linear(names.value, x, layer), c.kvHeads, "", layer);
   std::string path = layerPath + "." + names.out.rsplit('.').first.str();
   at(path);
-  if (kind.rotates) {
-    GetRopeOp rope = text.ropes[kind.rope];
-    for (Value *rotated : {&q, &keys})
-      *rotated = RopeOp::create(b, loc, *rotated, rope.getCos(), rope.getSin(),
-                                position, family.rope.isInterleaved);
-  }
+  q = rotated(text, kind, q);
+  keys = rotated(text, kind, keys);
   if (headNorm() == HeadNorm::EachHeadAfterRope) {
     q = norm(names.queryNorm, q, layer);
     keys = norm(names.keyNorm, keys, layer);
@@ -454,20 +558,55 @@ Value Importer::attention(const Text &text, const LayerKind &kind, Value x,
   }
   k = KVAppendOp::create(b, loc, keys, k, layer, position, /*pages=*/Value());
   v = KVAppendOp::create(b, loc, values, v, layer, position, /*pages=*/Value());
-  Value sinks = optionalWeight("sinks", layer);
-  auto mixed = GQAOp::create(b, loc, q, k, v, layer, position,
-                             /*pages=*/Value(), /*over=*/Value(), sinks,
-                             llvm::APFloat(c.attentionScale),
-                             /*causal=*/true,
-                             /*window=*/IntegerAttr(), /*softcap=*/FloatAttr());
-  if (kind.window)
-    mixed.setWindow(kind.window);
-  if (c.attentionSoftcap)
-    mixed.setSoftcap(llvm::APFloat(c.attentionSoftcap));
-  Value flat = tensor::CollapseShapeOp::create(
-      b, loc, tensor({ShapedType::kDynamic, c.heads * c.headDim}), mixed,
-      ArrayRef<ReassociationIndices>{{0}, {1, 2}});
-  return linear(outSymbol(), flat, layer);
+  GQAOp mixed = attend(text, kind, q, k, v, layer);
+  return linear(outSymbol(), mergeHeads(b, loc, mixed), layer);
+}
+
+Value Importer::latentAttention(const Text &text, const LayerKind &kind,
+                                Value x, Value layer, Value &cache) {
+  const LatentModules &names = family.latent;
+  int64_t latent = c.latentSize, plain = c.plainDim, value = c.valueDim;
+  Value q = x;
+  if (c.queryLatentSize)
+    q = linear(names.queryHeads,
+               norm(names.queryNorm, linear(names.queryRow, x, layer), layer,
+                    names.eps),
+               layer);
+  else
+    q = linear(family.attention.query, x, layer);
+  q = splitHeads(text.tokens, q, c.heads); // (n, H, plain + D)
+  Value row = linear(names.row, x, layer), // (n, latent + D)
+      numbers = norm(names.norm, part(text, row, 0, latent), layer, names.eps);
+  at(layerPath + ".self_attn");
+  auto oneHead = [&](Value x) { return splitHeads(text.tokens, x, 1); };
+  Value key = rotated(text, kind, oneHead(part(text, row, latent, c.headDim)));
+  cache = KVAppendOp::create(b, loc, joined(oneHead(numbers), key), cache,
+                             layer, text.position, /*pages=*/Value());
+
+  StringRef symbol = lastName(names.heads);
+  loc = module.lookupSymbol<WeightOp>(symbol).getLoc();
+  Value matrices = tensor::ExpandShapeOp::create(
+      b, loc, tensor({c.heads, plain + value, latent}), weight(symbol, layer),
+      ArrayRef<ReassociationIndices>{{0, 1}, {2}});
+  auto rows = [&](int64_t first, int64_t size) -> Value {
+    auto sizes = [&](int64_t a, int64_t b, int64_t c) {
+      return getAsIndexOpFoldResult(this->b.getContext(), {a, b, c});
+    };
+    return tensor::ExtractSliceOp::create(b, loc, matrices, sizes(0, first, 0),
+                                          sizes(c.heads, size, latent),
+                                          sizes(1, 1, 1));
+  };
+  at(layerPath + "." + names.heads + ".key");
+  Value absorbed = HeadLinearOp::create(b, loc, part(text, q, 0, plain),
+                                        rows(0, plain), /*transposed=*/true);
+  at(layerPath + ".self_attn");
+  Value query =
+      joined(absorbed, rotated(text, kind, part(text, q, plain, c.headDim)));
+  Value mixed = attend(text, kind, query, cache, cache, layer);
+  at(layerPath + "." + names.heads + ".value");
+  Value values = HeadLinearOp::create(b, loc, mixed, rows(plain, value),
+                                      /*transposed=*/false); // (n, H, value)
+  return linear(family.attention.out, mergeHeads(b, loc, values), layer);
 }
 
 /// A gated unit, with a limit unless that is 0.
@@ -525,6 +664,7 @@ RouteOp Importer::route(Value x, Value layer) {
   if (c.expertGroups > 1) {
     route.setGroups(c.expertGroups);
     route.setKeptGroups(c.keptGroups);
+    route.setGroupBest(names.groupBest);
   }
   return route;
 }
@@ -585,7 +725,8 @@ Value Importer::experts(Value tokens, Value x, Value layer) {
 /// Builds one layer. Returns the hidden states and caches after the layer.
 SmallVector<Value> Importer::layer(const Text &text, const LayerKind &kind,
                                    Value layer, ValueRange carried) {
-  Value x = carried[0], k = carried[1], v = carried[2];
+  Value x = carried[0];
+  SmallVector<Value> caches(carried.drop_front());
   auto normed = [&](StringRef path, Value value) {
     return path.empty() ? value : norm(path, value, layer);
   };
@@ -595,14 +736,16 @@ SmallVector<Value> Importer::layer(const Text &text, const LayerKind &kind,
   };
   const LayerNorms &norms = family.norms;
   Value read = normed(norms.attention, x);
-  Value mixed = attention(text, kind, read, layer, k, v);
+  Value mixed = attention(text, kind, read, layer, caches);
   add(normed(norms.attentionEnd, mixed));
   if (!family.isParallel)
     read = normed(norms.mlp, x);
   Value made = kind.hasExperts ? experts(text.tokens, read, layer)
                                : mlp(family.mlp, "", read, layer);
   add(normed(norms.mlpEnd, made));
-  return {x, k, v};
+  SmallVector<Value> next = {x};
+  next.append(caches);
+  return next;
 }
 
 /// Builds a loop whose body is a period of layers. Returns the hidden states
@@ -677,8 +820,8 @@ void Importer::run() {
     at(family.positions.module);
     x = AddRowsOp::create(b, loc, x, weight("positions", {}), text.position);
   }
-  SmallVector<Value> carried = {x, entry->getArgument(4),
-                                entry->getArgument(5)};
+  SmallVector<Value> carried = {x};
+  llvm::append_range(carried, entry->getArguments().drop_front(4));
   for (const LayerRun &layers : layerRuns(c.kinds))
     carried = run(text, layers, carried);
   // The head's norm is the last reader of the hidden states, so that the norm
@@ -693,8 +836,9 @@ void Importer::run() {
   if (c.logitSoftcap)
     logits.setSoftcap(llvm::APFloat(c.logitSoftcap));
   at("model");
-  func::ReturnOp::create(b, loc,
-                         ValueRange{logits, hidden, carried[1], carried[2]});
+  SmallVector<Value> results = {logits, hidden};
+  results.append(carried.begin() + 1, carried.end());
+  func::ReturnOp::create(b, loc, results);
 }
 
 static Type storageType(DType dtype, MLIRContext *context) {
@@ -715,8 +859,9 @@ cachePositions(const ModelConfig &c, const ImportOptions &options, Type type) {
   Location loc = UnknownLoc::get(type.getContext());
   int64_t maxSeq =
       options.maxSeq.value_or(std::min(c.maxPositions, defaultMaxSeq));
-  int64_t perPosition =
-      2 * c.layers * c.kvHeads * c.headDim * (type.getIntOrFloatBitWidth() / 8);
+  int64_t numbers = c.latentSize ? c.latentSize + c.headDim
+                                 : 2 * c.kvHeads * c.headDim,
+          perPosition = c.layers * numbers * (type.getIntOrFloatBitWidth() / 8);
   if (maxSeq < 1 || maxSeq > maxCacheBytes / perPosition) {
     emitError(loc) << "expected 1 to " << maxCacheBytes / perPosition
                    << " positions (" << perPosition

@@ -172,6 +172,32 @@ static void denseLayers(Reader &reader, llvm::StringRef key, Draft &draft) {
       reader.failKey(key, "expected a list of layers, got " + shownJson(*list));
 }
 
+/// Reads the list that says for each layer whether it has experts.
+static void mlpTypes(Reader &reader, llvm::StringRef key, Draft &draft) {
+  const json *list = reader.find(key);
+  if (!list)
+    return;
+  draft.firstExperts = 0;
+  for (const json &type : list->is_array() ? *list : json::array({*list})) {
+    if (type != "dense" && type != "sparse")
+      return reader.failKey(key, "expected a list of dense and sparse, got " +
+                                     shownJson(*list));
+    if (type == "dense")
+      draft.denseList.push_back(static_cast<int64_t>(draft.mlpTypes.size()));
+    draft.mlpTypes.push_back(type.get<std::string>());
+  }
+}
+
+/// Whether experts are chosen in groups.
+static void choice(Reader &reader, llvm::StringRef key, Draft &draft) {
+  std::string method = reader.text(key, "greedy");
+  if (method == "greedy")
+    draft.expertGroups = draft.keptGroups = 1;
+  else if (method != "group_limited_greedy")
+    reader.failKey(key, "expected greedy or group_limited_greedy, got " +
+                            shownJson(method));
+}
+
 static void firstExperts(Reader &reader, llvm::StringRef key, Draft &draft) {
   draft.firstExperts = reader.integer(key, 0, kMaxLayers, 0);
 }
@@ -227,6 +253,16 @@ static void positionKind(Reader &reader, llvm::StringRef key, Draft &draft) {
   draft.rotates = kind == "rope";
   if (kind != "rope" && kind != "nope")
     reader.failKey(key, "expected rope or nope, got " + shownJson(kind));
+}
+
+/// Reads the rotated part of a query or key, which head_dim may say, too.
+static void rotatedPart(Reader &reader, llvm::StringRef key, Draft &draft) {
+  int64_t given = draft.headDim;
+  size<&Draft::headDim, kMaxHeadDim>(reader, key, draft);
+  if (given && given != draft.headDim)
+    reader.failKey("head_dim", "expected " + llvm::Twine(draft.headDim) +
+                                   ", as '" + key + "' says, got " +
+                                   llvm::Twine(given));
 }
 
 static void ropeInterval(Reader &reader, llvm::StringRef key, Draft &draft) {
@@ -295,6 +331,8 @@ static const LedgerKey kKeys[] = {
     {"decoder_sparse_step", false, "", "each n-th layer has experts",
      size<&Draft::expertInterval, kMaxDim>},
     {"decoder_start_token_id", false, "null", kGeneration, nullptr},
+    {"dim_model_base", false, "", "logits are divided by hidden_size over this",
+     optionalSize<&Draft::baseSize, kMaxDim>},
     {"diversity_penalty", false, "0", kGeneration, nullptr},
     {"do_sample", false, "false", kGeneration, nullptr},
     {"dtype", true, "", "type of weights and activations", dtype},
@@ -328,6 +366,8 @@ static const LedgerKey kKeys[] = {
     {"is_composition", false, "any", kProvenance, nullptr},
     {"is_decoder", false, "false", "has no effect without an encoder", nullptr},
     {"is_encoder_decoder", false, "false", kEncoder, nullptr},
+    {"kv_lora_rank", false, "", "latent numbers of a token",
+     size<&Draft::latentSize, kMaxDim>},
     {"label2id", false, "any", kClasses, nullptr},
     {"layer_norm_eps", false, "", "epsilon of norms",
      positive<&Draft::normEps>},
@@ -347,6 +387,8 @@ static const LedgerKey kKeys[] = {
     {"min_length", false, "0", kGeneration, nullptr},
     {"mlp_bias", false, "false", "biases of the linears of an MLP",
      flag<&Draft::mlpBias>},
+    {"mlp_layer_types", false, "", "for each layer, dense or sparse: experts",
+     mlpTypes},
     {"mlp_only_layers", false, "[]", "layers without experts", denseLayers},
     {"model_type", true, "", "the family", nullptr},
     {"moe_intermediate_size", false, "", "width of an expert",
@@ -413,6 +455,14 @@ static const LedgerKey kKeys[] = {
      nullptr},
     {"problem_type", false, "any", kClasses, nullptr},
     {"pruned_heads", false, "{}", "heads are not pruned", nullptr},
+    {"q_lora_rank", false, "", "latent numbers of a query",
+     optionalSize<&Draft::queryLatentSize, kMaxDim>},
+    {"qk_head_dim", false, "", "size of a query or key",
+     optionalSize<&Draft::queryDim, 2 * kMaxHeadDim>},
+    {"qk_nope_head_dim", false, "", "part of a query or key without rope",
+     size<&Draft::plainDim, kMaxHeadDim>},
+    {"qk_rope_head_dim", false, "", "part of a query or key with rope",
+     rotatedPart},
     {"qkv_bias", false, "false", "biases of queries, keys and values",
      flag<&Draft::queryKeyValueBias>},
     {"quantization_config", true, "", "how the checkpoint stores weights",
@@ -429,6 +479,9 @@ static const LedgerKey kKeys[] = {
     {"return_dict", false, "any", kReturned, nullptr},
     {"return_dict_in_generate", false, "any", kReturned, nullptr},
     {"rms_norm_eps", false, "", "epsilon of norms", positive<&Draft::normEps>},
+    {"rope_interleave", false, "",
+     "whether pairs that rope rotates are neighbours",
+     flag<&Draft::interleavesRope>},
     {"rope_local_base_freq", false, "",
      "base of rope's frequencies in layers with a window", nullptr},
     {"rope_parameters", true, "", "rope: its type, base and scaling", nullptr},
@@ -441,6 +494,11 @@ static const LedgerKey kKeys[] = {
      optionalSize<&Draft::rotaryDim, kMaxHeadDim>},
     {"router_aux_loss_coef", false, "any", kTraining, nullptr},
     {"router_jitter_noise", false, "any", kTraining, nullptr},
+    {"scale_depth", false, "",
+     "factor of what a layer adds, divided by the root of the layers",
+     optionalPositive<&Draft::depthScale>},
+    {"scale_emb", false, "", "factor of embeddings",
+     optionalPositive<&Draft::embeddingMultiplier>},
     {"sep_token_id", false, "id", "text has no segments", nullptr},
     {"shared_expert_intermediate_size", false, "",
      "width of the MLP beside the experts", size<&Draft::sharedSize, kMaxDim>},
@@ -475,6 +533,7 @@ static const LedgerKey kKeys[] = {
     {"top_p", false, "1", kGeneration, nullptr},
     {"topk_group", false, "", "groups that a token chooses its experts from",
      optionalSize<&Draft::keptGroups, kMaxExperts>},
+    {"topk_method", false, "", "whether experts are chosen in groups", choice},
     {"torch_dtype", true, "", "older name of dtype", dtype},
     {"torchscript", false, "any", kHow, nullptr},
     {"transformers.js_config", false, "any", "another runtime", nullptr},
@@ -494,6 +553,8 @@ static const LedgerKey kKeys[] = {
      flag<&Draft::queryKeyValueBias>},
     {"use_sliding_window", false, "false", "whether any layer has a window",
      flag<&Draft::useWindow>},
+    {"v_head_dim", false, "", "size of a value",
+     optionalSize<&Draft::valueDim, kMaxHeadDim>},
     {"vocab_size", true, "", "rows of the embedding",
      size<&Draft::vocabSize, kMaxVocab>},
 };

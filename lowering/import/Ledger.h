@@ -32,9 +32,14 @@ struct ConfigDraft : ModelConfig {
   bool rotates = true; // whether any layer has rope
   /// Layers with experts: each n-th from one to another, except those listed.
   int64_t firstExperts = 0, lastExperts = kMaxLayers, expertInterval = 1;
-  std::vector<int64_t> denseList; // mlp_only_layers
-  int64_t sharedExperts = 0;      // n_shared_experts
-  int64_t rotaryDim = 0;          // elements of a head that are rotated
+  std::vector<int64_t> denseList;    // mlp_only_layers
+  int64_t sharedExperts = 0;         // n_shared_experts
+  std::vector<std::string> mlpTypes; // mlp_layer_types
+  int64_t rotaryDim = 0;             // elements of a head that are rotated
+  int64_t queryDim = 0;              // qk_head_dim
+  double scoreFactor = 1;            // of attention scores, by yarn
+  double depthScale = 0;             // scale_depth
+  int64_t baseSize = 0;              // dim_model_base
 };
 
 /// One key. Families that read the key honour it. In configs of other families

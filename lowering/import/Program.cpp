@@ -299,8 +299,9 @@ static LogicalResult verifyOperands(Operation *op) {
   bool readsBlocks = llvm::any_of(op->getOperandTypes(), [](Type type) {
     return isa<BlocksType>(getElementTypeOrSelf(type));
   });
-  if (readsBlocks && isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp,
-                         tensor::ExtractSliceOp, arith::SelectOp>(op))
+  if (readsBlocks &&
+      isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp,
+          tensor::ExtractSliceOp, tensor::ConcatOp, arith::SelectOp>(op))
     return op->emitError("expected a tensor in blocks to be read whole, got ")
            << op->getName() << " of it";
   return success();
@@ -312,13 +313,17 @@ static LogicalResult verifyOp(Operation *op) {
           op->getDialect()) ||
       isa<scf::ForOp, scf::YieldOp, func::ReturnOp, tensor::DimOp,
           tensor::ExpandShapeOp, tensor::CollapseShapeOp,
-          tensor::ExtractSliceOp, tensor::SplatOp>(op);
+          tensor::ExtractSliceOp, tensor::SplatOp, tensor::ConcatOp>(op);
   if (!known)
     return op->emitError("expected ops of llama, scf.for, arith, math and "
                          "reshapes of tensors in a program, got ")
            << op->getName();
   if (failed(verifyOperands(op)))
     return failure();
+  if (auto concat = dyn_cast<tensor::ConcatOp>(op); concat && !concat.getDim())
+    return op->emitError(
+        "expected tensors to be joined along another dimension "
+        "than the first, the token count");
   for (Type type : op->getResultTypes()) {
     if (failed(verifySize(op, type)))
       return failure();

@@ -196,6 +196,8 @@ void RopeReader::readYarn() {
   config.scale =
       rope.positive("attention_factor",
                     scales ? magnitude(own) / magnitude(all) : magnitude(1));
+  if (draft.latentSize && scales)
+    draft.scoreFactor = magnitude(all) * magnitude(all);
 }
 
 /// A fixed alpha in place of a factor stretches the base, whatever the length

@@ -317,6 +317,10 @@ LogicalResult Rows::verify(Operation *op) {
         known[collapse] = rows(collapse);
         return success();
       })
+      .Case([&](tensor::ConcatOp concat) {
+        (void)copyRows(concat.getInputs().front(), concat.getResult());
+        return expectSame(op, concat.getInputs());
+      })
       .Case([&](tensor::SplatOp splat) {
         if (splat.getType().getRank() && splat.getType().isDynamicDim(0))
           known[splat] = number(splat.getDynamicSizes().front());

@@ -45,6 +45,8 @@ private:
   std::vector<json *> ropes();
   double rotatedPart();
   std::optional<Heads> chooseHeads(double part) const;
+  Heads chooseLatentHeads() const;
+  void shrinkLatents();
 
   const ModelConfig &config;
   Sizes sizes;
@@ -144,7 +146,7 @@ void Shrinker::shrinkExperts(const std::vector<size_t> &kept) {
 /// Shrinks lists with one entry for each layer, and rules that count layers.
 void Shrinker::shrinkLayers() {
   std::vector<size_t> kept = keptLayers();
-  for (const char *key : {"layer_types", "no_rope_layers"})
+  for (const char *key : {"layer_types", "mlp_layer_types", "no_rope_layers"})
     if (isGiven(key)) {
       json list = json::array();
       for (size_t layer : kept)
@@ -285,6 +287,32 @@ std::optional<Heads> Shrinker::chooseHeads(double part) const {
   return best;
 }
 
+/// Heads of latent attention keep their sizes, so there are fewer of them. They
+/// divide the hidden size, as transformers expects.
+Heads Shrinker::chooseLatentHeads() const {
+  int64_t heads =
+      std::max<int64_t>(1, config.heads * sizes.hidden / config.hiddenSize);
+  while (sizes.hidden % heads)
+    --heads;
+  return {heads, heads, config.headDim};
+}
+
+/// Shrinks the latent numbers as the hidden size. Whole blocks stay whole.
+void Shrinker::shrinkLatents() {
+  const std::pair<const char *, int64_t> ranks[] = {
+      {"kv_lora_rank", config.latentSize},
+      {"q_lora_rank", config.queryLatentSize}};
+  for (auto [key, rank] : ranks)
+    if (rank) {
+      int64_t of = rank % 32 ? 1 : 32;
+      result[key] =
+          std::max(of, rank / of * sizes.hidden / config.hiddenSize * of);
+    }
+  if (config.family->reads("dim_model_base"))
+    result["dim_model_base"] = std::max<int64_t>(
+        1, std::llround(config.logitScale * static_cast<double>(sizes.hidden)));
+}
+
 /// Reduces a list with an entry for each frequency to `count` entries, evenly
 /// spaced.
 static void resample(json &list, size_t count) {
@@ -297,6 +325,10 @@ static void resample(json &list, size_t count) {
 llvm::Error Shrinker::shrinkWidth() {
   double part = rotatedPart();
   std::optional<Heads> heads = chooseHeads(part);
+  if (config.latentSize) {
+    heads = chooseLatentHeads();
+    shrinkLatents();
+  }
   if (!heads)
     return textError(
         "hidden=" + llvm::Twine(sizes.hidden) + ": no even head size from " +

@@ -219,12 +219,31 @@ bool Reader::readProduct() {
   return true;
 }
 
+/// The rows whose first numbers `value` has; `value` itself if it is no
+/// slice of rows of the same rank.
+static Value rowsOf(Value value, OpFoldResult count) {
+  auto slice = value.getDefiningOp<tensor::ExtractSliceOp>();
+  if (!slice || slice.getSourceType().getRank() != slice.getType().getRank() ||
+      !slice.hasUnitStride() ||
+      !llvm::all_of(slice.getMixedOffsets(), isZeroInteger))
+    return value;
+  SmallVector<OpFoldResult> sizes = slice.getMixedSizes();
+  size_t keys = sizes.size() - 2;
+  bool hasAllRows = isEqualConstantIntOrValue(sizes[keys], count);
+  for (size_t dim = 0; dim < keys; ++dim)
+    hasAllRows &= slice.getType().getDimSize(dim) ==
+                  slice.getSourceType().getDimSize(dim);
+  return hasAllRows ? slice.getSource() : value;
+}
+
 bool Reader::readCaches() {
-  CachePart keys = cachePart(a.scores->getOperand(1)),
-            values = cachePart(a.product->getOperand(1));
+  CachePart keys = cachePart(a.scores->getOperand(1));
+  Value read = a.product->getOperand(1);
+  CachePart values = cachePart(rowsOf(read, keys.count));
   if (!keys.cache || !values.cache || !(keys == values) ||
       bool(keys.positions) != ofTokens)
     return fail("keys and values are not the same part of two caches");
+  a.valueSize = cast<RankedTensorType>(read.getType()).getShape().back();
   auto cache = cast<RankedTensorType>(keys.cache.getType());
   if (ShapedType::isDynamicShape(
           cache.getShape().drop_front(keys.pages ? 2 : 1)))

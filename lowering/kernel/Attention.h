@@ -12,6 +12,8 @@ namespace cria {
 ///   p = softmax over s of score(scores)
 ///   output[t, h, g, d] = result(sum_s p * values[h, s, d])
 ///
+/// Values may be the first numbers of rows, also of the rows of keys.
+///
 /// If each token has its own pages, keys and values are keys[t, h, s, d] and
 /// values[t, h, s, d].
 ///
@@ -41,6 +43,8 @@ struct Attention {
   /// are gathered first. Null if the caches store the numbers themselves.
   mlir::linalg::GenericOp widenedKeys, widenedValues;
   mlir::OpFoldResult layer, firstKey, keyCount;
+  /// The numbers of a value, which may be fewer than a row of the cache has.
+  int64_t valueSize = 0;
   mlir::linalg::LinalgOp scores, product;
   /// The input of the softmax, without the sinks.
   mlir::Value softmaxInput;

@@ -67,6 +67,12 @@ static Value readAt(Value index, SmallVectorImpl<Value> &at) {
   return read.getTensor();
 }
 
+/// Whether the index of a KV head is that of a cache's only one. An index of a
+/// loop that runs once is folded.
+static bool isOnlyHead(Value index, RankedTensorType cache) {
+  return cache.getDimSize(2) == 1 && isConstantIntValue(index, 0);
+}
+
 namespace {
 /// Reads ((t,) h, s, ...)  =>  cache[pages[(t,) key / P], layer, h, key mod P,
 /// ...], where key is first + s. With a loop t over tokens, key is at most the
@@ -121,7 +127,8 @@ CachePart Gather::read() {
   int64_t size = type.getDimSize(3);
   if (!place || !readKey(place.getLhs()) ||
       !isOverSize<arith::RemUIOp>(at[3], place.getLhs(), size) ||
-      !readPages(at[0], place.getLhs(), size) || !isLoop(at[2], lead) ||
+      !readPages(at[0], place.getLhs(), size) ||
+      !(isLoop(at[2], lead) || isOnlyHead(at[2], type)) ||
       at.size() - 2 + lead != op.getNumLoops())
     return {};
   for (size_t dim = 4; dim < at.size(); ++dim)

@@ -39,6 +39,7 @@ private:
   bool isOfTokens() { return !in.position.getType().isIndex(); }
   void chooseKeys();
   Value cachePart(Value cache);
+  Value valuesOf(Value rows);
   /// Whether some keys are hidden from some tokens.
   bool masks() {
     return op.getCausal() ||
@@ -52,6 +53,7 @@ private:
   AttentionOperands in;
   GQAOp op;
   int64_t kvHeads, group, size;
+  int64_t valueSize; // the numbers of a value: the first of a row
   OpFoldResult tokens, first, length;
 };
 } // namespace
@@ -87,7 +89,7 @@ void Attention::chooseKeys() {
       affine::makeComposedFoldedAffineMin(b, b.getLoc(), least, {end, first});
 }
 
-/// The keys or values of the layer, (KVH, keys, D) or (T, KVH, keys, D).
+/// The rows of the layer's cache, (KVH, keys, D) or (T, KVH, keys, D).
 Value Attention::cachePart(Value cache) {
   if (in.pages) {
     Value storage =
@@ -108,6 +110,14 @@ Value Attention::cachePart(Value cache) {
                  {b.getIndexAttr(1), b.getIndexAttr(kvHeads), length,
                   b.getIndexAttr(size)},
                  type);
+}
+
+/// The first numbers of rows, if values are not whole rows.
+Value Attention::valuesOf(Value rows) {
+  SmallVector<OpFoldResult> sizes = b.sizes(rows),
+                            zeros(sizes.size(), b.getIndexAttr(0));
+  sizes.back() = b.getIndexAttr(valueSize);
+  return valueSize == size ? rows : b.slice(rows, zeros, sizes);
 }
 
 /// In a payload over (h, g, t, s): whether token t sees key s.
@@ -188,6 +198,7 @@ Value Attention::lower() {
   kvHeads = op.getKeyCache().getType().getShape().take_back(4)[1];
   group = type.getDimSize(1) / kvHeads;
   size = type.getDimSize(2);
+  valueSize = op.getType().getDimSize(2);
   tokens = b.sizes(in.query)[0];
   chooseKeys();
   OpFoldResult heads = b.getIndexAttr(kvHeads), queries = b.getIndexAttr(group);
@@ -217,9 +228,9 @@ Value Attention::lower() {
       return {
           arith::SelectOp::create(b, b.getLoc(), visible(), v[0], b.f32(0))};
     });
-  Value values = cachePart(in.values);
+  Value values = valuesOf(in.values == in.keys ? keys : cachePart(in.values));
   SmallVector<OpFoldResult> outRows = {tokens, heads, queries,
-                                       b.getIndexAttr(size)};
+                                       b.getIndexAttr(valueSize)};
   // Loops (t, h, g, d, s).
   AffineMap valueMap =
       isOfTokens() ? b.select(5, {0, 1, 4, 3}) : b.select(5, {1, 4, 3});

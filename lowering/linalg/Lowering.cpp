@@ -66,9 +66,9 @@ void FunctionLowering::lower(Operation *op) {
   llvm::TypeSwitch<Operation *>(op)
       .Case<GetWeightOp, GetRopeOp, EmbedOp, RMSNormOp, SquareSumsOp,
             LayerNormOp, LinearOp, HeadOp, SwiGLUOp, ActivateOp, AddRowsOp,
-            AllReduceOp, ResidualOp, RopeOp, KVAppendOp, GQAOp, RouteOp,
-            ExpertLinearOp, CombineOp, KernelOp, tensor::SplatOp>(
-          [&](auto typed) { lower(typed); })
+            AllReduceOp, ResidualOp, HeadLinearOp, RopeOp, KVAppendOp, GQAOp,
+            RouteOp, ExpertLinearOp, CombineOp, KernelOp, tensor::SplatOp,
+            tensor::ConcatOp>([&](auto typed) { lower(typed); })
       .Case<scf::ForOp>([&](scf::ForOp loop) { lowerLoop(loop); })
       .Default([&](Operation *other) {
         if (lowerReshape(other))
@@ -566,6 +566,44 @@ void FunctionLowering::lower(ResidualOp op) {
                   Value update = scaled(b, v[0], op.getScale());
                   return {arith::AddFOp::create(b, b.getLoc(), v[1], update)};
                 })[0];
+}
+
+/// Loops (t, h, n, k).
+void FunctionLowering::lower(HeadLinearOp op) {
+  Value x = stored(op.getInput()), weight = stored(op.getWeight());
+  SmallVector<OpFoldResult> sizes = b.sizes(x);
+  sizes[2] = b.getIndexAttr(op.getType().getDimSize(2));
+  AffineMap rows =
+      op.getTransposed() ? b.select(4, {1, 3, 2}) : b.select(4, {1, 2, 3});
+  Value y = b.contract({x, b.select(4, {0, 1, 3})}, {weight, rows},
+                       b.select(4, {0, 1, 2}), b.filled(sizes, 0));
+  (elementType(op.getResult()).isF32() ? storedForm : wideForm)[op] = y;
+}
+
+/// Copies each tensor into its slice of a new one.
+void FunctionLowering::lower(tensor::ConcatOp op) {
+  int64_t rank = op.getResultType().getRank();
+  auto dim = static_cast<size_t>(op.getDim());
+  Type type = op.getResultType().getElementType();
+  SmallVector<Value> parts = llvm::map_to_vector(
+      op.getInputs(), [&](Value input) { return any(input); });
+  SmallVector<OpFoldResult> sizes = b.sizes(parts.front()),
+                            at(sizes.size(), b.getIndexAttr(0));
+  sizes[dim] = b.getIndexAttr(op.getResultType().getDimSize(dim));
+  Value out = b.empty(sizes, type);
+  int64_t first = 0;
+  for (auto [part, input] : llvm::zip(parts, op.getInputs())) {
+    int64_t size = tensorType(input).getDimSize(dim);
+    at[dim] = b.getIndexAttr(first);
+    sizes[dim] = b.getIndexAttr(size);
+    SmallVector<AffineMap> maps(2, b.getMultiDimIdentityMap(rank));
+    Value copy =
+        b.generic(rank, {part}, {b.empty(sizes, type)}, maps,
+                  [](Values v) -> SmallVector<Value> { return {v[0]}; })[0];
+    out = b.insert(copy, out, at, sizes);
+    first += size;
+  }
+  storedForm[op] = out;
 }
 
 void FunctionLowering::lower(RopeOp op) {

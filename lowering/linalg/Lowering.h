@@ -61,6 +61,7 @@ private:
   void lower(llama::AddRowsOp op);
   void lower(llama::AllReduceOp op);
   void lower(llama::ResidualOp op);
+  void lower(llama::HeadLinearOp op);
   void lower(llama::RopeOp op);
   void lower(llama::KVAppendOp op);
   void lower(llama::GQAOp op);
@@ -71,6 +72,7 @@ private:
   void lowerLoop(mlir::scf::ForOp loop);
   bool lowerReshape(mlir::Operation *op);
   void lower(mlir::tensor::SplatOp op);
+  void lower(mlir::tensor::ConcatOp op);
   void lowerElementwise(mlir::Operation *op);
   mlir::Value rowSum(mlir::Value rows, LinalgBuilder::Payload term);
   mlir::Value softmaxRows(mlir::Value x);

@@ -94,7 +94,11 @@ static MemoryNeed needOf(const Artifact &artifact, int64_t ranks) {
       need.weights -= bytes;
       need.weights += bytes * before / now;
     }
-  need.cachePerPosition = need.cachePerPosition * before / now;
+  // All heads read a single KV head, so each rank has it.
+  bool isWhole = before == 1 && !manifest.caches.empty() &&
+                 manifest.caches[0].shape[1] == 1;
+  if (!isWhole)
+    need.cachePerPosition = need.cachePerPosition * before / now;
   return need;
 }
 
@@ -110,7 +114,7 @@ static std::string ranksLine(const Artifact &artifact, int64_t positions,
   };
   int64_t heads = number("num_key_value_heads"),
           inner = number("intermediate_size");
-  if (heads == 0)
+  if (heads < 2)
     heads = number("num_attention_heads");
   if (heads < 1 || inner < 1)
     return "";

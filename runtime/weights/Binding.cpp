@@ -76,12 +76,24 @@ private:
 
 } // namespace
 
+/// The layers after the last that predict more tokens at once (DeepSeek V3,
+/// GLM-4.5), which nothing reads.
+static uint64_t predictors(const Manifest &manifest) {
+  const nlohmann::json &config = manifest.config.root();
+  const char *key = "num_nextn_predict_layers";
+  return config.is_object() && config.contains(key) &&
+                 config[key].is_number_unsigned()
+             ? std::min<uint64_t>(config[key].get<uint64_t>(), 16)
+             : 0;
+}
+
 Layers::Layers(const Manifest &manifest) {
+  uint64_t more = predictors(manifest);
   for (const WeightSpec &weight : manifest.weights) {
     std::string before = weight.pattern.substr(0, weight.pattern.find("{}"));
     std::vector<std::string> prefixes = otherNestings(before);
     prefixes.push_back(before);
-    for (uint64_t i = 0; i < weight.count && !weight.adapter; ++i)
+    for (uint64_t i = 0; i < weight.count + more && !weight.adapter; ++i)
       for (const std::string &prefix : prefixes)
         numbers[prefix].insert(std::to_string(weight.first + i));
   }

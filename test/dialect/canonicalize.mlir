@@ -94,6 +94,21 @@ func.func @causal(%q: tensor<1x2x4xf32>, %r: tensor<?x2x4xf32>,
 
 // -----
 
+// Values of the head size are whole rows.
+// CHECK-LABEL: func @values
+// CHECK: llama.gqa {{.*}} {scale = 1.000000e+00 : f64} : tensor<1x2x4xf32>
+// CHECK-NEXT: llama.gqa {{.*}} values 3 {
+func.func @values(%q: tensor<1x2x4xf32>, %k: tensor<1x2x16x4xf32>, %i: index)
+    -> (tensor<1x2x4xf32>, tensor<1x2x3xf32>) {
+  %a = llama.gqa %q, %k, %k[%i] at %i values 4 {scale = 1.0}
+      : tensor<1x2x4xf32>, tensor<1x2x16x4xf32>
+  %b = llama.gqa %q, %k, %k[%i] at %i values 3 {scale = 1.0}
+      : tensor<1x2x4xf32>, tensor<1x2x16x4xf32>
+  return %a, %b : tensor<1x2x4xf32>, tensor<1x2x3xf32>
+}
+
+// -----
+
 // A weight that is read twice is read once.
 // CSE-LABEL: func @read_twice
 // CSE-COUNT-1: llama.get_weight

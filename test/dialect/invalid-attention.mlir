@@ -284,6 +284,42 @@ func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<1x4x16x8xf32>, %l: index, %p: i
 
 // -----
 
+// gqa_c11
+func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<1x4x16x8xf32>, %l: index, %p: index) {
+  // expected-error @below {{expected values of 1 to 8 numbers, got 9}}
+  %y = llama.gqa %q, %k, %k[%l] at %p values 9 {scale = 1.0} : tensor<?x8x8xf32>, tensor<1x4x16x8xf32>
+  return
+}
+
+// -----
+
+// gqa_c11
+func.func @gqa(%q: tensor<?x8x64xf32>, %k: tensor<1x4x16x64x!llama.blocks<q8_0>>, %l: index, %p: index) {
+  // expected-error @below {{expected values of whole blocks of 32 numbers, got 48}}
+  %y = llama.gqa %q, %k, %k[%l] at %p values 48 {scale = 1.0} : tensor<?x8x64xf32>, tensor<1x4x16x64x!llama.blocks<q8_0>>
+  return
+}
+
+// -----
+
+// head_linear_c1
+func.func @head_linear(%x: tensor<?x4x16xf32>, %w: tensor<3x24x16xf32>) {
+  // expected-error @below {{expected a matrix for each head: 4, got 3}}
+  %y = llama.head_linear %x, %w : tensor<?x4x16xf32>, tensor<3x24x16xf32>
+  return
+}
+
+// -----
+
+// head_linear_c2
+func.func @head_linear(%x: tensor<?x4x16xf32>, %w: tensor<4x24x16xf32>) {
+  // expected-error @below {{expected matrices with rows of 16, got 24}}
+  %y = llama.head_linear %x, %w transposed : tensor<?x4x16xf32>, tensor<4x24x16xf32>
+  return
+}
+
+// -----
+
 // gqa_c4
 func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<1x4x16x8xf32>, %l: index, %p: index) {
   // expected-error @below {{expected soft cap to be positive and finite in f32, got 0}}

@@ -260,6 +260,19 @@ func.func @gqa(%q: tensor<?x8x8xbf16>, %k: tensor<5x4x512x8xbf16>, %v: tensor<5x
   %c = llama.gqa %q, %k, %v[%layer] at %position {scale = 0.125, softcap = 50.0} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
   // CHECK: llama.gqa {{.*}} at %{{.*}} sinks(%{{.*}} : tensor<8xbf16>) {causal, scale = 1.250000e-01 : f64}
   %s = llama.gqa %q, %k, %v[%layer] at %position sinks(%sinks : tensor<8xbf16>) {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
+  // CHECK: %[[L:.*]] = llama.gqa %{{.*}}, %[[K:.*]], %[[K]][%{{.*}}] at %{{.*}} values 6 {causal, scale = 1.250000e-01 : f64} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
+  %l = llama.gqa %q, %k, %k[%layer] at %position values 6 {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
+  // CHECK: tensor.collapse_shape %[[L]] {{.*}} : tensor<?x8x6xbf16>
+  %f = tensor.collapse_shape %l [[0], [1, 2]] : tensor<?x8x6xbf16> into tensor<?x48xbf16>
+  return
+}
+
+// CHECK-LABEL: func @head_linear
+func.func @head_linear(%x: tensor<?x4x16xbf16>, %w: tensor<4x24x16xbf16>) {
+  // CHECK: %[[V:.*]] = llama.head_linear %{{.*}}, %{{.*}} : tensor<?x4x16xbf16>, tensor<4x24x16xbf16>
+  %v = llama.head_linear %x, %w : tensor<?x4x16xbf16>, tensor<4x24x16xbf16>
+  // CHECK: llama.head_linear %[[V]], %{{.*}} transposed : tensor<?x4x24xbf16>, tensor<4x24x16xbf16>
+  %u = llama.head_linear %v, %w transposed : tensor<?x4x24xbf16>, tensor<4x24x16xbf16>
   return
 }
 

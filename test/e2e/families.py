@@ -208,6 +208,41 @@ FAMILIES = {
         {"head_dim": 24, "intermediate_size": 40, "rotary_dim": 12}
         | {"num_local_experts": 6, "num_experts_per_tok": 3},
     ),
+    # Latent attention.
+    "deepseek_v2": config(
+        "deepseek_v2",
+        {"kv_lora_rank": 32, "q_lora_rank": None, "v_head_dim": 24}
+        | {"qk_nope_head_dim": 16, "qk_rope_head_dim": 8}
+        | {"num_key_value_heads": 4, "first_k_dense_replace": 1}
+        | {"moe_intermediate_size": 24, "n_routed_experts": 12}
+        | {"num_experts_per_tok": 4, "n_shared_experts": 2}
+        | {"topk_method": "group_limited_greedy", "n_group": 3, "topk_group": 2}
+        | {"routed_scaling_factor": 1.5, "rope_scaling": rope("yarn-mscale")},
+    ),
+    "deepseek_v3": config(
+        "deepseek_v3",
+        {"kv_lora_rank": 48, "q_lora_rank": 40, "v_head_dim": 16}
+        | {"qk_nope_head_dim": 24, "qk_rope_head_dim": 16}
+        | {"num_key_value_heads": 4, "first_k_dense_replace": 2}
+        | {"moe_intermediate_size": 24, "n_routed_experts": 12}
+        | {"num_experts_per_tok": 4, "n_shared_experts": 1}
+        | {"n_group": 3, "topk_group": 2, "attention_bias": True},
+    ),
+    "glm4_moe_lite": config(
+        "glm4_moe_lite",
+        {"kv_lora_rank": 48, "q_lora_rank": 40, "v_head_dim": 32}
+        | {"qk_nope_head_dim": 24, "qk_rope_head_dim": 8}
+        | {"num_key_value_heads": 4, "rope_interleave": False}
+        | {"mlp_layer_types": ["sparse", "dense", "sparse", "sparse"]}
+        | {"moe_intermediate_size": 24, "n_routed_experts": 6}
+        | {"num_experts_per_tok": 2},
+    ),
+    "minicpm3": config(
+        "minicpm3",
+        {"kv_lora_rank": 32, "q_lora_rank": 40, "qk_nope_head_dim": 16}
+        | {"qk_rope_head_dim": 8, "num_key_value_heads": 4}
+        | {"scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 24},
+    ),
     "dots1": config(
         "dots1",
         {"head_dim": 24, "moe_intermediate_size": 24, "first_k_dense_replace": 2}
@@ -237,6 +272,7 @@ def in_own_names(config):
 
 # Families with a golden each, beside those that are written down in cases.py.
 OTHERS = [
+    *("deepseek_v2", "deepseek_v3", "minicpm3"),
     *("arcee", "cohere", "cohere2", "dots1", "ernie4_5", "ernie4_5_moe", "exaone4"),
     *("gemma3_text", "glm", "glm4", "glm4_moe", "gpt2", "gpt_oss", "granitemoe", "granitemoehybrid", "helium", "hunyuan_v1_dense", "jais2"),
     *("mixtral", "nemotron", "olmo", "olmo3", "olmoe", "phi", "qwen2_moe"),

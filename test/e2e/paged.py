@@ -38,6 +38,7 @@ CASES = {
     "llama": (LLAMA, "f32", []),
     "gemma2": (families.FAMILIES["gemma2"], "f32", []),
     "experts": (families.FAMILIES["qwen3_moe"], "bf16", []),
+    "latent": (families.FAMILIES["minicpm3"], "f32", []),
     "v3": (LLAMA, "bf16", ["--cpu=x86-64-v3"]),
     "cache": (families.config("llama", {"head_dim": 32}), "f32", ["--kv=q8_0"]),
     "blocks": (

@@ -29,7 +29,7 @@ SEED = 7
 PROMPT = [1, 5, 9, 44, 200, 17, 3]
 # Two KV heads, and an even intermediate size, as all of SMALL.
 FAMILIES = ["llama", "granitemoe", "gpt_oss", "phi3", "gemma2", "granite", "qwen3",
-            "olmo2"]
+            "olmo2", "deepseek_v3"]
 CHANGES = {"gemma2": {"num_key_value_heads": 2}, "olmo2": {"num_hidden_layers": 2}}
 # Two ranks on any machine, whoever runs them.
 OPTIONS = {

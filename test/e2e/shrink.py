@@ -16,10 +16,12 @@ FOLLOWS = {
     "layers": {"num_hidden_layers", "layer_types", "no_rope_layers"}
     | {"no_rope_layer_interval", "max_window_layers"}
     | {"mlp_only_layers", "decoder_sparse_step", "first_k_dense_replace"}
-    | {"moe_layer_start_index", "moe_layer_end_index", "moe_layer_interval"},
+    | {"moe_layer_start_index", "moe_layer_end_index", "moe_layer_interval"}
+    | {"mlp_layer_types"},
     "hidden": {"hidden_size", "intermediate_size", "head_dim"}
     | {"shared_intermediate_size", "moe_intermediate_size"}
     | {"shared_expert_intermediate_size", "rotary_dim"}
+    | {"kv_lora_rank", "q_lora_rank", "dim_model_base"}
     | {"num_attention_heads", "num_key_value_heads", "rope_scaling"},
     "vocab": {"vocab_size", "bos_token_id", "eos_token_id", "pad_token_id"},
 }
@@ -50,8 +52,11 @@ def configs():
     every["phi3-longrope"] = json.loads(longrope.read_text())
     for name, config in families.FAMILIES.items():
         every[name] = config | LARGE
-        if "layer_types" in config:
-            every[name] |= {"layer_types": config["layer_types"] * 8}
+        for key in ("layer_types", "mlp_layer_types"):
+            if key in config:
+                every[name] |= {key: config[key] * 8}
+        if "kv_lora_rank" in config:
+            every[name] |= {"num_key_value_heads": LARGE["num_attention_heads"]}
     mixed = {"layer_types": ["full_attention"] * 28 + ["sliding_attention"] * 4}
     every["qwen3-types"] = every["qwen3"] | mixed
     every["qwen3-types"] |= {"use_sliding_window": True, "sliding_window": 9}

@@ -44,6 +44,7 @@ FAMILIES = {
     "llama": families.FAMILIES["llama"],
     "gemma2": families.FAMILIES["gemma2"],
     "qwen3": families.FAMILIES["qwen3"],
+    "minicpm3": families.FAMILIES["minicpm3"],
     "phi3": json.loads((HERE / "goldens/f32-phi3-longrope/config.json").read_text()),
     "blocks": families.config(
         "llama", {"hidden_size": 64, "intermediate_size": 96, "head_dim": 16}

@@ -220,6 +220,92 @@ def capped_gqa():
         yield what, p.returns(out, keys, values)
 
 
+def part_of(p, x, first, size):
+    """Numbers of the last dimension."""
+    shape = (*x.shape[:-1], size)
+    sizes = ", ".join(["%n", *map(str, shape[1:])])
+    zeros, ones = "0, " * (len(shape) - 1), ", ".join("1" for _ in shape)
+    if x.shape[0] is not None:
+        sizes = ", ".join(map(str, shape))
+    made = type(x)("", shape, x.dtype, None)
+    op = f"tensor.extract_slice {x.name}[{zeros}{first}] [{sizes}] [{ones}] : {x.type} to "
+    cut = lambda call: call[x][..., first : first + size]
+    return p.emit(op + made.type, shape, cut, x.dtype)
+
+
+def joined(p, a, b):
+    op = f"tensor.concat dim(2) {a.name}, {b.name} : ({a.type}, {b.type}) -> "
+    shape = (*a.shape[:2], a.shape[2] + b.shape[2])
+    made = type(a)("", shape, a.dtype, None)
+    join = lambda call: np.concatenate([call[a], call[b]], -1)
+    return p.emit(op + made.type, shape, join, a.dtype)
+
+
+def head_linear(p, x, matrices, transposed=False):
+    how = "transposed " * transposed
+    op = f"llama.head_linear {x.name}, {matrices.name} {how}: {x.type}, {matrices.type}"
+    form = "thk,hkn->thn" if transposed else "thk,hnk->thn"
+    multiply = lambda call: np.einsum(form, call[x], call[matrices])
+    shape = (*x.shape[:2], matrices.shape[2 if transposed else 1])
+    return p.emit(op, shape, multiply)
+
+
+def latent_gqa(p, query, cache, size, window):
+    more = f", window = {window} : i64" if window else ""
+    scale = query.shape[2] ** -0.5
+    op = (
+        f"llama.gqa {query.name}, {cache.name}, {cache.name}[{p.index(0)}] at "
+        f"%position values {size} {{scale = {scale:e}, causal{more}}} : "
+        f"{query.type}, {cache.type}"
+    )
+    attend = lambda call: reference.gqa(
+        *(call[query], call[cache], call[cache][..., :size]),
+        *(0, call.position, scale, True, window),
+    )
+    return p.emit(op, (*query.shape[:2], size), attend)
+
+
+def latent():
+    """Values that are the first numbers of their keys, in one cache, and matrices of
+    heads, which are slices of a weight. More than 8 queries of a KV head are split."""
+    for dtype, heads, size, rotated, plain, value, window in [
+        ("f32", 4, 12, 4, 6, 5, None),
+        ("f32", 20, 16, 8, 8, 16, 9),
+        ("bf16", 16, 32, 32, 24, 16, None),
+        ("f16", 2, 40, 8, 16, 24, None),
+    ]:
+        p = Program(dtype, chunk=33)
+        p.slack = 8
+        x = p.tokens(24)
+
+        def made(count, size):
+            y = linear_of(p, x, p.weight(count * size, 24, scale=0.3))
+            return p.heads(y, count, size)
+
+        q, row = made(heads, plain + rotated), made(1, size + rotated)
+        half = min(rotated // 2, 5)
+        turned = lambda x, first: rope_of(p, part_of(p, x, first, rotated), half=half)
+        gamma = p.weight(size, scale=0.1, shift=1.0)
+        row = joined(p, norm_of(p, part_of(p, row, 0, size), gamma, []), turned(row, size))
+        cache = p.append(row, p.cache(1, 1, size + rotated), 0)
+        matrices = p.weight(heads, plain + value, size, scale=0.2)
+        cut = lambda first, count: rows_of(p, matrices, first, count)
+        query = head_linear(p, part_of(p, q, 0, plain), cut(0, plain), transposed=True)
+        query = joined(p, query, turned(q, plain))
+        out = latent_gqa(p, query, cache, size, window)
+        out = head_linear(p, out, cut(plain, value))
+        yield f"{dtype} {heads}x{size}", p.returns(out, cache)
+
+
+def rows_of(p, x, first, count):
+    """Rows of each of some matrices."""
+    heads, _, size = x.shape
+    made = type(x)("", (heads, count, size), x.dtype, None)
+    op = f"tensor.extract_slice {x.name}[0, {first}, 0] [{heads}, {count}, {size}] "
+    cut = lambda call: call[x][:, first : first + count]
+    return p.emit(f"{op}[1, 1, 1] : {x.type} to {made.type}", made.shape, cut, x.dtype)
+
+
 def normed_heads():
     """Norms between the linears and attention: of each head, and of all."""
     for dtype in TYPES:

@@ -359,3 +359,48 @@ func.func @prefill(%ids: tensor<?xi32>, %position: index, %first: index)
   %l = llama.head %y, %t : tensor<?x8xbf16>, tensor<16x8xbf16>
   return %l : tensor<?x16xf32>
 }
+
+// -----
+
+// The product of each head reads a slice of the weight in place. What is joined is
+// copied into the result. Values are the first numbers of the rows of keys.
+// CHECK-DAG: #[[COLUMNS:.*]] = affine_map<(d0, d1, d2, d3) -> (d1, d3, d2)>
+// CHECK-LABEL: func private @q_prefill
+// CHECK-SAME: (%[[W:.*]]: tensor<2x5x4xf32>, %[[X:.*]]: tensor<?x4xf32>, %[[OUT:.*]]: tensor<?x2x12xf32>)
+// CHECK: %[[ROWS:.*]] = tensor.extract_slice %[[W]][0, 0, 0] [2, 2, 4]
+// CHECK: %[[Y:.*]] = linalg.generic {indexing_maps = [#{{.*}}, #[[COLUMNS]], #{{.*}}"reduction"]} ins(%{{.*}}, %[[ROWS]] :
+// CHECK: %[[COPY:.*]] = linalg.generic {{.*}} ins(%[[Y]]
+// CHECK: %[[PART:.*]] = tensor.insert_slice %[[COPY]] into %[[OUT]][0, 0, 0]
+// CHECK: tensor.insert_slice %{{.*}} into %[[PART]][0, 0, 4]
+// CHECK-LABEL: func private @attn_prefill
+// CHECK: %[[KEYS:.*]] = tensor.extract_slice %{{.*}}[%{{.*}}, 0, 0, 0] [1, 1, %[[N:.*]], 12]
+// CHECK-SAME: tensor<1x?x12xf32>
+// CHECK-NOT: tensor<2x1x64x12xf32>
+// CHECK: %[[VALUES:.*]] = tensor.extract_slice %[[KEYS]][0, 0, 0] [1, %[[N]], 8]
+// CHECK: linalg.generic {{.*}} ins(%{{.*}}, %[[VALUES]] :
+func.func @prefill(%ids: tensor<?xi32>, %position: index, %first: index, %k: tensor<2x1x64x12xf32>)
+    -> (tensor<?x4xf32>, tensor<2x1x64x12xf32>) {
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %ids, %c0 : tensor<?xi32>
+  %table = llama.get_weight @table : tensor<4x4xf32>
+  %w = llama.get_weight @w : tensor<2x5x4xf32>
+  %x = llama.embed %ids, %table : tensor<?xi32>, tensor<4x4xf32>
+  %h = tensor.expand_shape %x [[0], [1, 2]] output_shape [%n, 2, 2] : tensor<?x4xf32> into tensor<?x2x2xf32>
+  %q = llama.kernel "q" -> tensor<?x2x12xf32> {
+    %0 = tensor.extract_slice %w[0, 0, 0] [2, 2, 4] [1, 1, 1] : tensor<2x5x4xf32> to tensor<2x2x4xf32>
+    %1 = llama.head_linear %h, %0 transposed : tensor<?x2x2xf32>, tensor<2x2x4xf32>
+    %2 = tensor.concat dim(2) %1, %1, %1 : (tensor<?x2x4xf32>, tensor<?x2x4xf32>, tensor<?x2x4xf32>) -> tensor<?x2x12xf32>
+    llama.yield %2 : tensor<?x2x12xf32>
+  }
+  %o = llama.kernel "attn" -> tensor<?x2x8xf32> {
+    %a = llama.gqa %q, %k, %k[%c0] at %position values 8 {scale = 0.5, causal} : tensor<?x2x12xf32>, tensor<2x1x64x12xf32>
+    llama.yield %a : tensor<?x2x8xf32>
+  }
+  %f = tensor.collapse_shape %o [[0], [1, 2]] : tensor<?x2x8xf32> into tensor<?x16xf32>
+  %head = llama.get_weight @head : tensor<4x16xf32>
+  %l = llama.head %f, %head : tensor<?x16xf32>, tensor<4x16xf32>
+  return %l, %k : tensor<?x4xf32>, tensor<2x1x64x12xf32>
+}
+llama.weight @table : tensor<4x4xf32> from "t"
+llama.weight @w : tensor<2x5x4xf32> from "w"
+llama.weight @head : tensor<4x16xf32> from "h"

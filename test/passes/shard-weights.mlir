@@ -299,3 +299,62 @@ module attributes {llama.shards = 2 : i64} {
     return %x : tensor<?x8xf32>
   }
 }
+
+// -----
+
+// Latent attention: each rank has the whole cache and the rows for it, and the
+// queries, matrices and values of its heads.
+// CHECK: llama.weight @qb : tensor<10x8xf32> from "qb" split rows
+// CHECK: llama.weight @kva : tensor<6x8xf32> from "kva"
+// CHECK-NOT: split
+// CHECK: llama.weight @kvb : tensor<14x4xf32> from "kvb" split rows
+// CHECK: llama.weight @out : tensor<8x8xf32> from "out" split cols
+llama.weight @qb : tensor<20x8xf32> from "qb"
+llama.weight @kva : tensor<6x8xf32> from "kva"
+llama.weight @kvb : tensor<28x4xf32> from "kvb"
+llama.weight @out : tensor<8x16xf32> from "out"
+// CHECK: func.func @forward(%{{.*}}: tensor<1x1x32x6xf32>)
+func.func @forward(%x: tensor<?x8xf32>, %position: index, %c: tensor<1x1x32x6xf32>) -> (tensor<?x8xf32>, tensor<1x1x32x6xf32>) {
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %x, %c0 : tensor<?x8xf32>
+  %qb = llama.get_weight @qb : tensor<20x8xf32>
+  %kva = llama.get_weight @kva : tensor<6x8xf32>
+  %kvb = llama.get_weight @kvb : tensor<28x4xf32>
+  %out = llama.get_weight @out : tensor<8x16xf32>
+  %q = llama.linear %x, %qb : tensor<?x8xf32>, tensor<20x8xf32>
+  // CHECK: tensor.expand_shape %{{.*}} output_shape [%{{.*}}, 2, 5] : tensor<?x10xf32> into tensor<?x2x5xf32>
+  %heads = tensor.expand_shape %q [[0], [1, 2]] output_shape [%n, 4, 5] : tensor<?x20xf32> into tensor<?x4x5xf32>
+  // CHECK: %[[ROW:.*]] = llama.linear %{{.*}} : tensor<?x8xf32>, tensor<6x8xf32>
+  %row = llama.linear %x, %kva : tensor<?x8xf32>, tensor<6x8xf32>
+  %rows = tensor.expand_shape %row [[0], [1, 2]] output_shape [%n, 1, 6] : tensor<?x6xf32> into tensor<?x1x6xf32>
+  %k = llama.kv_append %rows into %c[%c0] at %position : tensor<?x1x6xf32> into tensor<1x1x32x6xf32>
+  // CHECK: tensor.expand_shape %{{.*}} output_shape [2, 7, 4] : tensor<14x4xf32> into tensor<2x7x4xf32>
+  %w = tensor.expand_shape %kvb [[0, 1], [2]] output_shape [4, 7, 4] : tensor<28x4xf32> into tensor<4x7x4xf32>
+  // CHECK: tensor.extract_slice %{{.*}}[0, 0, 0] [2, 3, 4]
+  %wk = tensor.extract_slice %w[0, 0, 0] [4, 3, 4] [1, 1, 1] : tensor<4x7x4xf32> to tensor<4x3x4xf32>
+  // CHECK: tensor.extract_slice %{{.*}}[0, 3, 0] [2, 4, 4]
+  %wv = tensor.extract_slice %w[0, 3, 0] [4, 4, 4] [1, 1, 1] : tensor<4x7x4xf32> to tensor<4x4x4xf32>
+  %plain = tensor.extract_slice %heads[0, 0, 0] [%n, 4, 3] [1, 1, 1] : tensor<?x4x5xf32> to tensor<?x4x3xf32>
+  %turned = tensor.extract_slice %heads[0, 0, 3] [%n, 4, 2] [1, 1, 1] : tensor<?x4x5xf32> to tensor<?x4x2xf32>
+  %0 = llama.head_linear %plain, %wk transposed : tensor<?x4x3xf32>, tensor<4x3x4xf32>
+  // CHECK: tensor.concat dim(2) {{.*}} -> tensor<?x2x6xf32>
+  %1 = tensor.concat dim(2) %0, %turned : (tensor<?x4x4xf32>, tensor<?x4x2xf32>) -> tensor<?x4x6xf32>
+  // CHECK: llama.gqa {{.*}} : tensor<?x2x6xf32>, tensor<1x1x32x6xf32>
+  %o = llama.gqa %1, %k, %k[%c0] at %position values 4 {scale = 0.5, causal} : tensor<?x4x6xf32>, tensor<1x1x32x6xf32>
+  // CHECK: llama.head_linear {{.*}} : tensor<?x2x4xf32>, tensor<2x4x4xf32>
+  %v = llama.head_linear %o, %wv : tensor<?x4x4xf32>, tensor<4x4x4xf32>
+  %flat = tensor.collapse_shape %v [[0], [1, 2]] : tensor<?x4x4xf32> into tensor<?x16xf32>
+  // CHECK: llama.all_reduce
+  %y = llama.linear %flat, %out : tensor<?x16xf32>, tensor<8x16xf32>
+  return %y, %k : tensor<?x8xf32>, tensor<1x1x32x6xf32>
+}
+
+// -----
+
+!cache = tensor<1x1x32x4xf32>
+func.func @forward(%ids: tensor<?xi32>, %position: index, %q: tensor<?x3x4xf32>, %k: !cache) -> tensor<?x3x4xf32> {
+  %c0 = arith.constant 0 : index
+  // expected-error @below {{expected shards to divide 3 heads, got 2}}
+  %a = llama.gqa %q, %k, %k[%c0] at %position {scale = 0.5} : tensor<?x3x4xf32>, !cache
+  return %a : tensor<?x3x4xf32>
+}

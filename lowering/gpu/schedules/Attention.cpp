@@ -209,6 +209,7 @@ bool MemoryReader::readSizes() {
   in.kvHeads = query.getDimSize(1);
   in.group = query.getDimSize(2);
   in.size = query.getDimSize(3);
+  in.valueSize = in.attention.valueSize;
   Value pages = in.attention.pages;
   int64_t positions = pages ? 3 : 2; // the caches' dimension
   in.room = keys.getDimSize(positions);
@@ -227,6 +228,8 @@ bool MemoryReader::readSizes() {
     return fail("it is not of f32, bf16 or f16");
   if (!scanWidth(in))
     return fail("a warp does not hold a head");
+  if (in.valueSize % scanWidth(in))
+    return fail("a lane has parts of a key that are not a value");
   if (widened && !(canLoadWidened(widened, scanWidth(in)) &&
                    canLoadWidened(in.attention.widenedValues, scanWidth(in))))
     return fail("its caches are not in blocks of bytes");

@@ -21,13 +21,20 @@ struct AttentionMemory {
   /// Heads of the caches, queries of each, elements of a head; positions of a
   /// cache; rows of memory that a key is.
   int64_t kvHeads, group, size, room, keyRows;
+  /// Elements of a value: `size`, or fewer where values are parts of rows.
+  int64_t valueSize;
   /// The positions of a page of the caches; 0 if the caches are not paged.
   int64_t page = 0;
   mlir::Type queryElement, cacheElement;
+
+  bool hasWholeValues() const { return valueSize == size; }
 };
 
 class AttentionKernel {
 protected:
+  /// Whether keys and values are rows of one cache.
+  bool hasOneCache() const { return in.attention.keys == in.attention.values; }
+
   AttentionKernel(KernelFunction &of, const AttentionMemory &in,
                   const llvm::Twine &suffix, int64_t threads);
 

@@ -126,6 +126,21 @@ TEST_F(ModelTest, WarnsOfExtraTensors) {
                           "'layers.0.rotary_emb.inv_freq'"));
 }
 
+// The layers after the last one that predict more tokens are no other model.
+TEST_F(ModelTest, PassesOverLayersThatPredictMore) {
+  nlohmann::json manifest = fakeManifest();
+  manifest["config"] = {{"num_nextn_predict_layers", 1}};
+  use(manifest);
+  std::vector<TestTensor> tensors = fakeTensors();
+  tensors.push_back({"layers.2.norm.weight", "I8", {2}, "12"});
+  ASSERT_TRUE(bind(tensors).ok());
+  EXPECT_THAT(model->warnings(),
+              ElementsAre("1 tensor is not used: 'layers.2.norm.weight'"));
+  tensors.push_back({"layers.3.norm.weight", "I8", {2}, "12"});
+  EXPECT_THAT(bind(tensors), fails(CRIA_FAILED_PRECONDITION,
+                                   "does not have 'layers.3'; --allow"));
+}
+
 // A checkpoint of a deeper model is another model: its text would be nonsense.
 TEST_F(ModelTest, RefusesLayersBeyondTheArtifacts) {
   std::vector<TestTensor> tensors = fakeTensors();

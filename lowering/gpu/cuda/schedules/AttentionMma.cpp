@@ -156,9 +156,10 @@ gpu::GPUFuncOp MmaAttention::emit() {
 /// Tokens with their own pages share no keys, so no tile of rows helps.
 bool cuda::takesAttentionMma(const KernelFunction &,
                              const AttentionMemory &in) {
-  return !in.attention.positions && !in.tokens.isConstant() &&
-         !in.queryElement.isF32() && in.queryElement == in.cacheElement &&
-         in.size % 16 == 0 && in.size <= 128 && in.group <= kMostGroup &&
+  return in.hasWholeValues() && !in.attention.positions &&
+         !in.tokens.isConstant() && !in.queryElement.isF32() &&
+         in.queryElement == in.cacheElement && in.size % 16 == 0 &&
+         in.size <= 128 && in.group <= kMostGroup &&
          isContiguous(in.query, 8) && isContiguous(in.result, 2);
 }
 

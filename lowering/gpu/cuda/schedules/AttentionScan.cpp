@@ -51,6 +51,16 @@ private:
     SmallVector<Value> keys, values;
   };
   Value keyOf(Value first, int64_t number);
+  /// What a key and its value are copied from: one cache, if the value is a
+  /// part of the key.
+  SmallVector<const Rows *> caches() const {
+    SmallVector<const Rows *> both = {&keys, &values};
+    both.truncate(hasOneCache() ? 1 : 2);
+    return both;
+  }
+  int64_t stageRows() const {
+    return batch * int64_t(caches().size()) * (width / pieceWidth);
+  }
   Address stage(Value slot);
   void fetch(Value slot, Value first, Value endKey, Which which);
   Turn loadStage(Value slot);
@@ -81,7 +91,8 @@ AttentionScan::AttentionScan(KernelFunction &of, const AttentionMemory &in,
   lanes = llvm::PowerOf2Ceil(llvm::divideCeil(size, width));
   groups = kThreads / lanes;
   allocateRing();
-  allocate(size, turnKeys * (ring ? turnsAhead : 1), 1, {tuning.scan.blocks});
+  allocate(valueSize, turnKeys * (ring ? turnsAhead : 1), 1,
+           {tuning.scan.blocks});
 }
 
 void AttentionScan::allocateRing() {
@@ -92,7 +103,7 @@ void AttentionScan::allocateRing() {
     pieceBytes = std::min<int64_t>(16, bytes);
     pieceWidth = pieceBytes / elementBytes;
     int64_t stride = kThreads * pieceWidth;
-    int64_t rows = (turnsAhead + 1) * batch * 2 * (width / pieceWidth);
+    int64_t rows = (turnsAhead + 1) * stageRows();
     ring = b.shared(keys.element, rows * stride, stride);
   }
   turnKeys = groups * batch;
@@ -129,8 +140,8 @@ Value AttentionScan::keyOf(Value first, int64_t number) {
 
 /// The lane's first piece in a stage.
 Address AttentionScan::stage(Value slot) {
-  int64_t rows = batch * 2 * (width / pieceWidth);
-  return b.address(*ring, b.mul(slot, rows), b.mul(b.thread(), pieceWidth));
+  return b.address(*ring, b.mul(slot, stageRows()),
+                   b.mul(b.thread(), pieceWidth));
 }
 
 /// Begins to copy the lane's part of a turn, of the keys in `which`. Keys after
@@ -141,8 +152,8 @@ void AttentionScan::fetch(Value slot, Value first, Value endKey, Which which) {
     Value key = keyOf(first, number), exists = b.less(key, endKey);
     auto copy = [&] {
       Value row = rowOfKey(b.select(exists, key, b.i32(0)), pagesOf());
-      int64_t piece = number * 2 * (width / pieceWidth);
-      for (const Rows *cache : {&keys, &values})
+      int64_t piece = number * stageRows() / batch;
+      for (const Rows *cache : caches())
         for (int64_t at = 0; at < width; at += pieceWidth) {
           Operation *copied = cuda::copyAsync(
               b, b.further(to, *ring, piece++, 0),
@@ -181,7 +192,7 @@ AttentionScan::Turn AttentionScan::loadStage(Value slot) {
   Turn turn;
   for (int64_t number = 0; number < batch; ++number) {
     turn.keys.push_back(load());
-    turn.values.push_back(load());
+    turn.values.push_back(hasOneCache() ? turn.keys.back() : load());
   }
   return turn;
 }
@@ -193,8 +204,10 @@ AttentionScan::Turn AttentionScan::loadKeys(Value first, Value last) {
     return widened ? loadWidened(b, widened, cache, row, column(), width)
                    : b.load(cache, row, column(), width);
   };
-  return {{load(in.attention.widenedKeys, keys)},
-          {load(in.attention.widenedValues, values)}};
+  Value own = load(in.attention.widenedKeys, keys);
+  if (hasOneCache())
+    return {{own}, {own}};
+  return {{own}, {load(in.attention.widenedValues, values)}};
 }
 
 //===----------------------------------------------------------------------===//
@@ -312,16 +325,17 @@ void AttentionScan::prefetch(Value firstKey, Value endKey) {
 void AttentionScan::scan(Value firstKey, Value endKey) {
   State state = mergeLanes(scanTurns(firstKey, endKey));
   Value lane = b.lane(), column = b.mul(lane, width);
-  b.when(b.both(b.less(lane, b.i32(lanes)), b.less(column, b.i32(size))), [&] {
-    for (int64_t h = 0; h < heads; ++h) {
-      Value row = b.add(b.mul(b.warp(), heads), h);
-      b.store(state.out[h], warps.out, row, column);
-      b.when(b.equal(column, b.i32(0)), [&] {
-        Value softmax = b.pack({state.max[h], state.sum[h]});
-        b.store(softmax, warps.softmax, row, b.i32(0));
-      });
-    }
-  });
+  b.when(b.both(b.less(lane, b.i32(lanes)), b.less(column, b.i32(valueSize))),
+         [&] {
+           for (int64_t h = 0; h < heads; ++h) {
+             Value row = b.add(b.mul(b.warp(), heads), h);
+             b.store(state.out[h], warps.out, row, column);
+             b.when(b.equal(column, b.i32(0)), [&] {
+               Value softmax = b.pack({state.max[h], state.sum[h]});
+               b.store(softmax, warps.softmax, row, b.i32(0));
+             });
+           }
+         });
 }
 
 gpu::GPUFuncOp cuda::emitAttentionScan(KernelFunction &of,

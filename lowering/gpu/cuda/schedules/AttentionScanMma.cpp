@@ -371,7 +371,7 @@ void AttentionScanMma::scan(Value firstKey, Value endKey) {
 
 bool cuda::takesAttentionScanMma(const KernelFunction &,
                                  const AttentionMemory &in) {
-  return in.group > 1 && !in.queryElement.isF32() &&
+  return in.hasWholeValues() && in.group > 1 && !in.queryElement.isF32() &&
          in.queryElement == in.cacheElement && in.size % 16 == 0 &&
          in.size <= 128 && in.page % kTile == 0 && isContiguous(in.query, 2);
 }

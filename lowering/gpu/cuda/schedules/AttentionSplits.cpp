@@ -11,11 +11,12 @@ static constexpr int64_t kMerged = 32;
 
 AttentionSplits::AttentionSplits(KernelFunction &of, const AttentionMemory &in,
                                  const DecodeSizes &sizes, int64_t heads)
-    : AttentionKernel(of, in, "", kThreads), size(in.size), heads(heads),
-      sizes(sizes), parts(llvm::divideCeil(in.group, heads)) {
+    : AttentionKernel(of, in, "", kThreads), size(in.size),
+      valueSize(in.valueSize), heads(heads), sizes(sizes),
+      parts(llvm::divideCeil(in.group, heads)) {
   auto fits = [&](int64_t width) {
-    return size % width == 0 && isContiguous(in.result, width) &&
-           heads * size / width >= kThreads;
+    return valueSize % width == 0 && isContiguous(in.result, width) &&
+           heads * valueSize / width >= kThreads;
   };
   while (mergeWidth > 1 && !fits(mergeWidth))
     mergeWidth /= 2;
@@ -66,7 +67,8 @@ void AttentionSplits::allocate(int64_t stride, int64_t leastKeys,
   auto temporary = [&](int64_t count, int64_t stride) {
     return launch.rows(of.allocate(f32, count), stride);
   };
-  partial = {temporary(states * 2, 2), temporary(states * size, size)};
+  partial = {temporary(states * 2, 2),
+             temporary(states * valueSize, valueSize)};
   arrivals = launch.rows(of.zeroed(blocks), 1);
 }
 
@@ -128,7 +130,7 @@ void AttentionSplits::combine(State &into, size_t head,
 
 void AttentionSplits::eachElement(
     llvm::function_ref<void(Value head, Value column)> body) {
-  int64_t each = size / mergeWidth;
+  int64_t each = valueSize / mergeWidth;
   b.loop(b.thread(), b.i32(heads * each), kThreads, [&](Value i) {
     Value head = b.div(i, each);
     Value column = b.mul(b.rem(i, each), mergeWidth);

@@ -102,7 +102,7 @@ protected:
     return in.attention.positions ? token : mlir::Value();
   }
 
-  int64_t size, heads;
+  int64_t size, valueSize, heads;
   Saved warps;
   mlir::Value token;     // of the block
   mlir::Value firstSeen; // the first key that the token sees
