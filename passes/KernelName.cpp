@@ -14,12 +14,15 @@ using Path = SmallVector<std::string>;
 /// it is dropped.
 static std::string shorten(StringRef component) {
   bool number = llvm::all_of(component, llvm::isDigit);
-  bool isModel = component == "model" || component == "transformer";
+  bool isModel = component == "model" || component == "transformer" ||
+                 component == "gpt_neox";
   if (number || isModel || component == "*")
     return "";
   StringRef known = llvm::StringSwitch<StringRef>(component)
                         .Case("self_attn", "attn")
-                        .Cases({"embed_tokens", "wte"}, "embed")
+                        .Case("attention", "attn")
+                        .Cases({"embed_in", "embed_tokens", "wte"}, "embed")
+                        .Case("embed_out", "head")
                         .Case("h", "layers")
                         .Case("lm_head", "head")
                         .Case("o_proj", "out")

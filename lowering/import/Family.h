@@ -42,6 +42,9 @@ struct AttentionModules {
   /// The module with the rows of query, key and value, one after the other;
   /// empty if each has its own.
   llvm::StringLiteral fused = "";
+  /// Whether it has the rows of each head's query, key and value instead, one
+  /// head after the other.
+  bool fusesHeads = false;
   llvm::StringLiteral queryNorm = "self_attn.q_norm",
                       keyNorm = "self_attn.k_norm";
   /// The tensor with a sink for each query head; empty if there is none.
@@ -206,7 +209,7 @@ struct Family {
   NormKind norm = {};
   LayerNorms norms = {};
   llvm::StringLiteral embedding = "model.embed_tokens", layers = "model.layers",
-                      lastNorm = "model.norm";
+                      lastNorm = "model.norm", head = "lm_head";
   LearnedPositions positions = {};
   AttentionModules attention = {};
   LatentModules latent = {};
@@ -221,7 +224,8 @@ struct Family {
   /// The width of an MLP in hidden sizes, if the config does not say it; 0 if
   /// it must.
   int64_t mlpFactor = 0;
-  /// Whether the MLP reads what attention reads, instead of its result.
+  /// Whether the MLP reads what attention reads, instead of its result; or, if
+  /// it has a norm of its own, that norm of what attention's norm reads.
   bool isParallel = false;
   Biases biases = {};
   WindowRule window = WindowRule::None;

@@ -78,6 +78,7 @@ private:
   SmallVector<Value> run(const Text &text, const LayerRun &layers,
                          ValueRange carried);
   std::string outSymbol() const;
+  StringRef normSymbol(StringRef path, bool layered) const;
   Value attention(const Text &text, const LayerKind &kind, Value x, Value layer,
                   MutableArrayRef<Value> caches);
   Value latentAttention(const Text &text, const LayerKind &kind, Value x,
@@ -96,6 +97,7 @@ private:
   Value experts(Value tokens, Value x, Value layer);
   Value heads(Value tokens, Value x, int64_t count, StringRef norm,
               Value layer);
+  Value headPart(Value tokens, Value x, int64_t part);
   Value linear(StringRef symbol, Value x, Value layer);
   Value norm(StringRef path, Value x, Value layer,
              std::optional<double> eps = {});
@@ -189,15 +191,22 @@ void Importer::declareLinear(StringRef path, int64_t out, int64_t in, bool bias,
   declareLinear(lastName(path), path, out, in, bias, all, fused, row, rows);
 }
 
+/// The symbol of a norm. The model's may have the last name of a layer's.
+StringRef Importer::normSymbol(StringRef path, bool layered) const {
+  StringRef name = lastName(path);
+  return !layered && name == family.norms.mlp ? "last_norm" : name;
+}
+
 /// Declares the tensors of a norm, or nothing if `path` is empty.
 void Importer::declareNorm(StringRef path, int64_t size, bool layered) {
   if (path.empty())
     return;
   Layers layers = layered ? Layers(all) : Layers();
+  StringRef symbol = normSymbol(path, layered);
   if (family.norm.hasWeight)
-    declare(path, "weight", {size}, layers);
+    declare(path, "weight", {size}, layers, symbol);
   if (family.norm.hasBias)
-    declare(path, "bias", {size}, layers, biasSymbol(lastName(path)));
+    declare(path, "bias", {size}, layers, biasSymbol(symbol));
 }
 
 /// The symbol of attention's last linear. An MLP may have a linear of the same
@@ -213,9 +222,13 @@ void Importer::declareAttention() {
           hidden = c.hiddenSize, all = q + 2 * kv;
   const AttentionModules &names = family.attention;
   bool bias = c.queryKeyValueBias;
-  declareLinear(names.query, q, hidden, bias, names.fused, 0, all);
-  declareLinear(names.key, kv, hidden, bias, names.fused, q, all);
-  declareLinear(names.value, kv, hidden, bias, names.fused, q + kv, all);
+  if (names.fusesHeads) {
+    declareLinear(names.fused, all, hidden, bias);
+  } else {
+    declareLinear(names.query, q, hidden, bias, names.fused, 0, all);
+    declareLinear(names.key, kv, hidden, bias, names.fused, q, all);
+    declareLinear(names.value, kv, hidden, bias, names.fused, q + kv, all);
+  }
   if (headNorm() != HeadNorm::None) {
     bool all = headNorm() == HeadNorm::AllHeads;
     declareNorm(names.queryNorm, all ? q : c.headDim);
@@ -389,11 +402,12 @@ void Importer::declareSymbols() {
   declarePositions();
   declareLayer();
   declareNorm(family.lastNorm, c.hiddenSize, /*layered=*/false);
-  WeightOp head = declare("lm_head", "weight", {c.vocabSize, c.hiddenSize}, {});
+  WeightOp head = declare(family.head, "weight", {c.vocabSize, c.hiddenSize},
+                          {}, "lm_head");
   if (c.tied)
     head.setTied("embed_tokens");
   if (c.headBias)
-    declare("lm_head", "bias", {c.vocabSize}, {}, biasSymbol("lm_head"));
+    declare(family.head, "bias", {c.vocabSize}, {}, biasSymbol("lm_head"));
   for (auto [rope, symbol] : llvm::zip(c.ropes, ropeSymbols))
     declareRope(rope, symbol);
 }
@@ -439,7 +453,7 @@ Value Importer::optionalWeight(StringRef symbol, Value layer) {
 Value Importer::norm(StringRef path, Value x, Value layer,
                       std::optional<double> ownEps) {
   at(layer ? layerPath + "." + path.str() : path.str());
-  StringRef symbol = lastName(path);
+  StringRef symbol = normSymbol(path, layer != nullptr);
   Value gamma = optionalWeight(symbol, layer),
         beta = optionalWeight(biasSymbol(symbol), layer);
   llvm::APFloat eps(ownEps.value_or(c.normEps));
@@ -534,6 +548,22 @@ static Value mergeHeads(OpBuilder &b, Location loc, Value heads) {
       b, loc, heads, ArrayRef<ReassociationIndices>{{0}, {1, 2}});
 }
 
+/// Part 0, 1 or 2, the query, key or value, of each head of (n, H * 3 D).
+Value Importer::headPart(Value tokens, Value x, int64_t part) {
+  SmallVector<OpFoldResult> size = {tokens, b.getIndexAttr(c.heads),
+                                    b.getIndexAttr(3 * c.headDim)},
+                            from(3, b.getIndexAttr(0)),
+                            step(3, b.getIndexAttr(1));
+  Value all = tensor::ExpandShapeOp::create(
+      b, loc, tensor({ShapedType::kDynamic, c.heads, 3 * c.headDim}), x,
+      ArrayRef<ReassociationIndices>{{0}, {1, 2}}, size);
+  from[2] = b.getIndexAttr(part * c.headDim);
+  size[2] = b.getIndexAttr(c.headDim);
+  return tensor::ExtractSliceOp::create(
+      b, loc, tensor({ShapedType::kDynamic, c.heads, c.headDim}), all, from,
+      size, step);
+}
+
 Value Importer::attention(const Text &text, const LayerKind &kind, Value x,
                           Value layer, MutableArrayRef<Value> caches) {
   if (c.latentSize)
@@ -541,12 +571,19 @@ Value Importer::attention(const Text &text, const LayerKind &kind, Value x,
   Value tokens = text.tokens, position = text.position, &k = caches[0],
         &v = caches[1];
   const AttentionModules &names = family.attention;
-  Value q = heads(tokens, linear(names.query, x, layer), c.heads,
-                  names.queryNorm, layer);
-  Value keys = heads(tokens, linear(names.key, x, layer), c.kvHeads,
-                     names.keyNorm, layer);
-  Value values =
-      heads(tokens, linear(names.value, x, layer), c.kvHeads, "", layer);
+  Value fused, q, keys, values;
+  if (names.fusesHeads) {
+    fused = linear(names.fused, x, layer);
+    q = headPart(tokens, fused, 0);
+    keys = headPart(tokens, fused, 1);
+    values = headPart(tokens, fused, 2);
+  } else {
+    q = heads(tokens, linear(names.query, x, layer), c.heads, names.queryNorm,
+              layer);
+    keys = heads(tokens, linear(names.key, x, layer), c.kvHeads, names.keyNorm,
+                 layer);
+    values = heads(tokens, linear(names.value, x, layer), c.kvHeads, "", layer);
+  }
   std::string path = layerPath + "." + names.out.rsplit('.').first.str();
   at(path);
   q = rotated(text, kind, q);
@@ -735,11 +772,11 @@ SmallVector<Value> Importer::layer(const Text &text, const LayerKind &kind,
     x = ResidualOp::create(b, loc, x, update, llvm::APFloat(c.residualScale));
   };
   const LayerNorms &norms = family.norms;
-  Value read = normed(norms.attention, x);
+  Value read = normed(norms.attention, x), before = x;
   Value mixed = attention(text, kind, read, layer, caches);
   add(normed(norms.attentionEnd, mixed));
-  if (!family.isParallel)
-    read = normed(norms.mlp, x);
+  if (!family.isParallel || !norms.mlp.empty())
+    read = normed(norms.mlp, family.isParallel ? before : x);
   Value made = kind.hasExperts ? experts(text.tokens, read, layer)
                                : mlp(family.mlp, "", read, layer);
   add(normed(norms.mlpEnd, made));
@@ -828,7 +865,7 @@ void Importer::run() {
   // may write over them.
   Value hidden = normFrom(carried[0], tokens, entry->getArgument(3));
   Value last = normFrom(carried[0], tokens, entry->getArgument(2));
-  at("lm_head");
+  at(family.head);
   auto logits = HeadOp::create(b, loc, last, weight("lm_head", {}),
                                optionalWeight(biasSymbol("lm_head"), {}),
                                llvm::APFloat(c.logitScale),

@@ -91,6 +91,15 @@ static void mlpWidth(Reader &reader, llvm::StringRef key, Draft &draft) {
   draft.intermediateSize = reader.integer(key, 1, kMaxDim, usual);
 }
 
+/// Embeddings are as wide as the hidden states, whose width is read before.
+static void embeddingWidth(Reader &reader, llvm::StringRef key, Draft &draft) {
+  int64_t hidden = draft.hiddenSize;
+  if (int64_t width = reader.integer(key, 1, kMaxDim, hidden); width != hidden)
+    reader.failKey(key, "only " + llvm::Twine(hidden) +
+                            ", which is 'hidden_size', is supported, got " +
+                            llvm::Twine(width));
+}
+
 static void logitScale(Reader &reader, llvm::StringRef key, Draft &draft) {
   draft.logitScale = reader.positive(key);
 }
@@ -301,6 +310,7 @@ static const LedgerKey kKeys[] = {
     {"_commit_hash", false, "any", kProvenance, nullptr},
     {"_name_or_path", false, "any", kProvenance, nullptr},
     {"_num_labels", false, "any", kClasses, nullptr},
+    {"activation_dropout", false, "any", kTraining, nullptr},
     {"add_cross_attention", false, "false", kEncoder, nullptr},
     {"architectures", true, "",
      "the model with a head; the base model, if tied", nullptr},
@@ -325,6 +335,7 @@ static const LedgerKey kKeys[] = {
     {"cache_implementation", false, "any", kHow, nullptr},
     {"chunk_size_feed_forward", false, "0",
      "another way to compute the same numbers", nullptr},
+    {"classifier_dropout", false, "any", kTraining, nullptr},
     {"clip_qkv", false, "", "queries, keys and values are not clipped",
      nullptr},
     {"cross_attention_hidden_size", false, "null", kEncoder, nullptr},
@@ -335,6 +346,7 @@ static const LedgerKey kKeys[] = {
      optionalSize<&Draft::baseSize, kMaxDim>},
     {"diversity_penalty", false, "0", kGeneration, nullptr},
     {"do_sample", false, "false", kGeneration, nullptr},
+    {"dropout", false, "any", kTraining, nullptr},
     {"dtype", true, "", "type of weights and activations", dtype},
     {"early_stopping", false, "false", kGeneration, nullptr},
     {"embd_pdrop", false, "any", kTraining, nullptr},
@@ -361,6 +373,7 @@ static const LedgerKey kKeys[] = {
     {"hidden_size", true, "", "width of the residual stream",
      size<&Draft::hiddenSize, kMaxDim>},
     {"id2label", false, "any", kClasses, nullptr},
+    {"init_std", false, "any", kTraining, nullptr},
     {"initializer_range", false, "any", kTraining, nullptr},
     {"intermediate_size", true, "", "width of an MLP", mlpWidth},
     {"is_composition", false, "any", kProvenance, nullptr},
@@ -373,6 +386,7 @@ static const LedgerKey kKeys[] = {
      positive<&Draft::normEps>},
     {"layer_types", false, "", "for each layer, full attention or a window",
      layerTypes},
+    {"layerdrop", false, "any", kTraining, nullptr},
     {"length_penalty", false, "1", kGeneration, nullptr},
     {"logit_scale", false, "1", "factor of logits", logitScale},
     {"logits_scaling", false, "1", "divisor of logits",
@@ -557,6 +571,8 @@ static const LedgerKey kKeys[] = {
      optionalSize<&Draft::valueDim, kMaxHeadDim>},
     {"vocab_size", true, "", "rows of the embedding",
      size<&Draft::vocabSize, kMaxVocab>},
+    {"word_embed_proj_dim", false, "", "width of the embedding: hidden_size",
+     embeddingWidth},
 };
 
 llvm::ArrayRef<LedgerKey> cria::ledgerKeys() { return kKeys; }

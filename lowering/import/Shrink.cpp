@@ -240,7 +240,7 @@ double Shrinker::rotatedPart() {
   if (config.family->reads("rotary_dim"))
     return static_cast<double>(config.ropes.front().dims) /
            static_cast<double>(config.headDim);
-  return 1;
+  return config.family->rope.part;
 }
 
 static int64_t rotated(int64_t headDim, double part) {
@@ -339,7 +339,9 @@ llvm::Error Shrinker::shrinkWidth() {
   result["num_key_value_heads"] = heads->kvHeads;
   if (isGiven("head_dim"))
     result["head_dim"] = heads->headDim;
-  result["hidden_size"] = sizes.hidden;
+  for (const char *key : {"hidden_size", "word_embed_proj_dim"})
+    if (isGiven(key))
+      result[key] = sizes.hidden;
   const std::pair<const char *, int64_t> widths[] = {
       {"intermediate_size", config.intermediateSize},
       {"moe_intermediate_size", config.expertSize},

@@ -44,6 +44,7 @@ static constexpr Architecture architectures[] = {
     {"seed_oss", "seed_oss", false, false},
     {"smollm3", "smollm3", true, false},
     {"stablelm", "stablelm", false, false},
+    {"starcoder", "gpt_bigcode", false, false},
     {"starcoder2", "starcoder2", false, false},
 };
 
@@ -116,6 +117,16 @@ static constexpr char ofArchitectures[] =
     "qwen2moe.ffn_gate_shexp=mlp.shared_expert.gate_proj "
     "qwen2moe.ffn_up_shexp=mlp.shared_expert.up_proj "
     "seed_oss.ffn_norm= "
+    "starcoder.attn_norm=ln_1 "
+    "starcoder.attn_output=attn.c_proj "
+    "starcoder.attn_qkv=attn.c_attn "
+    "starcoder.blk=transformer.h "
+    "starcoder.ffn_down=mlp.c_proj "
+    "starcoder.ffn_norm=ln_2 "
+    "starcoder.ffn_up=mlp.c_fc "
+    "starcoder.output_norm=transformer.ln_f "
+    "starcoder.position_embd=transformer.wpe "
+    "starcoder.token_embd=transformer.wte "
     "starcoder2.ffn_down=mlp.c_proj "
     "starcoder2.ffn_up=mlp.c_fc";
 

@@ -51,11 +51,12 @@ static std::string mismatch(const WeightSpec &weight,
 }
 
 /// Whether `name` is a tensor that some checkpoints have, and whose numbers the
-/// config determines: RoPE's inverse frequencies, or GPT-2's causal mask and
-/// the score of what it hides.
+/// config determines: RoPE's inverse frequencies, or the causal mask of GPT-2
+/// and GPT-NeoX and the score of what it hides.
 static bool isDerived(const std::string &name) {
   return endsWith(name, "rotary_emb.inv_freq") ||
-         endsWith(name, ".attn.bias") || endsWith(name, ".attn.masked_bias");
+         endsWith(name, ".attn.bias") || endsWith(name, ".masked_bias") ||
+         endsWith(name, ".attention.bias");
 }
 
 namespace {

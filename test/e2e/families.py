@@ -137,6 +137,11 @@ FAMILIES = {
     "starcoder2": config("starcoder2", {"sliding_window": 24}),
     # A row for each position in place of rope.
     "gpt2": config("gpt2", {"tie_word_embeddings": True}),
+    "gpt_bigcode": config(
+        "gpt_bigcode", {"tie_word_embeddings": True, "num_key_value_heads": 1}
+    ),
+    "opt": config("opt", {"tie_word_embeddings": True, "word_embed_proj_dim": 64}),
+    "gpt_neox": config("gpt_neox", {}),
     # Rope of neighbours, and layer norms with 1 + weight.
     "cohere": config("cohere", {"logit_scale": 0.4, "tie_word_embeddings": True}),
     "cohere2": config(
@@ -262,7 +267,9 @@ GPT_NAMES = {
 
 def own_names(config):
     """What its family calls keys, by the usual names."""
-    return {"gpt2": GPT_NAMES}.get(config["model_type"], {})
+    opt = {"intermediate_size": "ffn_dim"}
+    families = {"gpt2": GPT_NAMES, "gpt_bigcode": GPT_NAMES, "opt": opt}
+    return families.get(config["model_type"], {})
 
 
 def in_own_names(config):
@@ -274,8 +281,8 @@ def in_own_names(config):
 OTHERS = [
     *("deepseek_v2", "deepseek_v3", "minicpm3"),
     *("arcee", "cohere", "cohere2", "dots1", "ernie4_5", "ernie4_5_moe", "exaone4"),
-    *("gemma3_text", "glm", "glm4", "glm4_moe", "gpt2", "gpt_oss", "granitemoe", "granitemoehybrid", "helium", "hunyuan_v1_dense", "jais2"),
-    *("mixtral", "nemotron", "olmo", "olmo3", "olmoe", "phi", "qwen2_moe"),
+    *("gemma3_text", "glm", "glm4", "glm4_moe", "gpt2", "gpt_neox", "gpt_oss", "granitemoe", "granitemoehybrid", "helium", "hunyuan_v1_dense", "jais2"),
+    *("mixtral", "nemotron", "olmo", "olmo3", "olmoe", "opt", "phi", "qwen2_moe"),
     *("qwen3_moe", "qwen3_moe-given", "seed_oss", "stablelm", "starcoder2"),
 ]
 

@@ -15,6 +15,7 @@ ARCHITECTURES = {
     "ernie4_5_moe": "ernie4_5-moe",
     "gemma3_text": "gemma3",
     "glm4_moe": "glm4moe",
+    "gpt_bigcode": "starcoder",
     "gpt_oss": "gpt-oss",
     "granitemoehybrid": "granite",
     "hunyuan_v1_dense": "hunyuan-dense",

@@ -24,7 +24,7 @@ IDS = [1, 5, 9, 200, 33, 7, 7, 12]
 ROUNDED = 5e-4  # NMSE of products that round rows to integers of 8 bits
 # Their names in families of layer norms; OLMo 1 has none.
 EPSILONS = dict.fromkeys(
-    ["cohere", "cohere2", "gpt2", "jais2", "phi", "stablelm"],
+    ["cohere", "cohere2", "gpt2", "gpt_bigcode", "jais2", "phi", "stablelm"],
     "layer_norm_eps",
 ) | {"nemotron": "norm_eps", "olmo": "", "starcoder2": "norm_epsilon"}
 PLAIN = {"f32": TYPES.F32, "f16": TYPES.F16, "bf16": TYPES.BF16}
@@ -85,6 +85,7 @@ MODELS = {
     "exaone4": family("exaone4"),
     "glm4": family("glm4", partial_rotary_factor=0.5),
     "gpt2": family("gpt2", num_key_value_heads=None),
+    "gpt_bigcode": family("gpt_bigcode"),
     "granitemoehybrid": family("granitemoehybrid", intermediate_size=96),
     # A file has the base that alpha stretches.
     "hunyuan_v1_dense": family(

@@ -20,7 +20,7 @@ FOLLOWS = {
     | {"mlp_layer_types"},
     "hidden": {"hidden_size", "intermediate_size", "head_dim"}
     | {"shared_intermediate_size", "moe_intermediate_size"}
-    | {"shared_expert_intermediate_size", "rotary_dim"}
+    | {"shared_expert_intermediate_size", "rotary_dim", "word_embed_proj_dim"}
     | {"kv_lora_rank", "q_lora_rank", "dim_model_base"}
     | {"num_attention_heads", "num_key_value_heads", "rope_scaling"},
     "vocab": {"vocab_size", "bos_token_id", "eos_token_id", "pad_token_id"},
@@ -64,7 +64,10 @@ def configs():
         "no_rope_layers": [1, 1, 1, 0] * 8
     }
     every["qwen2-window"] |= {"max_window_layers": 28}
-    every["gpt2"] |= {"num_key_value_heads": LARGE["num_attention_heads"]}
+    for name in ("gpt2", "gpt_neox", "opt"):  # have as many KV heads as heads
+        every[name] |= {"num_key_value_heads": LARGE["num_attention_heads"]}
+    every["gpt_bigcode"] |= {"num_key_value_heads": 1}
+    every["opt"] |= {"word_embed_proj_dim": LARGE["hidden_size"]}
     every["dots1"] |= {"first_k_dense_replace": 0, "max_window_layers": 28}
     return every
 

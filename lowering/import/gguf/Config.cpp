@@ -367,6 +367,7 @@ static const struct {
     {"ernie4_5_moe", "use_bias", ""},
     {"glm4", "attention_bias", ""},
     {"gpt2", "", ""},
+    {"gpt_bigcode", "", ""},
     {"gpt_oss", "attention_bias", ""},
     {"jais2", "attention_bias", "mlp_bias"},
     {"phi", "", ""},

@@ -25,7 +25,7 @@ static constexpr char everywhere[] = "*", none[] = "",
                                  "experts",
                       ofLayer[] = "experts of a layer",
                       layerNorms[] = "cohere2 command-r gpt2 jais2 nemotron "
-                                     "olmo phi2 stablelm starcoder2",
+                                     "olmo phi2 stablelm starcoder starcoder2",
                       split[] = "numbers the parts of a file";
 
 static const Key keys[] = {
@@ -40,7 +40,7 @@ static const Key keys[] = {
     {".attention.key_length", everywhere, KeyUse::Whole, "head_dim",
      "size of a head; default: embedding_length / heads"},
     {".attention.layer_norm_epsilon",
-     "cohere2 command-r gpt2 jais2 phi2 stablelm", KeyUse::Number,
+     "cohere2 command-r gpt2 jais2 phi2 stablelm starcoder", KeyUse::Number,
      "layer_norm_eps", "epsilon of norms"},
     {".attention.layer_norm_epsilon", "nemotron", KeyUse::Number, "norm_eps",
      "epsilon of norms"},
