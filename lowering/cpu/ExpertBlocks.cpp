@@ -25,69 +25,6 @@ using namespace cria;
 
 using utils::IteratorType;
 
-namespace {
-/// y[t, s, n] += the sum over blocks and their numbers of terms that read
-/// codes[t(, s), block], scales[t(, s), block] and the bytes
-/// weight[experts[t, s], n, block].
-struct Separation {
-  linalg::GenericOp op;
-  /// The loads of a number's byte, and of the two bytes of its scale.
-  memref::LoadOp code, low, high;
-
-  static std::optional<Separation> match(linalg::GenericOp op);
-
-  Value input(unsigned i) { return op.getDpsInputs()[i]; }
-  /// Whether a number is a half of a byte.
-  bool hasHalves() { return op.getNumLoops() == 6; }
-};
-} // namespace
-
-/// Whether `value` is the byte of the innermost loop, after the scale.
-static bool isCodeByte(Value value, linalg::GenericOp op) {
-  auto sum = value.getDefiningOp<arith::AddIOp>();
-  return sum && isLoop(sum.getLhs(), op.getNumLoops() - 1) &&
-         isConstantIntValue(sum.getRhs(), BlockProduct::kScaleBytes);
-}
-
-std::optional<Separation> Separation::match(linalg::GenericOp op) {
-  using Dims = SmallVector<unsigned>;
-  unsigned count = op.getNumLoops();
-  if (!op.hasPureBufferSemantics() || (count != 5 && count != 6) ||
-      op.getNumDpsInputs() != 3 || op.getNumDpsInits() != 1 ||
-      !llvm::all_of(op.getIndexingMapsArray(),
-                    [](AffineMap map) { return map.isProjectedPermutation(); }))
-    return std::nullopt;
-  auto maps = llvm::map_to_vector(op.getIndexingMapsArray(), loops);
-  Dims codes = maps[2];
-  for (unsigned inner = 4; inner < count; ++inner)
-    codes.push_back(inner);
-  bool hasRows = maps[2] == Dims{0, 3} || maps[2] == Dims{0, 1, 3};
-  if (maps[0] != Dims{0, 1} || maps[1] != codes || !hasRows ||
-      maps[3] != Dims{0, 1, 2})
-    return std::nullopt;
-  Separation product{op, {}, {}, {}};
-  for (auto load : op.getBlock()->getOps<memref::LoadOp>()) {
-    auto at = load.getIndices();
-    if (at.size() != 4)
-      return std::nullopt;
-    auto expert = at[0].getDefiningOp<arith::IndexCastOp>();
-    if (!expert || expert.getIn() != op.getBlock()->getArgument(0) ||
-        !isLoop(at[1], 2) || !isLoop(at[2], 3))
-      return std::nullopt;
-    memref::LoadOp &place = isConstantIntValue(at[3], 0)   ? product.low
-                            : isConstantIntValue(at[3], 1) ? product.high
-                                                           : product.code;
-    if (place || (&place == &product.code && !isCodeByte(at[3], op)))
-      return std::nullopt;
-    place = load;
-  }
-  if (!product.code || !product.low || !product.high ||
-      product.code.getMemRef() != product.low.getMemRef() ||
-      product.code.getMemRef() != product.high.getMemRef())
-    return std::nullopt;
-  return product;
-}
-
 /// Bytes [first, first + count) of each block of a matrix. If `count` is 1, the
 /// result has no dimension for bytes.
 static Value bytesOf(LinalgBuilder &b, Value matrix, int64_t first,
@@ -108,16 +45,15 @@ static Value bytesOf(LinalgBuilder &b, Value matrix, int64_t first,
 
 /// The body of a product of one row with one expert: the arguments from the
 /// third on are what the old body loaded.
-static void addBody(OpBuilder &b, Location loc, Separation product,
-                    ValueRange arguments) {
-  Block *old = product.op.getBlock();
+static void addBody(OpBuilder &b, Location loc, Block *old,
+                    const ChosenBlockProduct &product, ValueRange arguments) {
   IRMapping mapping;
   mapping.map(old->getArgument(1), arguments[0]);
   mapping.map(old->getArgument(2), arguments[1]);
   mapping.map(old->getArgument(3), arguments[5]);
-  mapping.map(product.code.getResult(), arguments[2]);
-  mapping.map(product.low.getResult(), arguments[3]);
-  mapping.map(product.high.getResult(), arguments[4]);
+  mapping.map(product.code, arguments[2]);
+  mapping.map(product.low, arguments[3]);
+  mapping.map(product.high, arguments[4]);
   for (Operation &op : *old) {
     if (auto index = dyn_cast<linalg::IndexOp>(op); index && index.getDim() > 1)
       mapping.map(
@@ -132,10 +68,9 @@ static void addBody(OpBuilder &b, Location loc, Separation product,
 /// The integers of the row of x at `at`: (1, B, 32), or (1, B, 2, 16).
 static Value codesAt(LinalgBuilder &b, Value codes, ValueRange at,
                      bool halves) {
+  Value row = viewAt(b, codes, at, /*hasRow=*/true);
   if (!halves)
-    return viewAt(b, codes, at, /*hasRow=*/true);
-  Value row = viewAt(b, codes.getDefiningOp<memref::ExpandShapeOp>().getSrc(),
-                     at, /*hasRow=*/true);
+    return row;
   SmallVector<int64_t> shape(cast<MemRefType>(row.getType()).getShape());
   shape.back() = 2;
   shape.push_back(BlockProduct::kNumbers / 2);
@@ -145,25 +80,25 @@ static Value codesAt(LinalgBuilder &b, Value codes, ValueRange at,
 }
 
 /// The product of token `t` with the expert that it chose as `s`.
-static linalg::GenericOp multiply(LinalgBuilder &b, Separation product, Value t,
+static linalg::GenericOp multiply(LinalgBuilder &b, Block *body,
+                                  const ChosenBlockProduct &product, Value t,
                                   Value s) {
-  linalg::GenericOp op = product.op;
   bool halves = product.hasHalves();
   Value number =
-      memref::LoadOp::create(b, b.getLoc(), product.input(0), ValueRange{t, s});
+      memref::LoadOp::create(b, b.getLoc(), product.chosen, ValueRange{t, s});
   Value expert =
       arith::IndexCastOp::create(b, b.getLoc(), b.getIndexType(), number);
   SmallVector<Value> row = {t};
-  if (cast<MemRefType>(product.input(2).getType()).getRank() == 3)
+  if (product.hasRows())
     row.push_back(s);
   int64_t bytes = BlockProduct::kNumbers / (halves ? 2 : 1);
-  Value matrix = viewAt(b, product.code.getMemRef(), expert, false);
+  Value matrix = viewAt(b, product.weights, expert, false);
   SmallVector<Value> inputs = {
-      codesAt(b, product.input(1), row, halves),
-      viewAt(b, product.input(2), row, true),
+      codesAt(b, product.codes, row, halves),
+      viewAt(b, product.scales, row, true),
       bytesOf(b, matrix, BlockProduct::kScaleBytes, bytes),
       bytesOf(b, matrix, 0, 1), bytesOf(b, matrix, 1, 1)};
-  Value y = viewAt(b, op.getDpsInits()[0], {t, s}, true);
+  Value y = viewAt(b, product.out, {t, s}, true);
   unsigned dims = halves ? 5 : 4, byte = dims - 1;
   AffineMap maps[] = {halves ? b.select(dims, {0, 2, 3, byte})
                              : b.select(dims, {0, 2, byte}),
@@ -177,17 +112,8 @@ static linalg::GenericOp multiply(LinalgBuilder &b, Separation product, Value t,
   return linalg::GenericOp::create(
       b, b.getLoc(), inputs, ValueRange{y}, maps, iterators,
       [&](OpBuilder &nested, Location loc, ValueRange arguments) {
-        addBody(nested, loc, product, arguments);
+        addBody(nested, loc, body, product, arguments);
       });
-}
-
-/// All rows of a product.
-static BlockProduct allOf(Separation product) {
-  Value codes = product.input(1);
-  if (product.hasHalves())
-    codes = codes.getDefiningOp<memref::ExpandShapeOp>().getSrc();
-  return {codes, product.input(2), product.code.getMemRef(),
-          product.op.getDpsInits()[0], product.hasHalves() ? 4 : 8};
 }
 
 SmallVector<ExpertBlocks> cria::separateExpertBlocks(func::FuncOp function) {
@@ -195,28 +121,33 @@ SmallVector<ExpertBlocks> cria::separateExpertBlocks(func::FuncOp function) {
   SmallVector<linalg::GenericOp> ops;
   function.walk([&](linalg::GenericOp op) { ops.push_back(op); });
   for (linalg::GenericOp op : ops) {
-    std::optional<Separation> product = Separation::match(op);
+    if (!op.hasPureBufferSemantics())
+      continue;
+    auto product = ChosenBlockProduct::match(op);
     if (!product)
       continue;
     LinalgBuilder b(op.getLoc(), op);
-    auto type = cast<MemRefType>(product->input(0).getType());
+    auto type = cast<MemRefType>(product->chosen.getType());
     Value zero = b.index(0), one = b.index(1),
           chosen = b.index(type.getDimSize(1));
     if (type.getDimSize(0) == 1) {
       auto loop = scf::ForOp::create(b, b.getLoc(), zero, chosen, one);
       b.setInsertionPoint(loop.getBody()->getTerminator());
-      multiply(b, *product, zero, loop.getInductionVar());
+      multiply(b, op.getBlock(), *product, zero, loop.getInductionVar());
     } else {
       OpFoldResult tokens =
-          memref::getMixedSize(b, b.getLoc(), product->input(0), 0);
+          memref::getMixedSize(b, b.getLoc(), product->chosen, 0);
       auto loop = scf::ForallOp::create(
           b, b.getLoc(),
           ArrayRef<OpFoldResult>{tokens, b.getIndexAttr(type.getDimSize(1))},
           ValueRange(), std::nullopt);
       b.setInsertionPoint(loop.getTerminator());
-      auto row = multiply(b, *product, loop.getInductionVar(0),
+      auto row = multiply(b, op.getBlock(), *product, loop.getInductionVar(0),
                           loop.getInductionVar(1));
-      separated.push_back({row, product->input(0), allOf(*product)});
+      separated.push_back({row,
+                           product->chosen,
+                           {product->codes, product->scales, product->weights,
+                            product->out, product->bits}});
     }
     op.erase();
   }

@@ -74,20 +74,34 @@ static Value withoutHalves(Value codes) {
   return fits ? op->getOperand(0) : Value();
 }
 
-/// Whether the body adds the terms of BlockProduct. `halves`: numbers have four
-/// bits.
-static bool hasPayload(Block &body, bool halves) {
-  auto argument = [&](unsigned i) -> Value { return body.getArgument(i); };
+namespace {
+/// The values in a payload that the terms of BlockProduct are made of.
+struct Term {
+  Value codeX, scaleX, code, low, high, out;
+};
+} // namespace
+
+/// Whether the body adds such terms. Numbers of four bits have a loop over the
+/// halves of bytes.
+static bool hasPayload(Block &body, const Term &term,
+                       std::optional<unsigned> halves) {
   Value code, scale;
-  auto x = m_Op<arith::MulFOp>(m_Op<arith::SIToFPOp>(m_Val(argument(0))),
-                               m_Op<arith::ExtFOp>(m_Val(argument(1))));
+  auto x = m_Op<arith::MulFOp>(m_Op<arith::SIToFPOp>(m_Val(term.codeX)),
+                               m_Op<arith::ExtFOp>(m_Val(term.scaleX)));
   auto w =
       m_Op<arith::MulFOp>(m_Op<arith::SIToFPOp>(m_Any(&code)), m_Any(&scale));
   Value sum = body.getTerminator()->getOperand(0);
-  return matchPattern(sum, m_Op<arith::AddFOp>(m_Val(argument(5)),
+  return matchPattern(sum, m_Op<arith::AddFOp>(m_Val(term.out),
                                                m_Op<arith::MulFOp>(x, w))) &&
-         isScale(scale, argument(3), argument(4)) &&
-         (halves ? isNibble(code, argument(2), 3) : code == argument(2));
+         isScale(scale, term.low, term.high) &&
+         (halves ? isNibble(code, term.code, *halves) : code == term.code);
+}
+
+static bool mayRegroup(Block &body) {
+  return llvm::all_of(body.getOps<arith::MulFOp>(), [](arith::MulFOp product) {
+    return bitEnumContainsAll(product.getFastmath(),
+                              arith::FastMathFlags::reassoc);
+  });
 }
 
 std::optional<BlockProduct> BlockProduct::match(linalg::LinalgOp op,
@@ -98,15 +112,18 @@ std::optional<BlockProduct> BlockProduct::match(linalg::LinalgOp op,
   };
   bool halves = op.getNumLoops() == 5;
   if (!isa<linalg::GenericOp>(op) || op.getNumDpsInputs() != 5 ||
-      op.getNumDpsInits() != 1 || (op.getNumLoops() != 4 && !halves) ||
-      !hasPayload(*op.getBlock(), halves))
+      op.getNumDpsInits() != 1 || (op.getNumLoops() != 4 && !halves))
+    return std::nullopt;
+  Block &body = *op.getBlock();
+  auto argument = [&](unsigned i) -> Value { return body.getArgument(i); };
+  Term term = {argument(0), argument(1), argument(2),
+               argument(3), argument(4), argument(5)};
+  if (!hasPayload(body, term, halves ? std::optional(3u) : std::nullopt))
     return std::nullopt;
   if (!mayReorder(op))
     return fail("its terms may not be added in another order");
-  for (auto product : op.getBlock()->getOps<arith::MulFOp>())
-    if (!bitEnumContainsAll(product.getFastmath(),
-                            arith::FastMathFlags::reassoc))
-      return fail("its factors may not be regrouped");
+  if (!mayRegroup(body))
+    return fail("its factors may not be regrouped");
 
   using Dims = SmallVector<unsigned>;
   Dims expected[] = {halves ? Dims{0, 2, 3, 4} : Dims{0, 2, 3},
@@ -144,5 +161,89 @@ std::optional<BlockProduct> BlockProduct::match(linalg::LinalgOp op,
       product.type(product.codes).getDimSize(2) != kNumbers ||
       !product.type(product.scales).getElementType().isF16())
     return fail("its rows are not stored as blocks with f16 scales");
+  return product;
+}
+
+//===----------------------------------------------------------------------===//
+// Chosen matrices
+//===----------------------------------------------------------------------===//
+
+/// The tensor or memref that a payload reads an element of, and its place.
+static std::pair<Value, ValueRange> read(Operation &op) {
+  if (auto load = dyn_cast<memref::LoadOp>(op))
+    return {load.getMemRef(), load.getIndices()};
+  auto extract = cast<tensor::ExtractOp>(op);
+  return {extract.getTensor(), extract.getIndices()};
+}
+
+/// Whether `value` is the byte of the innermost loop, after the scale.
+static bool isCodeByte(Value value, linalg::LinalgOp op) {
+  auto sum = value.getDefiningOp<arith::AddIOp>();
+  return sum && isLoop(sum.getLhs(), op.getNumLoops() - 1) &&
+         isConstantIntValue(sum.getRhs(), BlockProduct::kScaleBytes);
+}
+
+std::optional<ChosenBlockProduct>
+ChosenBlockProduct::match(linalg::LinalgOp op) {
+  using Dims = SmallVector<unsigned>;
+  unsigned count = op.getNumLoops();
+  bool halves = count == 6;
+  if (!isa<linalg::GenericOp>(op) || (count != 5 && !halves) ||
+      op.getNumDpsInputs() != 3 || op.getNumDpsInits() != 1 ||
+      !llvm::all_of(op.getIndexingMapsArray(),
+                    [](AffineMap map) { return map.isProjectedPermutation(); }))
+    return std::nullopt;
+  auto maps = llvm::map_to_vector(op.getIndexingMapsArray(), loops);
+  Dims codes = maps[2];
+  for (unsigned inner = 4; inner < count; ++inner)
+    codes.push_back(inner);
+  bool hasRows = maps[2] == Dims{0, 3} || maps[2] == Dims{0, 1, 3};
+  if (maps[0] != Dims{0, 1} || maps[1] != codes || !hasRows ||
+      maps[3] != Dims{0, 1, 2})
+    return std::nullopt;
+  auto operand = [&](unsigned i) { return op.getDpsInputOperand(i)->get(); };
+  ChosenBlockProduct product{operand(0),
+                             operand(1),
+                             operand(2),
+                             {},
+                             op.getDpsInitOperand(0)->get(),
+                             halves ? 4 : 8,
+                             {},
+                             {},
+                             {}};
+  Block &body = *op.getBlock();
+  for (Operation &inner : body) {
+    if (!isa<memref::LoadOp, tensor::ExtractOp>(inner))
+      continue;
+    auto [weights, at] = read(inner);
+    if (at.size() != 4 || (product.weights && product.weights != weights))
+      return std::nullopt;
+    product.weights = weights;
+    auto number = at[0].getDefiningOp<arith::IndexCastOp>();
+    if (!number || number.getIn() != body.getArgument(0) || !isLoop(at[1], 2) ||
+        !isLoop(at[2], 3))
+      return std::nullopt;
+    Value &place = isConstantIntValue(at[3], 0)   ? product.low
+                   : isConstantIntValue(at[3], 1) ? product.high
+                                                  : product.code;
+    if (place || (&place == &product.code && !isCodeByte(at[3], op)))
+      return std::nullopt;
+    place = inner.getResult(0);
+  }
+  if (halves)
+    product.codes = withoutHalves(product.codes);
+  Term term = {body.getArgument(1), body.getArgument(2), product.code,
+               product.low,         product.high,        body.getArgument(3)};
+  if (!product.code || !product.low || !product.high || !product.codes ||
+      !hasPayload(body, term, halves ? std::optional(4u) : std::nullopt) ||
+      !mayReorder(op) || !mayRegroup(body))
+    return std::nullopt;
+  auto isOf = [](Value value, int64_t size) {
+    return cast<ShapedType>(value.getType()).getShape().back() == size;
+  };
+  Type scale = getElementTypeOrSelf(product.scales.getType());
+  if (!scale.isF16() || !isOf(product.codes, BlockProduct::kNumbers) ||
+      !isOf(product.weights, BlockProduct::blockBytes(product.bits)))
+    return std::nullopt;
   return product;
 }

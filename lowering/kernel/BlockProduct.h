@@ -43,4 +43,33 @@ struct BlockProduct {
   }
 };
 
+/// out[t, s, n] += the same sum for the blocks of one of E matrices, which
+/// `chosen` names:
+///
+///   (codes[t(, s), b, j] * scales[t(, s), b]) *
+///   (code(chosen[t, s], n, b, j) * scale(chosen[t, s], n, b))
+///
+/// The payload reads bytes of `weights` by their numbers, with tensor.extract
+/// or memref.load.
+struct ChosenBlockProduct {
+  mlir::Value chosen;  // (T, S) i32
+  mlir::Value codes;   // (T, B, 32) or (T, S, B, 32) i8
+  mlir::Value scales;  // (T, B) or (T, S, B) f16
+  mlir::Value weights; // (E, N, B, 34 or 18) i8
+  mlir::Value out;     // (T, S, N) f32
+  int64_t bits;        // of a weight: 8 or 4
+  /// In the payload: the byte of a number, and the two bytes of its scale.
+  mlir::Value code, low, high;
+
+  /// Reads a linalg op on tensors or memrefs as a product of this form, whose
+  /// factors may be regrouped and whose terms may be added in any order.
+  static std::optional<ChosenBlockProduct> match(mlir::linalg::LinalgOp op);
+
+  bool hasHalves() const { return bits == 4; }
+  /// Whether each choice of a row has codes of its own.
+  bool hasRows() const {
+    return mlir::cast<mlir::ShapedType>(scales.getType()).getRank() == 3;
+  }
+};
+
 } // namespace cria

@@ -439,6 +439,27 @@ Dot Elements::blockDot(const BlockProduct &product, const Element &leaf) {
   return dot;
 }
 
+std::optional<Dot> Elements::blockDot(const ChosenBlockProduct &product,
+                                      const Element &leaf) {
+  if (!isStored(product.weights) || !isStored(product.chosen))
+    return std::nullopt;
+  AffineExpr t = leaf.at[0], s = leaf.at[1], n = leaf.at[2], zero = constant(0);
+  SmallVector<AffineExpr> block = {t};
+  if (product.hasRows())
+    block.push_back(s);
+  block.push_back(zero);
+  Dot dot;
+  dot.chosen = {product.chosen, {t, s}};
+  dot.scale = {product.scales, block};
+  block.push_back(zero);
+  dot.x = {product.codes, block};
+  dot.w = {product.weights, {symbolOf({}, dot.chosen), n, zero, zero}};
+  auto shape = cast<RankedTensorType>(product.weights.getType()).getShape();
+  dot.terms = {shape[2] * BlockProduct::kNumbers};
+  dot.bits = product.bits;
+  return dot;
+}
+
 /// The value that is widened, or the value itself.
 static Value unwidened(Value value) {
   auto wide = value.getDefiningOp<arith::ExtFOp>();
@@ -510,6 +531,8 @@ std::optional<Dot> Elements::dot(const Element &leaf, ArrayRef<Size> box) {
     return std::nullopt;
   StringRef reason;
   if (auto product = BlockProduct::match(op, reason))
+    return blockDot(*product, leaf);
+  if (auto product = ChosenBlockProduct::match(op))
     return blockDot(*product, leaf);
   if (auto generic = dyn_cast<linalg::GenericOp>(op.getOperation()))
     if (auto dot = chosenDot(generic, leaf, box))

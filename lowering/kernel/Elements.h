@@ -18,6 +18,7 @@
 namespace cria {
 
 struct BlockProduct;
+struct ChosenBlockProduct;
 
 /// An element of a tensor.
 struct Element {
@@ -71,7 +72,8 @@ struct Dot {
   /// The bits of a number of `w`, if `w` is a matrix in blocks
   /// (BlockProduct.h), else 0. Then `x` is the first code of a row, `w` is the
   /// first byte of a row, and `scale` is the scale of the first block of x's
-  /// row.
+  /// row. If rows choose one of several matrices, x may have a row for each
+  /// choice.
   int64_t bits = 0;
   Element scale = {};
 };
@@ -177,6 +179,8 @@ public:
 
 private:
   Dot blockDot(const BlockProduct &product, const Element &leaf);
+  std::optional<Dot> blockDot(const ChosenBlockProduct &product,
+                              const Element &leaf);
   std::optional<Dot> chosenDot(mlir::linalg::GenericOp op, const Element &leaf,
                                llvm::ArrayRef<Size> box);
   mlir::AffineExpr symbolOf(mlir::Value value, const Element &element);

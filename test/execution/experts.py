@@ -213,14 +213,12 @@ def expert_blocks():
         ("q4_0", "stacked", 37, 96),
     ]:
         p = program("bf16")
-        p.on_cuda = form == "q4_0"
         chosen, _ = routed(p, 5, 2)
         x, w = p.tokens(k), experts_weight(p, 5, n, k, how, dtype=form)
         y = expert_linear_of(p, x, w, chosen, p.weight(5, n))
         yield f"{form} {how}", p.returns(y)
     for form in blocks.FORMATS:
         p, _, y = mixture("bf16", "apart", 8, 2, 64, 32, form, normalize="sum")
-        p.on_cuda = False
         yield f"mixture {form}", p.returns(y)
 
 

@@ -398,3 +398,102 @@ func.func private @computed(%y: tensor<1x32xf32>, %before_w: tensor<256x32xf32>,
   } -> tensor<1x24xf32>
   return %r : tensor<1x24xf32>
 }
+
+// -----
+
+#choice = affine_map<(t, s, n, b, j) -> (t, s)>
+#codes = affine_map<(t, s, n, b, j) -> (t, s, b, j)>
+#scales = affine_map<(t, s, n, b, j) -> (t, s, b)>
+#sum = affine_map<(t, s, n, b, j) -> (t, s, n)>
+
+// A row that chooses its matrices, with codes of its own for each choice: the
+// block has the codes of both, and weights are asked for by the chosen number.
+// CHECK-LABEL: gpu.func @chosen(
+// CHECK: memref.load {{.*}} : memref<2xi32>
+// CHECK: nvgpu.device_async_copy {{.*}}, 16 {bypassL1} : memref<26112xi8> to
+// CHECK: gpu.barrier
+// CHECK: nvvm.dot.accumulate.4way {{.*}} <signed>, {{.*}} <signed>
+func.func private @chosen(%x: tensor<1x2x8x32xi8>, %dx: tensor<1x2x8xf16>, %e: tensor<1x2xi32>, %w: tensor<4x24x8x34xi8>, %out: tensor<1x2x24xf32>) -> tensor<1x2x24xf32> {
+  %zero = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c8 = arith.constant 8 : i16
+  %z = linalg.fill ins(%zero : f32) outs(%out : tensor<1x2x24xf32>) -> tensor<1x2x24xf32>
+  %p = linalg.generic {indexing_maps = [#choice, #codes, #scales, #sum], iterator_types = ["parallel", "parallel", "parallel", "reduction", "reduction"]}
+      ins(%e, %x, %dx : tensor<1x2xi32>, tensor<1x2x8x32xi8>, tensor<1x2x8xf16>) outs(%z : tensor<1x2x24xf32>) {
+  ^bb0(%number: i32, %a: i8, %da: f16, %acc: f32):
+    %expert = arith.index_cast %number : i32 to index
+    %n = linalg.index 2 : index
+    %b = linalg.index 3 : index
+    %j = linalg.index 4 : index
+    %byte = arith.addi %j, %c2 : index
+    %q = tensor.extract %w[%expert, %n, %b, %byte] : tensor<4x24x8x34xi8>
+    %lo = tensor.extract %w[%expert, %n, %b, %c0] : tensor<4x24x8x34xi8>
+    %hi = tensor.extract %w[%expert, %n, %b, %c1] : tensor<4x24x8x34xi8>
+    %fa = arith.sitofp %a : i8 to f32
+    %fda = arith.extf %da : f16 to f32
+    %xa = arith.mulf %fa, %fda fastmath<reassoc> : f32
+    %fq = arith.sitofp %q : i8 to f32
+    %l16 = arith.extui %lo : i8 to i16
+    %h16 = arith.extui %hi : i8 to i16
+    %hs = arith.shli %h16, %c8 : i16
+    %both = arith.ori %l16, %hs : i16
+    %half = arith.bitcast %both : i16 to f16
+    %scale = arith.extf %half : f16 to f32
+    %wq = arith.mulf %fq, %scale fastmath<reassoc> : f32
+    %term = arith.mulf %xa, %wq fastmath<reassoc> : f32
+    %next = arith.addf %acc, %term fastmath<reassoc> : f32
+    linalg.yield %next : f32
+  } -> tensor<1x2x24xf32>
+  return %p : tensor<1x2x24xf32>
+}
+
+// -----
+
+#choice = affine_map<(t, s, n, b, j) -> (t, s)>
+#codes = affine_map<(t, s, n, b, j) -> (t, b, j)>
+#scales = affine_map<(t, s, n, b, j) -> (t, b)>
+#sum = affine_map<(t, s, n, b, j) -> (t, s, n)>
+
+// Many rows that choose: tiles have rows of one matrix.
+// CHECK-LABEL: func.func private @many_chosen.launch(
+// CHECK: gpu.launch_func @kernels::@many_chosen_groups
+// CHECK: gpu.launch_func @kernels::@many_chosen blocks
+// CHECK: gpu.func @many_chosen(
+// CHECK: nvvm.mma.sync {{.*}} shape = #nvvm.shape<m = 16, n = 8, k = 32>
+func.func private @many_chosen(%x: tensor<?x8x32xi8>, %dx: tensor<?x8xf16>, %e: tensor<?x2xi32>, %w: tensor<4x24x8x34xi8>, %out: tensor<?x2x24xf32>) -> tensor<?x2x24xf32> attributes {cria.chunk = 64 : index} {
+  %zero = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c8 = arith.constant 8 : i16
+  %z = linalg.fill ins(%zero : f32) outs(%out : tensor<?x2x24xf32>) -> tensor<?x2x24xf32>
+  %p = linalg.generic {indexing_maps = [#choice, #codes, #scales, #sum], iterator_types = ["parallel", "parallel", "parallel", "reduction", "reduction"]}
+      ins(%e, %x, %dx : tensor<?x2xi32>, tensor<?x8x32xi8>, tensor<?x8xf16>) outs(%z : tensor<?x2x24xf32>) {
+  ^bb0(%number: i32, %a: i8, %da: f16, %acc: f32):
+    %expert = arith.index_cast %number : i32 to index
+    %n = linalg.index 2 : index
+    %b = linalg.index 3 : index
+    %j = linalg.index 4 : index
+    %byte = arith.addi %j, %c2 : index
+    %q = tensor.extract %w[%expert, %n, %b, %byte] : tensor<4x24x8x34xi8>
+    %lo = tensor.extract %w[%expert, %n, %b, %c0] : tensor<4x24x8x34xi8>
+    %hi = tensor.extract %w[%expert, %n, %b, %c1] : tensor<4x24x8x34xi8>
+    %fa = arith.sitofp %a : i8 to f32
+    %fda = arith.extf %da : f16 to f32
+    %xa = arith.mulf %fa, %fda fastmath<reassoc> : f32
+    %fq = arith.sitofp %q : i8 to f32
+    %l16 = arith.extui %lo : i8 to i16
+    %h16 = arith.extui %hi : i8 to i16
+    %hs = arith.shli %h16, %c8 : i16
+    %both = arith.ori %l16, %hs : i16
+    %half = arith.bitcast %both : i16 to f16
+    %scale = arith.extf %half : f16 to f32
+    %wq = arith.mulf %fq, %scale fastmath<reassoc> : f32
+    %term = arith.mulf %xa, %wq fastmath<reassoc> : f32
+    %next = arith.addf %acc, %term fastmath<reassoc> : f32
+    linalg.yield %next : f32
+  } -> tensor<?x2x24xf32>
+  return %p : tensor<?x2x24xf32>
+}

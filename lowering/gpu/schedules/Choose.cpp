@@ -99,7 +99,7 @@ void Choose::gemm(KernelFunction &function, const Twine &name,
     int64_t m = tuning.tiles[range].m;
     if (!isTaken(problem)) {
       problem.range = std::nullopt;
-      m = kFmaRows;
+      m = kOneTileRows;
     }
     problem.groups = emitGroups(function, name + "_groups", works[0], m);
     begin(problem, name);

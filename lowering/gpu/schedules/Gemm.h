@@ -15,9 +15,11 @@ struct GemmKernel {
 /// share the memory for the splits of tiles.
 void emitGemm(KernelFunction &function, llvm::ArrayRef<GemmKernel> kernels);
 
+/// Rows of the input of a tile, in schedules with one tile for all rows.
+inline constexpr int64_t kOneTileRows = 64;
+
 struct GemmProblem;
-/// By fma, any types (GemmFma.cpp): rows of the input of a tile.
-inline constexpr int64_t kFmaRows = 64;
+/// By fma, any types (GemmFma.cpp).
 GemmKernel makeFmaGemm(const GemmProblem &problem, const llvm::Twine &name);
 
 } // namespace cria::simt

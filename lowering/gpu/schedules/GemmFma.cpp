@@ -9,7 +9,7 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
-static constexpr int64_t kTileM = kFmaRows, kTileN = 64, kTileK = 32;
+static constexpr int64_t kTileM = kOneTileRows, kTileN = 64, kTileK = 32;
 /// Elements from one row of a tile to the next: rows side by side hit different
 /// banks.
 static constexpr int64_t kStride = kTileK + 1;

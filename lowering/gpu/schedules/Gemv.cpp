@@ -6,6 +6,15 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
+int64_t simt::gemvRows(const Work &work) {
+  const Dot &dot = work.dots[0];
+  if (!work.isChosen())
+    return work.rows().constant;
+  auto input = cast<RankedTensorType>(dot.x.tensor.getType());
+  int64_t ofRow = dot.bits ? 3 : 2; // places of an input without choices
+  return input.getRank() > ofRow ? input.getDimSize(1) : 1;
+}
+
 Gemv::Gemv(Launch &launch, ArrayRef<Work> works, const GemvSizes &sizes,
            int64_t length)
     : launch(launch), b(launch.b), works(works),

@@ -20,6 +20,10 @@
 
 namespace cria::simt {
 
+/// Rows of the input that a block reads: all, or those of a row that chooses
+/// weights, one or one for each choice.
+int64_t gemvRows(const Work &work);
+
 class Gemv {
 public:
   /// `length` elements of memory are a row of weights.

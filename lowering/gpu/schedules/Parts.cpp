@@ -63,6 +63,7 @@ private:
   bool addStatistic(const Element &leaf, ArrayRef<Size> box, Ingredients &made);
   std::optional<Work> workOf(const Part &part, ArrayRef<Element> sums);
   bool setLoops(Work &work);
+  bool isGemv(const Work &work);
   StringRef refusal(const Work &work);
   StringRef refusal(const Work &work, const Dot &dot);
   bool fitOneGrid(const Work &a, const Work &b);
@@ -178,8 +179,7 @@ bool PartsSchedule::collect(const Part &part, Ingredients &made) {
 /// Bytes of shared memory that hold the rows which products read.
 static int64_t sharedBytes(const Work &work) {
   const Dot &dot = work.dots[0];
-  int64_t rows = work.isChosen() ? 1 : work.rows().constant;
-  int64_t numbers = rows * dot.terms.constant;
+  int64_t numbers = gemvRows(work) * dot.terms.constant;
   if (dot.bits)
     return blockGemvBytes(numbers, dot.bits);
   auto type = cast<RankedTensorType>(dot.x.tensor.getType());
@@ -189,7 +189,8 @@ static int64_t sharedBytes(const Work &work) {
 /// Whether an operand's rows lie in memory as kernels of products read them.
 bool PartsSchedule::areRowsInMemory(const Dot &dot, const Element &element,
                                     ArrayRef<Size> box) {
-  return dot.bits ? areBlockRows(elements, element, box)
+  size_t inner = element.tensor == dot.scale.tensor ? 1 : 2;
+  return dot.bits ? areBlockRows(elements, element, box, inner)
                   : rowInMemory(elements, element, box).has_value();
 }
 
@@ -230,7 +231,7 @@ StringRef PartsSchedule::refusal(const Work &work, const Dot &dot) {
     Element first{dot.x.tensor, {dot.x.at[0], elements.dim(box.size() - 1)}};
     if (!isOwnRow(elements, first, box, work.row))
       return kNoOwnRow;
-    if (!areBlockRows(elements, dot.w, box))
+    if (!areBlockRows(elements, dot.w, box, 2))
       return kNoBlockRows;
   } else {
     if (!rowInMemory(elements, dot.x, box) &&
@@ -248,11 +249,17 @@ StringRef PartsSchedule::refusal(const Work &work, const Dot &dot) {
   return {};
 }
 
+/// Whether products have few rows, and a block can hold these if it must.
+bool PartsSchedule::isGemv(const Work &work) {
+  return choose.hasFewRows(function, work) &&
+         (!work.dots[0].bits || sharedBytes(work) <= kGemvShared);
+}
+
 /// Why a unit cannot hold the products; empty if it can.
 StringRef PartsSchedule::refusal(const Work &work) {
   const Dot &first = work.dots[0];
   StringRef cannotHold = "a unit cannot hold the products that it is made of";
-  bool few = choose.hasFewRows(function, work);
+  bool few = isGemv(work);
   size_t most = !few ? kSums : work.isChosen() ? kChosenSums : kGemvSums;
   if (work.dots.size() > most || !first.terms.isConstant() ||
       (work.isChosen() && !few && !canGroup(function, work)))
@@ -262,11 +269,13 @@ StringRef PartsSchedule::refusal(const Work &work) {
       return work.row && at.isFunctionOfDim(*work.row);
     });
     bool hasInput = dot.x == first.x;
-    if (work.isChosen())
+    if (work.isChosen() && dot.bits)
+      hasInput |= few && dot.x.tensor == first.x.tensor;
+    else if (work.isChosen())
       hasInput |= rowInMemory(elements, dot.x, work.longBox()) &&
                   rowInMemory(elements, first.x, work.longBox());
     if (isOfRow || !hasInput || !(dot.terms == first.terms) ||
-        dot.bits != first.bits || !(dot.scale == first.scale) ||
+        dot.bits != first.bits || dot.scale.tensor != first.scale.tensor ||
         !dot.chosen.tensor == work.isChosen())
       return cannotHold;
     if (StringRef why = refusal(work, dot); !why.empty())
@@ -307,7 +316,8 @@ Part PartsSchedule::partOf(Value tensor) {
 Part PartsSchedule::inputOf(const Dot &dot) {
   Part part = partOf(dot.x.tensor);
   if (dot.bits) {
-    Element scale{dot.scale.tensor, {elements.dim(0), elements.dim(1)}};
+    Element scale{dot.scale.tensor, part.stores[0].value.at};
+    scale.at.pop_back();
     part.stores.push_back({scale, scale});
   }
   return part;
@@ -468,9 +478,7 @@ bool PartsSchedule::emitProducts(ArrayRef<Work> works, StringRef suffix) {
   const Work &first = works[0];
   SmallVector<Size> box = first.longBox();
   const Dot &dot = first.dots[0];
-  bool few = choose.hasFewRows(function, first);
-  if (few && dot.bits)
-    few = sharedBytes(first) <= kGemvShared;
+  bool few = isGemv(first);
   if (dot.bits && !few && !hasEvenBlocks(dot))
     return fail(kOddBlocks);
   Part input;
@@ -486,6 +494,7 @@ bool PartsSchedule::emitProducts(ArrayRef<Work> works, StringRef suffix) {
     if (!collect(input, made))
       return false;
     inBlock = fits && made.sums.empty() && made.sumsBelow.empty() &&
+              rowLoops(input, made.statistics) <= 1 &&
               llvm::none_of(llvm::concat<Element>(made.reads, made.rowReads),
                             [&](const Element &read) {
                               return llvm::any_of(works, [&](const Work &work) {

@@ -79,19 +79,20 @@ bool simt::isOwnRow(const Elements &elements, const Element &element,
 }
 
 bool simt::areBlockRows(Elements &elements, const Element &first,
-                        ArrayRef<Size> box) {
-  ArrayRef<int64_t> inner = typeOf(first).getShape().drop_front();
-  if (ShapedType::isDynamicShape(inner))
+                        ArrayRef<Size> box, size_t inner) {
+  ArrayRef<int64_t> shape = typeOf(first).getShape().take_back(inner);
+  if (ShapedType::isDynamicShape(shape))
     return false;
   // An element of the row, by one more loop for each dimension of it.
   Box longer(box);
   Element any = first;
   AffineExpr number = elements.constant(0);
   int64_t length = 1;
-  for (auto [i, size] : llvm::enumerate(inner)) {
-    any.at[i + 1] = elements.dim(longer.size());
+  for (auto [at, size] :
+       llvm::zip(MutableArrayRef(any.at).take_back(inner), shape)) {
+    at = elements.dim(longer.size());
     longer.push_back({size});
-    number = number * size + any.at[i + 1];
+    number = number * size + at;
     length *= size;
   }
   Element read = elements.origin(any, longer);

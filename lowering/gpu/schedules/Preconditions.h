@@ -65,11 +65,11 @@ bool isOwnRow(const Elements &elements, const Element &element,
 inline constexpr llvm::StringLiteral kNoOwnRow =
     "a product reads other rows of its input than those of its result";
 
-/// Whether the blocks of a row, (row, 0, 0) of a tensor (rows, blocks, bytes),
+/// Whether the blocks of a row, (..., 0, 0) of a tensor (..., blocks, bytes),
 /// are all in memory, one after the other, from a multiple of their number on.
-/// Scales are (rows, blocks).
+/// Scales are (..., blocks): `inner` is how many places a row has, 1 or 2.
 bool areBlockRows(Elements &elements, const Element &first,
-                  llvm::ArrayRef<Size> box);
+                  llvm::ArrayRef<Size> box, size_t inner);
 inline constexpr llvm::StringLiteral kNoBlockRows =
     "the blocks of a row do not lie side by side in memory";
 

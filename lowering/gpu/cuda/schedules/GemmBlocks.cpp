@@ -33,7 +33,8 @@ using namespace cria::simt;
 
 /// A tile, the blocks of numbers in a step, and stages. Integers become floats
 /// in registers: one tile for all rows leaves four blocks on a multiprocessor.
-static constexpr int64_t kTileM = 64, kTileN = 64, kBlocks = 4, kStages = 2;
+static constexpr int64_t kTileM = kOneTileRows, kTileN = 64, kBlocks = 4,
+                         kStages = 2;
 static constexpr int64_t kNumbers = BlockProduct::kNumbers;
 static constexpr int64_t kChunk = 16, kWord = 4;
 static constexpr int64_t kWarpsDown = 2;
@@ -55,8 +56,9 @@ class BlockGemm : public MmaTile {
 public:
   BlockGemm(Launch &launch, const GemmProblem &problem)
       : MmaTile(launch, problem.works,
-                {kTileM, kTileN, kBlocks * kNumbers,
-                 problem.tuning.splits.blocks, problem.tuning.splits},
+                problem.grouped({kTileM, kTileN, kBlocks * kNumbers,
+                                 problem.tuning.splits.blocks,
+                                 problem.tuning.splits}),
                 problem.rows(), kWarpsDown),
         bits(works[0].dots[0].bits), bytes(BlockProduct::blockBytes(bits)),
         scale(Operand::of(launch, works[0], works[0].dots[0].scale, k)),

@@ -14,6 +14,9 @@
 ///
 ///   sum += float(sum of a's words) * (scale of x, a) * (scale of w, a) + b's
 ///
+/// If rows choose their weights, the block's row may have a row of the input
+/// for each choice: then each row of weights meets the row of its choice.
+///
 /// Weights come through the ring of GemvRing.h. A stage also has the bytes
 /// before its turn that the scale of its first block may be in. Rows that do
 /// not begin at words, or leave no room, are read where they lie.
@@ -72,6 +75,10 @@ private:
   void storeCodes(Value row, Value block, Value number, int64_t lanes,
                   Value codes);
   Value zero() override { return b.f32(0); }
+  /// Whether each row of weights has its own row of the input.
+  bool haveInputs() const { return rows > m; }
+  SmallVector<Value> inputs(const Work &work, ArrayRef<WeightRow> rows,
+                            ValueRange columns) override;
   Column columnOf(Value column);
   SmallVector<Value> words(Value bytes);
   Piece load(const RowAddress &from, const Column &column);
@@ -87,14 +94,14 @@ private:
     SmallVector<Value> offsets;
     Value scaleA, scaleB;
   };
-  Input input(int64_t row, const Column &column);
+  Input input(Value row, const Column &column);
   Value multiply(const Input &x, const Piece &piece, const Column &column,
                  Value sum);
 
   const Part &given;
   const Statistics &statistics;
-  /// Bytes of a block, and of a piece.
-  int64_t bits, halves, bytes, piece;
+  /// Rows of the input; bytes of a block, and of a piece.
+  int64_t rows, bits, halves, bytes, piece;
   /// Row `row * halves + half` of the input, and the scales of row `row`.
   Rows codes, scales;
 };
@@ -106,15 +113,16 @@ BlockGemv::BlockGemv(Launch &launch, const GemvProblem &problem,
     : RingGemv(launch, problem.works, sizes, lengthOf(problem.works[0].dots[0]),
                /*bulk=*/false),
       given(*problem.input), statistics(problem.statistics),
-      bits(works[0].dots[0].bits), halves(halvesOf(bits)),
-      bytes(BlockProduct::blockBytes(bits)), piece(std::gcd(length, kPiece)),
-      codes(b.shared(b.getI8Type(), m * halves * length, length)),
-      scales(b.shared(b.getF32Type(), m * length / bytes, length / bytes)) {
+      rows(gemvRows(works[0])), bits(works[0].dots[0].bits),
+      halves(halvesOf(bits)), bytes(BlockProduct::blockBytes(bits)),
+      piece(std::gcd(length, kPiece)),
+      codes(b.shared(b.getI8Type(), rows * halves * length, length)),
+      scales(b.shared(b.getF32Type(), rows * length / bytes, length / bytes)) {
   // Else ptxas spills to have more blocks on a multiprocessor.
   cuda::fitBlocks(b, sizes.resident);
   auto lead = static_cast<int64_t>(llvm::alignTo(bytes - 1, piece));
   makeRing({b.getI8Type(), piece, lead, sizes.ahead, sizes.turns, sizes.grain},
-           kShared - blockGemvBytes(m * terms(), bits));
+           kShared - blockGemvBytes(rows * terms(), bits));
 }
 
 void BlockGemv::prepare() {
@@ -145,22 +153,32 @@ void BlockGemv::storeCodes(Value row, Value block, Value number, int64_t lanes,
 
 void BlockGemv::compute() {
   Value zeros = b.zero(VectorType::get({2}, b.getI8Type()));
-  for (int64_t r = 0; r < m; ++r) {
-    Value row = b.i32(r);
-    computeRow(launch, given, statistics, row,
+  for (int64_t r = 0; r < m; ++r)
+    computeRow(launch, given, statistics, row(r),
                [&](ValueRange loops, int64_t lanes, ArrayRef<Value> values) {
-                 Value block = loops[1], number = loops[2];
+                 Value number = loops.back(), block = loops.drop_back().back();
+                 // (t, block, number), or (t, choice, block, number).
+                 Value row = haveInputs() ? loops[1] : b.i32(r);
                  storeCodes(row, block, number, lanes, values[0]);
                  b.when(b.equal(number, b.i32(0)), [&] {
                    Value scale = b.extract(values[1], 0);
                    b.store(b.widen(scale), scales, row, block);
                    for (int64_t half = 0; half < halves; ++half)
-                     b.store(zeros, codes, b.i32(r * halves + half),
+                     b.store(zeros, codes, b.add(b.mul(row, halves), half),
                              b.mul(block, bytes));
                  });
                });
-  }
   b.barrier();
+}
+
+/// The numbers of the rows of the input.
+SmallVector<Value> BlockGemv::inputs(const Work &, ArrayRef<WeightRow> rows,
+                                     ValueRange columns) {
+  SmallVector<Value> numbers;
+  for (size_t i = 0; haveInputs() && i < columns.size(); ++i)
+    for (const WeightRow &row : rows)
+      numbers.push_back(launch.value(row.dot->x.at[1], row.loops));
+  return numbers;
 }
 
 //===----------------------------------------------------------------------===//
@@ -210,19 +228,19 @@ BlockGemv::Piece BlockGemv::load(const RowAddress &from, const Column &column) {
   return loaded;
 }
 
-BlockGemv::Input BlockGemv::input(int64_t row, const Column &column) {
+BlockGemv::Input BlockGemv::input(Value row, const Column &column) {
   Input x;
   for (int64_t half = 0; half < halves; ++half)
-    x.words.push_back(
-        words(b.load(codes, b.i32(row * halves + half), column.at, piece)));
+    x.words.push_back(words(
+        b.load(codes, b.add(b.mul(row, halves), half), column.at, piece)));
   Value offset = b.i32(kMinusEights);
   for (size_t word = 0; bits == 4 && word < x.words[0].size(); ++word) {
     Value sum = cuda::dotBytes(b, x.words[0][word], offset, b.i32(0));
     x.offsets.push_back(cuda::dotBytes(b, x.words[1][word], offset, sum));
   }
-  x.scaleA = b.load(scales, b.i32(row), column.a);
+  x.scaleA = b.load(scales, row, column.a);
   if (!column.isB.empty())
-    x.scaleB = b.load(scales, b.i32(row), column.b);
+    x.scaleB = b.load(scales, row, column.b);
   return x;
 }
 
@@ -253,7 +271,7 @@ Value BlockGemv::multiply(const Input &x, const Piece &piece,
 }
 
 SmallVector<Value> BlockGemv::step(ArrayRef<RowAddress> sources,
-                                   ValueRange columns, ValueRange,
+                                   ValueRange columns, ValueRange inputs,
                                    ValueRange sums) {
   SmallVector<Value> next(sums);
   SmallVector<Column> at;
@@ -263,14 +281,20 @@ SmallVector<Value> BlockGemv::step(ArrayRef<RowAddress> sources,
     for (const RowAddress &source : sources)
       pieces.push_back(load(source, at.back()));
   }
-  for (auto [i, column] : llvm::enumerate(at))
-    for (int64_t row = 0; row < m; ++row) {
-      Input x = input(row, column);
-      for (size_t w = 0; w < sources.size(); ++w) {
-        Value &sum = next[w * m + row];
-        sum = multiply(x, pieces[i * sources.size() + w], column, sum);
-      }
+  for (auto [i, column] : llvm::enumerate(at)) {
+    auto add = [&, i = i, &column = column](const Input &x, size_t w,
+                                            Value &sum) {
+      sum = multiply(x, pieces[i * sources.size() + w], column, sum);
+    };
+    if (haveInputs())
+      for (size_t w = 0; w < sources.size(); ++w)
+        add(input(inputs[i * sources.size() + w], column), w, next[w]);
+    for (int64_t row = 0; !haveInputs() && row < m; ++row) {
+      Input x = input(b.i32(row), column);
+      for (size_t w = 0; w < sources.size(); ++w)
+        add(x, w, next[w * m + row]);
     }
+  }
   return next;
 }
 
