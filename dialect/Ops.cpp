@@ -339,6 +339,19 @@ static LogicalResult verifySplit(WeightOp weight) {
   return success();
 }
 
+static LogicalResult verifyInput(WeightOp weight) {
+  RankedTensorType type = weight.getTensorType();
+  if (type.getRank() == 2 && type.getDimSize(0) == 1 &&
+      isFloat(type.getElementType()) && !weight.getCount() &&
+      !weight.getFirstRow() && !weight.getTied() && !weight.getExperts() &&
+      !weight.getAdapter() && !weight.getTransposed() &&
+      !weight.getSplit()) // weight_c11
+    return success();
+  return weight.emitOpError("expected an input to be one whole row of floats, "
+                            "got ")
+         << type;
+}
+
 static LogicalResult verifyLayers(WeightOp weight) {
   ArrayRef<int64_t> layers = *weight.getLayers();
   auto first = static_cast<int64_t>(weight.getFirst()),
@@ -390,6 +403,8 @@ LogicalResult WeightOp::verify() {
                        "'adapter' and 'or', got ") // weight_c8
            << getType();
   if (getSplit() && failed(verifySplit(*this)))
+    return failure();
+  if (getInput() && failed(verifyInput(*this)))
     return failure();
   if (getFirstRow().has_value() != getSourceRows().has_value()) // weight_c4
     return emitOpError("expected first_row beside source_rows");
@@ -627,13 +642,29 @@ static LogicalResult expectPositions(Operation *op, Value position,
                     dim(position, 0));
 }
 
+/// Checks the position of the first row of a table.
+static LogicalResult expectFirst(Operation *op, uint64_t first) {
+  static constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  if (first <= kMost)
+    return success();
+  return op->emitOpError("expected 'first' from 0 to ")
+         << kMost << ", got " << static_cast<int64_t>(first);
+}
+
 LogicalResult AddRowsOp::verify() {
   if (failed(expectSize(*this, "a table of second dimension", // add_rows_c1
-                        dim(getInput(), 1), dim(getTable(), 1))))
+                        dim(getInput(), 1), dim(getTable(), 1))) ||
+      failed(expectFirst(*this, getFirst()))) // add_rows_c5
     return failure();
+  if (getFirst() &&
+      !(getPosition() && getPosition().getType().isIndex())) // add_rows_c5
+    return emitOpError("expected 'first' beside one position");
+  int64_t rows = dim(getTable(), 0);
+  if (!ShapedType::isDynamic(rows))
+    rows += static_cast<int64_t>(getFirst());
   if (getPosition() &&
       failed(expectWithin(*this, "a position", getPosition(), // add_rows_c4
-                          dim(getInput(), 0), dim(getTable(), 0))))
+                          dim(getInput(), 0), rows)))
     return failure();
   if (getPosition())
     return expectPositions(*this, getPosition(), // add_rows_c3
@@ -652,7 +683,18 @@ LogicalResult AllReduceOp::verify() {
                     dim(getBias(), 0)); // all_reduce_c1
 }
 
+LogicalResult SetRowsOp::verify() {
+  if (failed(expectSize(*this, "rows of second dimension", // set_rows_c1
+                        dim(getInput(), 1), dim(getRows(), 1))))
+    return failure();
+  return expectFirst(*this, getFirst()); // set_rows_c2
+}
+
 LogicalResult ResidualOp::verify() {
+  if (getFactor() &&
+      failed(expectSize(*this, "a factor of size", // residual_c2
+                        dim(getStream(), 1), dim(getFactor(), 0))))
+    return failure();
   return expectFinite(*this, getScale()); // residual_c1
 }
 

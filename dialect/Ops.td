@@ -143,6 +143,9 @@ def Llama_WeightOp : Llama_Op<"weight",
     - An `adapter` is a matrix of the LoRA adapters with which the model is
       loaded. Without adapters the matrix is zero. It is not a tensor of the
       checkpoint.
+    - An `input` is not a tensor of the checkpoint either: a call gives its rows in
+      place of ids, as `cria_session_feed_embeddings` does. A model with an `input`,
+      such as a vision tower, takes no ids.
     - With `or @other`, a checkpoint without a tensor of this name uses the weight
       `@other` instead, as a head that is tied to the embedding does.
     - A `private` weight is removed by `symbol-dce` if nothing uses it. The
@@ -165,6 +168,7 @@ def Llama_WeightOp : Llama_Op<"weight",
     llama.weight @experts_up[48] experts : tensor<128x768x2048xbf16> from "model.layers.{}.mlp.experts.{}.up_proj.weight"
     llama.weight @experts_down[24] experts : tensor<32x1024x512xbf16> from "model.layers.{}.block_sparse_moe.output_linear.weight"
     llama.weight @c_fc[12] : tensor<3072x768xf32> from "h.{}.mlp.c_fc.weight" transposed
+    llama.weight @patches : tensor<1x588xf32> from "patches" input
     llama.weight @router[5] : tensor<64x2560xbf16> from "model.layers.{}.mlp.gate.weight" {first = 1 : i64, layers = array<i64: 1, 3, 5>}
     llama.weight private @gate_proj[16] : tensor<8192x2048xbf16> from "model.layers.{}.mlp.gate_proj.weight"
     ```
@@ -192,6 +196,9 @@ def Llama_WeightOp : Llama_Op<"weight",
     - (C9) `layers` ascend from the first layer of a count to the last.
     - (C10) what is `transposed` is a matrix, or the matrices of experts in one
       tensor; no adapter, and without `or`.
+    - (C11) an `input` is a matrix of one row, of floats, in which only
+      `llama.embed` looks; no adapter, without a count, rows, `or`, experts,
+      `transposed` and `split`.
 
     The importer creates the op with its slot: the index of the weight's first
     pointer in the table through which compiled code reads weights. The
@@ -204,12 +211,12 @@ def Llama_WeightOp : Llama_Op<"weight",
       OptionalAttr<FlatSymbolRefAttr>:$tied, OptionalAttr<IndexAttr>:$slot,
       OptionalAttr<Llama_Split>:$split, OptionalAttr<StrAttr>:$sym_visibility,
       OptionalAttr<DenseI64ArrayAttr>:$layers, UnitAttr:$transposed,
-      UnitAttr:$experts);
+      UnitAttr:$experts, UnitAttr:$input);
   let assemblyFormat = [{
     (custom<Visibility>($sym_visibility)^)? $sym_name (`[` $count^ `]`)?
     (`experts` $experts^)? `:` $type `from` $source (`or` $tied^)?
     (`rows` $first_row^ `of` $source_rows)? (`transposed` $transposed^)?
-    (`split` $split^)? (`adapter` $adapter^)? attr-dict
+    (`split` $split^)? (`adapter` $adapter^)? (`input` $input^)? attr-dict
   }];
   let extraClassDeclaration = [{
     ::mlir::RankedTensorType getTensorType() {
@@ -520,7 +527,8 @@ def Llama_Activation : I32EnumAttr<"Activation", "the function of a gate",
      I32EnumAttrCase<"Gelu", 2, "gelu">,
      I32EnumAttrCase<"Relu", 3, "relu">,
      I32EnumAttrCase<"Relu2", 4, "relu2">,
-     I32EnumAttrCase<"Sigmoid", 5, "sigmoid">]> {
+     I32EnumAttrCase<"Sigmoid", 5, "sigmoid">,
+     I32EnumAttrCase<"QuickGelu", 6, "quick_gelu">]> {
   let cppNamespace = "::cria::llama";
 }
 
@@ -538,6 +546,7 @@ def Llama_SwiGLUOp : Llama_Op<"swiglu",
     | `relu` | `max(x, 0)` |
     | `relu2` | `max(x, 0)^2` |
     | `sigmoid` | `1 / (1 + e^-x)` |
+    | `quick_gelu` | `x * sigmoid(1.702 x)` |
 
     With a limit L the result is
     `min(gate, L) * sigmoid(alpha * min(gate, L)) * (clamp(up, -L, L) + 1)`
@@ -593,10 +602,12 @@ def Llama_AddRowsOp : Llama_Op<"add_rows",
   let description = [{
     `result[t, i] = x[t, i] + table[p, i]` in f32. With one position,
     `p = position + t`; with positions, `p = positions[t]`. Without a position the
-    row is `table[0, i]`.
+    row is `table[0, i]`. With `first` the table begins at that position: the row is
+    `table[p - first, i]`, and nothing is added to the tokens before `first`.
 
     ```mlir
     %p = llama.add_rows %x, %learned at %position : tensor<?x64xf32>, tensor<512x64xf32>
+    %f = llama.add_rows %x, %learned at %position {first = 4} : tensor<?x64xf32>, tensor<512x64xf32>
     %r = llama.add_rows %x, %learned at (%positions : tensor<?xi32>) : tensor<?x64xf32>, tensor<512x64xf32>
     %s = llama.add_rows %p, %segment : tensor<?x64xf32>, tensor<1x64xf32>
     ```
@@ -606,13 +617,42 @@ def Llama_AddRowsOp : Llama_Op<"add_rows",
     - (C2) without a position the table has one row.
     - (C3) there are as many positions as tokens.
     - (C4) tokens at constant positions are within the table.
+    - (C5) `first` is not negative and fits 32 bits; another one than 0 requires
+      one position.
   }];
   let arguments = (ins Llama_Matrix:$input, Llama_Matrix:$table,
-      Optional<Llama_Position>:$position);
+      Optional<Llama_Position>:$position,
+      DefaultValuedAttr<I64Attr, "0">:$first);
   let results = (outs Llama_Matrix:$result);
   let assemblyFormat = [{
     $input `,` $table (`at` custom<Position>($position, type($position))^)?
     attr-dict `:` type($input) `,` type($table)
+  }];
+  let hasVerifier = 1;
+}
+
+def Llama_SetRowsOp : Llama_Op<"set_rows",
+    [Pure, AllTypesMatch<["input", "result"]>]> {
+  let summary = "learned rows in place of the tokens at some positions";
+  let description = [{
+    With `p = position + t - first`, and R rows:
+    `result[t, i] = rows[p, i]` where `0 <= p < R`, else `x[t, i]`. So a vision
+    tower has a row for the class, and registers, in front of an image's patches.
+
+    ```mlir
+    %c = llama.set_rows %x, %class at %position : tensor<?x64xf32>, tensor<1x64xf32>
+    %r = llama.set_rows %x, %registers at %position {first = 1} : tensor<?x64xf32>, tensor<4x64xf32>
+    ```
+
+    Constraints:
+    - (C1) the rows' second dimension is x's.
+    - (C2) `first` is not negative and fits 32 bits.
+  }];
+  let arguments = (ins Llama_Matrix:$input, Llama_Matrix:$rows,
+      Index:$position, DefaultValuedAttr<I64Attr, "0">:$first);
+  let results = (outs Llama_Matrix:$result);
+  let assemblyFormat = [{
+    $input `,` $rows `at` $position attr-dict `:` type($input) `,` type($rows)
   }];
   let hasVerifier = 1;
 }
@@ -622,20 +662,32 @@ def Llama_ResidualOp : Llama_Op<"residual",
   let summary = "addition to the residual stream";
   let description = [{
     `result = stream + scale * update`, in f32. Bufferization updates the buffer
-    of the first operand, the stream, in place.
+    of the first operand, the stream, in place. With a factor,
+    `result[t, i] = stream[t, i] + scale * factor[i] * update[t, i]` (DINOv2's layer
+    scale).
 
     ```mlir
     %x1 = llama.residual %x, %update : tensor<?x64xbf16>
     %x2 = llama.residual %x, %update {scale = 0.22 : f64} : tensor<?x64xbf16>
+    %x3 = llama.residual %x, %update factor(%f : tensor<64xbf16>) : tensor<?x64xbf16>
     ```
 
     Constraints:
     - (C1) the scale is finite in f32.
+    - (C2) the factor has a number for each column.
   }];
   let arguments = (ins Llama_Matrix:$stream, Llama_Matrix:$update,
-      DefaultValuedAttr<F64Attr, "1.0">:$scale);
+      Optional<Llama_Vector>:$factor, DefaultValuedAttr<F64Attr, "1.0">:$scale);
   let results = (outs Llama_Matrix:$result);
-  let assemblyFormat = "$stream `,` $update attr-dict `:` type($stream)";
+  let builders = [OpBuilder<(ins "::mlir::Value":$stream,
+      "::mlir::Value":$update, "double":$scale), [{
+    build($_builder, $_state, stream, update, /*factor=*/::mlir::Value(),
+          ::llvm::APFloat(scale));
+  }]>];
+  let assemblyFormat = [{
+    $stream `,` $update (`factor` `(` $factor^ `:` type($factor) `)`)? attr-dict
+    `:` type($stream)
+  }];
   let hasVerifier = 1;
 }
 

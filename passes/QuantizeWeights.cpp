@@ -103,7 +103,8 @@ void QuantizeWeights::runOnOperation() {
     bool isMatrix =
         weight && isa<FloatType>(weight.getTensorType().getElementType()) &&
         weight.getTensorType().getRank() == (weight.getExperts() ? 3 : 2);
-    if (reader != Other && formats[reader] && isMatrix && !weight.getAdapter())
+    if (reader != Other && formats[reader] && isMatrix &&
+        !weight.getAdapter() && !weight.getInput())
       quantize(weight, all, formats[reader]);
   }
 }

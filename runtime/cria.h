@@ -525,9 +525,11 @@ CRIA_API cria_status cria_session_encode(cria_session *session,
  * text. `rows` is (count, hidden), row after row; a row replaces an id's
  * row of the model's table of embeddings. They are rounded to the table's
  * type. If the model multiplies embeddings by a factor, these are multiplied,
- * too. Errors are those of cria_session_feed; CRIA_INVALID_ARGUMENT also if
- * `hidden` is not the model's or a number is not finite;
- * CRIA_FAILED_PRECONDITION if the artifact's manifest names no "embedding". */
+ * too. A vision tower takes only such rows, the patches of an image in one call
+ * from position 0; the rows that it has in front count as positions. Errors are
+ * those of cria_session_feed; CRIA_INVALID_ARGUMENT also if `hidden` is not the
+ * model's or a number is not finite; CRIA_FAILED_PRECONDITION if the artifact's
+ * manifest names no "embedding". */
 CRIA_API cria_status cria_session_feed_embeddings(cria_session *session,
                                                   const float *rows,
                                                   size_t count, size_t hidden,

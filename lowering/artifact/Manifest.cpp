@@ -71,6 +71,8 @@ static DictionaryAttr describe(WeightOp weight, LayerRange layers) {
     object.set("transposed", true);
   if (weight.getAdapter())
     object.set("adapter", true);
+  if (weight.getInput())
+    object.set("input", true);
   if (weight.getTied())
     object.set("tied", *weight.getTied());
   return object;
@@ -182,6 +184,13 @@ static Fields modelOf(func::FuncOp forward, DictionaryAttr config,
   });
   if (learned.wasInterrupted())
     model.set("learned_positions", true);
+  int64_t front = 0; // rows that are set, whatever a call gives
+  forward.walk([&](SetRowsOp op) {
+    front = std::max(front, static_cast<int64_t>(op.getFirst()) +
+                                op.getRows().getType().getDimSize(0));
+  });
+  if (front && causal.wasInterrupted())
+    model.set("front_rows", front);
   for (const char *key : {"hidden_size", "max_position_embeddings"})
     if (auto value = getInteger(config, key))
       model.set(key, *value);

@@ -19,7 +19,9 @@ using namespace cria;
 using namespace cria::llama;
 
 static bool readsWeights(Operation *op) {
-  return isa<EmbedOp, AddRowsOp, RMSNormOp, LayerNormOp, LinearOp,
+  if (auto sum = dyn_cast<ResidualOp>(op))
+    return bool(sum.getFactor());
+  return isa<EmbedOp, AddRowsOp, SetRowsOp, RMSNormOp, LayerNormOp, LinearOp,
              ExpertLinearOp, HeadLinearOp, HeadOp>(op);
 }
 
@@ -45,7 +47,7 @@ static int64_t runsOf(Operation *op) {
 /// What a token reads of a weight: `bytes` of all, or of the experts that it
 /// chooses, or of the row that it looks up.
 static int64_t readOf(Operation *op, RankedTensorType weight, int64_t all) {
-  if (isa<EmbedOp, AddRowsOp>(op))
+  if (isa<EmbedOp, AddRowsOp, SetRowsOp>(op))
     return all / weight.getDimSize(0);
   if (auto linear = dyn_cast<ExpertLinearOp>(op))
     return all / weight.getDimSize(0) * linear.getType().getDimSize(1);
@@ -177,7 +179,7 @@ static void addOp(KernelCost &kernel, Operation *op) {
   if (!readsWeights(op))
     return;
   CostRow row = rowOf(op);
-  bool lookup = isa<EmbedOp, AddRowsOp>(op);
+  bool lookup = isa<EmbedOp, AddRowsOp, SetRowsOp>(op);
   int64_t bytes = row.weightBytes / row.runs;
   // The tokens of a prompt choose all experts between them.
   if (auto linear = dyn_cast<ExpertLinearOp>(op);

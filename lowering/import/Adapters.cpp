@@ -67,7 +67,7 @@ static LogicalResult addAdapter(LinearOp linear, int64_t rank) {
     x = LinearOp::create(builder, factor.getLoc(), x, value, /*bias=*/Value());
   }
   auto sum = ResidualOp::create(builder, b.getLoc(), linear.getResult(), x,
-                                llvm::APFloat(1.0));
+                                /*scale=*/1.0);
   linear.getResult().replaceAllUsesExcept(sum, sum);
   return success();
 }

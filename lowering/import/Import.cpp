@@ -756,7 +756,7 @@ Value Importer::experts(Value tokens, Value x, Value layer) {
     Value factor = linear("shared_factor", x, layer);
     shared = gated(factor, shared, Activation::Sigmoid);
   }
-  return ResidualOp::create(b, loc, sum, shared, llvm::APFloat(1.0));
+  return ResidualOp::create(b, loc, sum, shared, 1.0);
 }
 
 /// Builds one layer. Returns the hidden states and caches after the layer.
@@ -769,7 +769,7 @@ SmallVector<Value> Importer::layer(const Text &text, const LayerKind &kind,
   };
   auto add = [&](Value update) {
     at(layerPath);
-    x = ResidualOp::create(b, loc, x, update, llvm::APFloat(c.residualScale));
+    x = ResidualOp::create(b, loc, x, update, c.residualScale);
   };
   const LayerNorms &norms = family.norms;
   Value read = normed(norms.attention, x), before = x;

@@ -362,6 +362,18 @@ static LogicalResult verifyEmbed(EmbedOp op, func::FuncOp function,
          << op.getTable().getType();
 }
 
+/// A model with an input takes no ids: only the lookup of the ids reads it.
+static LogicalResult verifyInput(GetWeightOp op) {
+  auto weight =
+      SymbolTable::lookupNearestSymbolFrom<WeightOp>(op, op.getWeightAttr());
+  for (Operation *user : op->getUsers())
+    if (weight.getInput() && !isa<EmbedOp>(user))
+      return user->emitOpError("expected an input to be read by llama.embed, "
+                               "got @")
+             << op.getWeight();
+  return success();
+}
+
 /// Ops must use the position, the pages and the number of the other text's
 /// tokens that the function is given. The runtime keeps these within the bounds
 /// of caches and tables.
@@ -379,6 +391,8 @@ static LogicalResult verifyPosition(Operation *op, func::FuncOp function,
     position = rope.getPosition();
   } else if (auto add = dyn_cast<AddRowsOp>(op)) {
     position = add.getPosition();
+  } else if (auto set = dyn_cast<SetRowsOp>(op)) {
+    position = set.getPosition();
   }
   if (position && position != function.getArgument(1))
     return op->emitError("expected the position that the function is given");
@@ -512,7 +526,8 @@ static int64_t positionsOf(ModuleOp module, func::FuncOp forward) {
     atMost(static_cast<int64_t>(table.getPositions()));
   module.walk([&](AddRowsOp op) {
     if (op.getPosition())
-      atMost(op.getTable().getType().getDimSize(0));
+      atMost(op.getTable().getType().getDimSize(0) +
+             static_cast<int64_t>(op.getFirst()));
   });
   FunctionType type = forward.getFunctionType();
   for (Type input : cacheTypes(type)) {
@@ -543,9 +558,11 @@ static LogicalResult verify(ModuleOp module, bool isFused) {
     if (!function)
       return WalkResult::advance();
     auto embed = dyn_cast<EmbedOp>(op);
+    auto get = dyn_cast<GetWeightOp>(op);
     if (failed(verifyOp(op)) ||
         failed(verifyPosition(op, function, bool(encode))) ||
         failed(verifyLayers(op)) || failed(verifyExperts(op)) ||
+        (get && failed(verifyInput(get))) ||
         (embed && failed(verifyEmbed(embed, function, logits.getDimSize(1)))))
       return WalkResult::interrupt();
     return WalkResult::advance();

@@ -48,7 +48,7 @@ private:
   LogicalResult expectSame(Operation *op, ValueRange tensors);
   LogicalResult expectAtMostTokens(Operation *op, Value tensor);
   LogicalResult expectInTable(Operation *op, Value input, Value position,
-                              Value table);
+                              Value table, int64_t first = 0);
   LogicalResult expectInCache(Operation *op, Value input, Value position,
                               Value pages);
   LogicalResult verifyLoop(scf::YieldOp yield);
@@ -226,12 +226,13 @@ LogicalResult Rows::expectAtMostTokens(Operation *op, Value tensor) {
   return op->emitOpError("expected at most a row for each token");
 }
 
-/// Checks an op that reads rows of a table from the position on.
+/// Checks an op that reads rows of a table from the position on. The table's
+/// first row is for position `first`.
 LogicalResult Rows::expectInTable(Operation *op, Value input, Value position,
-                                  Value table) {
+                                  Value table, int64_t first) {
   if (!position.getType().isIndex())
     return expectSame(op, {input, position});
-  if (isNonNegative(rows(table) - number(position) - rows(input)))
+  if (isNonNegative(rows(table) + first - number(position) - rows(input)))
     return success();
   return op->emitOpError("expected a table with a row for each position of a "
                          "token");
@@ -259,8 +260,11 @@ LogicalResult Rows::verifyLoop(scf::YieldOp yield) {
 /// Checks the operands of an op of llama.
 LogicalResult Rows::verifyLlama(Operation *op) {
   return TypeSwitch<Operation *, LogicalResult>(op)
-      .Case<ResidualOp, SwiGLUOp, SquareSumsOp, CombineOp>(
+      .Case<SwiGLUOp, SquareSumsOp, CombineOp>(
           [&](auto same) { return expectSame(op, same->getOperands()); })
+      .Case([&](ResidualOp sum) {
+        return expectSame(op, {sum.getStream(), sum.getUpdate()});
+      })
       .Case([&](ExpertLinearOp linear) {
         return expectSame(op, {linear.getInput(), linear.getExperts()});
       })
@@ -276,7 +280,8 @@ LogicalResult Rows::verifyLlama(Operation *op) {
       .Case([&](AddRowsOp add) {
         return add.getPosition()
                    ? expectInTable(op, add.getInput(), add.getPosition(),
-                                   add.getTable())
+                                   add.getTable(),
+                                   static_cast<int64_t>(add.getFirst()))
                    : success();
       })
       .Case([&](KVAppendOp append) {

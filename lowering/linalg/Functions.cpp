@@ -64,6 +64,8 @@ Value cria::activate(LinalgBuilder &b, Activation activation, Value x) {
     Value negative = arith::NegFOp::create(b, b.getLoc(), x);
     return s.div(x, s.add(s.exp(negative), 1));
   }
+  case Activation::QuickGelu:
+    return s.div(x, s.add(s.exp(s.mul(x, -1.702)), 1));
   case Activation::GeluTanh: {
     Value cube = s.mul(s.mul(s.mul(x, x), x), 0.044715);
     Value inner = s.mul(s.add(x, cube), 0.7978845608028654); // sqrt(2 / pi)

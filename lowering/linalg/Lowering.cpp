@@ -66,9 +66,10 @@ void FunctionLowering::lower(Operation *op) {
   llvm::TypeSwitch<Operation *>(op)
       .Case<GetWeightOp, GetRopeOp, EmbedOp, RMSNormOp, SquareSumsOp,
             LayerNormOp, LinearOp, HeadOp, SwiGLUOp, ActivateOp, AddRowsOp,
-            AllReduceOp, ResidualOp, HeadLinearOp, RopeOp, KVAppendOp, GQAOp,
-            RouteOp, ExpertLinearOp, CombineOp, KernelOp, tensor::SplatOp,
-            tensor::ConcatOp>([&](auto typed) { lower(typed); })
+            SetRowsOp, AllReduceOp, ResidualOp, HeadLinearOp, RopeOp,
+            KVAppendOp, GQAOp, RouteOp, ExpertLinearOp, CombineOp, KernelOp,
+            tensor::SplatOp, tensor::ConcatOp>(
+          [&](auto typed) { lower(typed); })
       .Case<scf::ForOp>([&](scf::ForOp loop) { lowerLoop(loop); })
       .Default([&](Operation *other) {
         if (lowerReshape(other))
@@ -501,10 +502,60 @@ Value FunctionLowering::rowsAt(Value table, Value oldPosition,
   return gathered;
 }
 
+/// Makes each number of a result from x's number, whether the table has a row
+/// for the token, and the number of that row. The table's first row is for
+/// position `first`.
+Value FunctionLowering::fromRows(
+    Value x, Value table, Value position, uint64_t first, Type type,
+    llvm::function_ref<Value(Value, Value, Value)> make) {
+  int64_t rows = tensorType(table).getDimSize(0);
+  SmallVector<AffineMap> maps(2, b.select(2, {0, 1}));
+  return b.generic(
+      2, {x}, {b.empty(b.sizes(x), type)}, maps,
+      [&](Values v) -> SmallVector<Value> {
+        Location loc = b.getLoc();
+        auto constant = [&](int64_t value) -> Value {
+          return arith::ConstantIndexOp::create(b, loc, value);
+        };
+        Value token = linalg::IndexOp::create(b, loc, 0),
+              column = linalg::IndexOp::create(b, loc, 1);
+        Value place = arith::AddIOp::create(b, loc, position, token);
+        place = arith::SubIOp::create(b, loc, place,
+                                      constant(static_cast<int64_t>(first)));
+        Value low = arith::MaxSIOp::create(b, loc, place, constant(0)),
+              row = arith::MinSIOp::create(b, loc, low, constant(rows - 1));
+        Value isThere =
+            arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, place, row);
+        Value number =
+            tensor::ExtractOp::create(b, loc, table, ValueRange{row, column});
+        return {make(v[0], isThere, b.widen(number))};
+      })[0];
+}
+
+void FunctionLowering::lower(SetRowsOp op) {
+  storedForm[op] = fromRows(
+      any(op.getInput()), stored(op.getRows()), stored(op.getPosition()),
+      op.getFirst(), op.getType().getElementType(),
+      [&](Value x, Value isThere, Value row) -> Value {
+        return arith::SelectOp::create(b, b.getLoc(), isThere, row, x);
+      });
+}
+
 /// Adds to each row of x the table's row for that token. A table without a
 /// position has one row, which is added to all rows of x.
 void FunctionLowering::lower(AddRowsOp op) {
   Value x = any(op.getInput()), table = stored(op.getTable());
+  if (op.getFirst()) {
+    storedForm[op] =
+        fromRows(x, table, stored(op.getPosition()), op.getFirst(),
+                 op.getType().getElementType(),
+                 [&](Value x, Value isThere, Value row) -> Value {
+                   Value added = arith::SelectOp::create(b, b.getLoc(), isThere,
+                                                         row, b.f32(0));
+                   return arith::AddFOp::create(b, b.getLoc(), x, added);
+                 });
+    return;
+  }
   SmallVector<OpFoldResult> sizes = b.sizes(x);
   unsigned row = 0, column = 1;
   AffineMap all = b.select(2, {row, column}), from = b.select(2, {column});
@@ -550,22 +601,29 @@ void FunctionLowering::lower(AllReduceOp op) {
 }
 
 void FunctionLowering::lower(ResidualOp op) {
-  SmallVector<AffineMap> maps(2, b.select(2, {0, 1}));
-  if (isWeight(op.getStream())) {
-    storedForm[op] = b.map(
-        {stored(op.getStream()), any(op.getUpdate())},
-        op.getType().getElementType(), [&](Values v) -> SmallVector<Value> {
-          Value update = scaled(b, v[1], op.getScale());
-          return {arith::AddFOp::create(b, b.getLoc(), v[0], update)};
-        });
-    return;
+  AffineMap all = b.select(2, {0, 1});
+  SmallVector<Value> inputs = {any(op.getUpdate())};
+  SmallVector<AffineMap> maps = {all};
+  if (op.getFactor()) {
+    inputs.push_back(stored(op.getFactor()));
+    maps.push_back(b.select(2, {1}));
   }
+  Value stream = stored(op.getStream()), into = stream;
+  bool isInPlace = !isWeight(op.getStream());
+  if (!isInPlace) {
+    inputs.push_back(stream);
+    maps.push_back(all);
+    into = b.empty(b.sizes(stream), op.getType().getElementType());
+  }
+  maps.push_back(all);
   storedForm[op] =
-      b.generic(2, {any(op.getUpdate())}, {stored(op.getStream())}, maps,
-                [&](Values v) -> SmallVector<Value> {
-                  Value update = scaled(b, v[0], op.getScale());
-                  return {arith::AddFOp::create(b, b.getLoc(), v[1], update)};
-                })[0];
+      b.generic(2, inputs, {into}, maps, [&](Values v) -> SmallVector<Value> {
+        Value update = scaled(b, v[0], op.getScale()),
+              old = isInPlace ? v.back() : v[inputs.size() - 1];
+        if (op.getFactor())
+          update = arith::MulFOp::create(b, b.getLoc(), update, v[1]);
+        return {arith::AddFOp::create(b, b.getLoc(), old, update)};
+      })[0];
 }
 
 /// Loops (t, h, n, k).

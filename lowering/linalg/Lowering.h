@@ -59,6 +59,7 @@ private:
   void lower(llama::SwiGLUOp op);
   void lower(llama::ActivateOp op);
   void lower(llama::AddRowsOp op);
+  void lower(llama::SetRowsOp op);
   void lower(llama::AllReduceOp op);
   void lower(llama::ResidualOp op);
   void lower(llama::HeadLinearOp op);
@@ -89,6 +90,11 @@ private:
   BlockRows quantized(mlir::Value x);
   mlir::Value rowsAt(mlir::Value table, mlir::Value oldPosition,
                      llvm::ArrayRef<mlir::OpFoldResult> sizes);
+  mlir::Value fromRows(
+      mlir::Value x, mlir::Value table, mlir::Value position, uint64_t first,
+      mlir::Type type,
+      llvm::function_ref<mlir::Value(mlir::Value, mlir::Value, mlir::Value)>
+          make);
   mlir::Value addVector(mlir::Value rows, mlir::Value vector);
   mlir::Value call(mlir::StringRef symbol, mlir::Type type,
                    mlir::ValueRange operands);

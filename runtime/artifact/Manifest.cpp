@@ -354,6 +354,11 @@ void Reader::readModel(const JsonCursor &model) {
     manifest.learnedPositions = learned->boolean();
   if (auto bidirectional = model.find("bidirectional"))
     manifest.bidirectional = bidirectional->boolean();
+  if (auto front = model.find("front_rows")) {
+    manifest.frontRows = front->integer(1, manifest.maxSeq);
+    if (!manifest.bidirectional)
+      front->expected("a model whose tokens see later tokens");
+  }
   if (auto encoder = model.find("encoder"))
     manifest.encoder = encoder->boolean();
 }
@@ -385,6 +390,8 @@ void Reader::readWeight(const JsonCursor &at) {
     readRows(*rows, weight);
   if (auto adapter = at.find("adapter"))
     weight.adapter = adapter->boolean();
+  if (auto input = at.find("input"))
+    weight.input = input->boolean();
   if (auto transposed = at.find("transposed"))
     weight.transposed = transposed->boolean();
   bool isOne = !weight.experts || weight.stacked; // tensor of each layer
@@ -395,6 +402,10 @@ void Reader::readWeight(const JsonCursor &at) {
     at["shape"].expected("two dimensions, of an adapter's matrix");
   if (weight.adapter && isBlocked(weight.type))
     at["dtype"].expected("f32, f16 or bf16, of an adapter's matrix");
+  if (weight.input &&
+      (weight.shape.size() != 2 || weight.shape[0] != 1 || weight.count ||
+       weight.adapter || isBlocked(weight.type)))
+    at["input"].expected("one row of f32, f16 or bf16");
   if (auto tied = at.find("tied"))
     readTied(*tied, weight);
   if (weight.experts &&

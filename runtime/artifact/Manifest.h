@@ -42,6 +42,7 @@ struct WeightSpec {
   /// The dimension that ranks split; `setRank` says which rows or columns.
   Split split = Split::None;
   bool adapter = false; // filled from LoRA adapters, not the checkpoint
+  bool input = false;   // given with each call, in place of ids
   /// The index of another weight of the manifest, of the same shape. Its tensor
   /// is used if the checkpoint has no tensor of this name, or an equal one.
   std::optional<size_t> tied = std::nullopt;
@@ -70,8 +71,12 @@ struct WeightSpec {
   uint64_t following(uint64_t index) const {
     return experts ? experts - index % experts : 1;
   }
+  /// Whether the checkpoint has the weight's tensors.
+  bool isOfCheckpoint() const { return !adapter && !input; }
   /// One tensor of the checkpoint, all of it.
-  bool isWhole() const { return !count && !rows.of && !adapter && !experts; }
+  bool isWhole() const {
+    return !count && !rows.of && isOfCheckpoint() && !experts;
+  }
   /// The checkpoint's name of tensor `index` in [0, tensors()), or of the
   /// tensor that has it.
   std::string name(uint64_t index) const;
@@ -193,6 +198,9 @@ struct Manifest {
   bool bidirectional = false;
   /// Whether a row for each position is added to the embeddings.
   bool learnedPositions = false;
+  /// The learned rows in front of the rows that a call gives, such as a vision
+  /// tower's class and registers.
+  int64_t frontRows = 0;
   /// Whether a source text is encoded first, to which the tokens attend.
   bool encoder = false;
 
@@ -230,6 +238,8 @@ struct Manifest {
     return weight.tied && origin(weight).type == weight.type &&
            weight.split == Split::None;
   }
+  /// Whether the model takes rows of numbers alone, and no ids.
+  bool takesRows() const { return embedding && weights[*embedding].input; }
   /// The bytes of a row of the table of ids; 0 without `embedding`.
   uint64_t embeddingBytes() const;
   /// The bytes of one page of all caches, if they are in pages.

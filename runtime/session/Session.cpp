@@ -67,6 +67,11 @@ void Session::forget(int64_t position) {
 /// INVALID_ARGUMENT unless there are ids and all are in the vocabulary.
 Status Session::checkIds(const int32_t *ids, int64_t count) const {
   int64_t vocab = shared->manifest().vocabSize;
+  if (shared->manifest().takesRows())
+    return Status(
+        CRIA_INVALID_ARGUMENT,
+        "the model takes rows of numbers, such as an image's patches, "
+        "in place of ids");
   if (count <= 0)
     return Status(CRIA_INVALID_ARGUMENT, "no ids, expected at least one");
   for (int64_t i = 0; i < count; ++i)
@@ -354,7 +359,9 @@ Status Session::feedEmbeddings(const float *rows, int64_t count, int64_t hidden,
     return Status(CRIA_INVALID_ARGUMENT,
                   {"embeddings of ", hidden,
                    " numbers, expected the model's hidden size ", width});
-  Status status = checkLength(count, "embeddings");
+  // A model with rows in front is bidirectional: the call is one step.
+  int64_t front = manifest.frontRows;
+  Status status = checkLength(front + count, "embeddings");
   if (status.ok())
     status = checkOutputs(outputs, count);
   if (!status.ok())
@@ -362,20 +369,26 @@ Status Session::feedEmbeddings(const float *rows, int64_t count, int64_t hidden,
   auto made = convertRows(rows, count, hidden, table.type);
   if (!made.ok())
     return made.status();
-  std::vector<int32_t> ids(
-      static_cast<size_t>(std::min(manifest.chunk, manifest.vocabSize)));
+  made->insert(made->begin(),
+               static_cast<size_t>(front) * manifest.embeddingBytes(),
+               std::byte());
+  std::vector<int32_t> ids(static_cast<size_t>(
+      table.input ? manifest.chunk
+                  : std::min(manifest.chunk, manifest.vocabSize)));
   std::iota(ids.begin(), ids.end(), 0);
   OutputTaker taker(outputs, count, manifest);
   auto make = [&](int64_t done, int64_t tokens) {
-    Step step = {ids.data(), tokens, fed, tokens, nullptr};
+    Step step = {ids.data(), tokens - front, fed, tokens - front, nullptr};
     step.embeddings =
         made->data() + static_cast<uint64_t>(done) * manifest.embeddingBytes();
     taker.begin(step, done);
+    step.tokens += front;
+    step.firstLogit += front;
     return step;
   };
   return inChunks(
-      count, static_cast<int64_t>(ids.size()), /*ids=*/false, prefill, make,
-      [&](const Step &step, bool) { return taker.run(*backend, step); });
+      front + count, static_cast<int64_t>(ids.size()), /*ids=*/false, prefill,
+      make, [&](const Step &step, bool) { return taker.run(*backend, step); });
 }
 
 Status Session::setLoras(std::shared_ptr<const LoraSet> loras) {

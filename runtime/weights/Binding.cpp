@@ -94,7 +94,8 @@ Layers::Layers(const Manifest &manifest) {
     std::string before = weight.pattern.substr(0, weight.pattern.find("{}"));
     std::vector<std::string> prefixes = otherNestings(before);
     prefixes.push_back(before);
-    for (uint64_t i = 0; i < weight.count + more && !weight.adapter; ++i)
+    for (uint64_t i = 0; i < weight.count + more && weight.isOfCheckpoint();
+         ++i)
       for (const std::string &prefix : prefixes)
         numbers[prefix].insert(std::to_string(weight.first + i));
   }
@@ -366,7 +367,7 @@ std::vector<BoundWeight> adapterWeights(const Manifest &manifest,
                                         const Loras &loras) {
   std::vector<BoundWeight> bound;
   for (const WeightSpec &weight : manifest.weights)
-    for (uint64_t i = 0; i < weight.tensors() && weight.adapter; ++i)
+    for (uint64_t i = 0; i < weight.tensors() && !weight.isOfCheckpoint(); ++i)
       bound.push_back(
           {&weight, weight.slot + i, slice(loras.kept(weight, i), weight, i)});
   return bound;
@@ -385,7 +386,7 @@ Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint,
   }
   Matcher matcher(manifest, checkpoint, *config, loras, binding);
   for (const WeightSpec &weight : manifest.weights)
-    if (!weight.adapter)
+    if (weight.isOfCheckpoint())
       matcher.match(weight);
   addConversions(matcher.conversions, binding);
   addExtras(manifest, checkpoint, matcher.used, allowUnused, binding);
@@ -467,7 +468,7 @@ Binding drawWeights(const Manifest &manifest, uint64_t seed,
   Binding binding;
   binding.weights = adapterWeights(manifest, loras);
   for (const WeightSpec &weight : manifest.weights) {
-    if (weight.adapter)
+    if (!weight.isOfCheckpoint())
       continue;
     if (isAlias(manifest, weight, loras)) {
       binding.aliases.push_back(aliasOf(manifest, weight));

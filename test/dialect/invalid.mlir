@@ -403,6 +403,57 @@ func.func @add_rows(%x: tensor<?x64xf32>, %table: tensor<512x65xf32>, %position:
 
 // -----
 
+// add_rows_c5
+func.func @add_rows(%x: tensor<?x64xf32>, %table: tensor<512x64xf32>, %position: index) {
+  // expected-error @below {{expected 'first' from 0 to 2147483647, got -1}}
+  %y = llama.add_rows %x, %table at %position {first = -1} : tensor<?x64xf32>, tensor<512x64xf32>
+  return
+}
+
+// -----
+
+// add_rows_c5
+func.func @add_rows(%x: tensor<?x64xf32>, %row: tensor<1x64xf32>) {
+  // expected-error @below {{expected 'first' beside one position}}
+  %y = llama.add_rows %x, %row {first = 1} : tensor<?x64xf32>, tensor<1x64xf32>
+  return
+}
+
+// -----
+
+// set_rows_c1
+func.func @set_rows(%x: tensor<?x64xf32>, %rows: tensor<4x65xf32>, %position: index) {
+  // expected-error @below {{expected rows of second dimension 64, got 65}}
+  %y = llama.set_rows %x, %rows at %position : tensor<?x64xf32>, tensor<4x65xf32>
+  return
+}
+
+// -----
+
+// set_rows_c2
+func.func @set_rows(%x: tensor<?x64xf32>, %rows: tensor<4x64xf32>, %position: index) {
+  // expected-error @below {{expected 'first' from 0 to 2147483647, got 2147483648}}
+  %y = llama.set_rows %x, %rows at %position {first = 2147483648} : tensor<?x64xf32>, tensor<4x64xf32>
+  return
+}
+
+// -----
+
+// residual_c2
+func.func @residual(%x: tensor<?x4xf32>, %f: tensor<5xf32>) {
+  // expected-error @below {{expected a factor of size 4, got 5}}
+  %y = llama.residual %x, %x factor(%f : tensor<5xf32>) : tensor<?x4xf32>
+  return
+}
+
+// -----
+
+// weight_c11
+// expected-error @below {{expected an input to be one whole row of floats, got 'tensor<2x48xf32>'}}
+llama.weight @patches : tensor<2x48xf32> from "patches" input
+
+// -----
+
 // add_rows_c2
 func.func @add_rows(%x: tensor<?x64xf32>, %table: tensor<2x64xf32>) {
   // expected-error @below {{expected the number of rows of a table without a position to be 1, got 2}}

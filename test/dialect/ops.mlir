@@ -18,6 +18,8 @@ llama.weight @experts_up[48] experts : tensor<128x768x2048xbf16> from "model.lay
 llama.weight @experts_down[24] experts : tensor<32x1024x512xbf16> from "model.layers.{}.block_sparse_moe.output_linear.weight"
 // CHECK: llama.weight @c_fc[12] : tensor<3072x768xf32> from "h.{}.mlp.c_fc.weight" transposed
 llama.weight @c_fc[12] : tensor<3072x768xf32> from "h.{}.mlp.c_fc.weight" transposed
+// CHECK: llama.weight @patches : tensor<1x588xf32> from "patches" input
+llama.weight @patches : tensor<1x588xf32> from "patches" input
 // CHECK: llama.weight @router[5] : tensor<64x2560xbf16> from "model.layers.{}.mlp.gate.weight" {first = 1 : i64, layers = array<i64: 1, 3, 5>}
 llama.weight @router[5] : tensor<64x2560xbf16> from "model.layers.{}.mlp.gate.weight" {first = 1 : i64, layers = array<i64: 1, 3, 5>}
 // CHECK: llama.weight @stacked experts : tensor<4x8x16xf32> from "stacked" rows 8 of 16
@@ -142,8 +144,19 @@ func.func @activate(%x: tensor<?x172xf32>) {
 func.func @add_rows(%x: tensor<?x64xf32>, %table: tensor<512x64xf32>, %row: tensor<1x64xf32>, %position: index) {
   // CHECK: llama.add_rows %{{.*}}, %{{.*}} at %{{.*}} : tensor<?x64xf32>, tensor<512x64xf32>
   %p = llama.add_rows %x, %table at %position : tensor<?x64xf32>, tensor<512x64xf32>
+  // CHECK: llama.add_rows %{{.*}}, %{{.*}} at %{{.*}} {first = 4 : i64} : tensor<?x64xf32>, tensor<512x64xf32>
+  %f = llama.add_rows %x, %table at %position {first = 4} : tensor<?x64xf32>, tensor<512x64xf32>
   // CHECK: llama.add_rows %{{.*}}, %{{.*}} : tensor<?x64xf32>, tensor<1x64xf32>
   %s = llama.add_rows %p, %row : tensor<?x64xf32>, tensor<1x64xf32>
+  return
+}
+
+// CHECK-LABEL: func @set_rows
+func.func @set_rows(%x: tensor<?x64xf32>, %class: tensor<1x64xf32>, %registers: tensor<4x64xf32>, %position: index) {
+  // CHECK: llama.set_rows %{{.*}}, %{{.*}} at %{{.*}} : tensor<?x64xf32>, tensor<1x64xf32>
+  %c = llama.set_rows %x, %class at %position : tensor<?x64xf32>, tensor<1x64xf32>
+  // CHECK: llama.set_rows %{{.*}}, %{{.*}} at %{{.*}} {first = 1 : i64} : tensor<?x64xf32>, tensor<4x64xf32>
+  %r = llama.set_rows %x, %registers at %position {first = 1} : tensor<?x64xf32>, tensor<4x64xf32>
   return
 }
 
@@ -191,11 +204,13 @@ func.func @combine(%weights: tensor<?x2xf32>, %d: tensor<?x2x64xbf16>) -> tensor
 }
 
 // CHECK-LABEL: func @residual
-func.func @residual(%x: tensor<?x64xbf16>, %update: tensor<?x64xbf16>) {
+func.func @residual(%x: tensor<?x64xbf16>, %update: tensor<?x64xbf16>, %f: tensor<64xbf16>) {
   // CHECK: llama.residual %{{.*}}, %{{.*}} : tensor<?x64xbf16>
   %x1 = llama.residual %x, %update : tensor<?x64xbf16>
   // CHECK: llama.residual %{{.*}}, %{{.*}} {scale = 2.200000e-01 : f64} : tensor<?x64xbf16>
   %x2 = llama.residual %x, %update {scale = 0.22 : f64} : tensor<?x64xbf16>
+  // CHECK: llama.residual %{{.*}}, %{{.*}} factor(%{{.*}} : tensor<64xbf16>) : tensor<?x64xbf16>
+  %x3 = llama.residual %x, %update factor(%f : tensor<64xbf16>) : tensor<?x64xbf16>
   return
 }
 

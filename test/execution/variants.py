@@ -36,6 +36,7 @@ GATES = {
     "relu": lambda x: np.maximum(x, 0),
     "relu2": lambda x: np.maximum(x, 0) ** 2,
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "quick_gelu": lambda x: x / (1 + np.exp(x.dtype.type(-1.702) * x)),
 }
 
 
@@ -135,6 +136,37 @@ def add_rows():
         yield f"{dtype} {size}", p.returns(z)
 
 
+def rows_in_front():
+    """Rows in place of the first tokens, and positions from a later token on."""
+    for dtype, size in [("f32", 1), ("f32", 35), ("bf16", 35), ("f16", 16)]:
+        p = Program(dtype, chunk=33)
+        x, table = p.tokens(size), p.weight(100, size)
+        y = x
+        for first, count in [(0, 3), (3, 1), (30, 7)]:
+            rows = p.weight(count, size)
+
+            def put(call, y=y, rows=rows, first=first, count=count):
+                at = call.position + np.arange(len(call.ids)) - first
+                given = call[rows][np.clip(at, 0, count - 1)]
+                return np.where(((at >= 0) & (at < count))[:, None], given, call[y])
+
+            op = f"llama.set_rows {y.name}, {rows.name} at %position {{first = {first}}}"
+            y = p.emit(f"{op} : {y.type}, {rows.type}", x.shape, put)
+
+        def from_fourth(call):
+            at = call.position + np.arange(len(call.ids)) - 4
+            return call[y] + np.where(at[:, None] < 0, 0, call[table][at])
+
+        op = f"llama.add_rows {y.name}, {table.name} at %position {{first = 4}}"
+        z = p.emit(f"{op} : {y.type}, {table.type}", x.shape, from_fourth)
+        yield f"{dtype} {size}", p.returns(z)
+
+
+def factor_of(p, size):
+    factor = p.weight(size)
+    return factor, f" factor({factor.name} : {factor.type})"
+
+
 def scaled_residual():
     for dtype in TYPES:
         p = Program(dtype)
@@ -142,6 +174,14 @@ def scaled_residual():
         op = f"llama.residual {x.name}, {y.name} {{scale = 0.22}} : {x.type}"
         z = p.emit(op, x.shape, lambda call: call[x] + 0.22 * call[y])
         yield dtype, p.returns(z)
+        p = Program(dtype)
+        p.slack = 4
+        x = p.tokens(35)
+        y = linear_of(p, x, p.weight(35, 35, scale=0.3), p.weight(35))
+        factor, given = factor_of(p, 35)
+        op = f"llama.residual {x.name}, {y.name}{given} : {x.type}"
+        z = p.emit(op, x.shape, lambda call: call[x] + call[factor] * call[y])
+        yield f"{dtype} factor", p.returns(z)
 
 
 def heads():

@@ -50,6 +50,16 @@ Value Evaluator::outside(Value value) {
   return b.create<arith::IndexCastOp>(b.getIndexType(), launch.number(value));
 }
 
+Value simt::withRows(Value tensor) {
+  while (true) {
+    auto view = tensor.getDefiningOp<tensor::CollapseShapeOp>();
+    if (!view || view.getType().getRank() == 0 ||
+        view.getReassociationIndices().back().size() != 1)
+      return tensor;
+    tensor = view.getSrc();
+  }
+}
+
 /// Reads an element whose place the payload computes; a wide one begins there.
 Value Evaluator::gathered(tensor::ExtractOp read, const IRMapping &mapping,
                           bool wide) {
@@ -65,8 +75,9 @@ Value Evaluator::gathered(tensor::ExtractOp read, const IRMapping &mapping,
     else
       row = i ? b.add(b.mul(row, shape[i]), at) : at;
   }
-  return b.load(launch.memoryOf(read.getTensor()), row, column,
-                wide ? lanes : 1, Access::ReadOnly);
+  Value table = read.getTensor();
+  return b.load(launch.memoryOf(launch.holds(table) ? table : withRows(table)),
+                row, column, wide ? lanes : 1, Access::ReadOnly);
 }
 
 /// Clones the op, on vectors if one of its operands is a vector.

@@ -49,6 +49,10 @@ private:
   Leaf leaf;
 };
 
+/// The tensor whose rows, one after the other, are those of `tensor`, a reshape
+/// that keeps them; or `tensor` itself.
+mlir::Value withRows(mlir::Value tensor);
+
 /// Whether a scalar is a constant, or a number that is computed from a kernel's
 /// arguments.
 bool isNumber(mlir::Value value);

@@ -89,8 +89,10 @@ bool TokenOps::isOfToken(linalg::GenericOp op) const {
       return false;
   auto reads = op.getBlock()->getOps<tensor::ExtractOp>();
   return llvm::all_of(reads, [&](tensor::ExtractOp read) {
+    Value rows = withRows(read.getTensor());
     if (!isComputed(read.getTensor()))
-      return true;
+      return !rows.getDefiningOp<tensor::CollapseShapeOp>() &&
+             (rows == read.getTensor() || elements.isStored(rows));
     if (read.getTensor().getType().getDimSize(0) == 1)
       return true; // the index of a single token is folded
     return isLoop(read.getIndices()[0], 0);
