@@ -154,13 +154,16 @@ llvm::Error Compilation::readModel(const CompileOptions &options,
   if (llvm::Error error = select(options))
     return error;
   llvm::Expected<ModelConfig> model =
-      readConfig(options.input, options.allowUnknown);
+      readConfig(options.input, options.allowUnknown,
+                 options.program.part.value_or(kTextPart.str()));
   if (!model)
     return model.takeError();
   notes = model->warnings;
   ProgramOptions &program = pipeline.program;
   if (!program.quantize && !model->quantize.empty())
     program.quantize = model->quantize;
+  if (model->family->readsImages() && !options.program.chunk)
+    program.chunk = model->maxPositions; // an image is one call
   module =
       importModel(*model, {program.maxSeq, dtypeOf(program.dtype)}, &context);
   if (!module)

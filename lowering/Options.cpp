@@ -58,6 +58,11 @@ static constexpr ProgramOption kOptions[] = {
      "(default: none)",
      Number{&ProgramOptions::loraRank, 0, 1 << 16}, Recorded::InFlags,
      /*isFlag=*/true, "0", ReadBy::Import},
+    {"part", "name",
+     "Part of a model that reads images: text, vision or projector, as "
+     "docs/images.md lists them (default: text)",
+     Text{&ProgramOptions::part, nullptr}, Recorded::InFlags, /*isFlag=*/true,
+     "text", ReadBy::Import},
     {"shards", "n",
      "Split the model over so many ranks, processes of MPI: heads, MLP and "
      "vocabulary (default: 1)",

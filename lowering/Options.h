@@ -29,6 +29,8 @@ struct ProgramOptions {
   /// The most LoRA adapters that the program has room for, as the sum of their
   /// ranks.
   std::optional<int64_t> loraRank;
+  /// The part of the model: ImagePart::name. Empty: its text.
+  std::optional<std::string> part;
   /// How many ranks share the model.
   std::optional<int64_t> shards;
   /// The most tokens of one call of the prefill entry.

@@ -2,6 +2,9 @@
 #include "lowering/import/Gguf.h"
 #include "lowering/import/Layers.h"
 #include "lowering/import/Ledger.h"
+#include "lowering/import/Parts.h"
+
+#include "llvm/Support/FormatVariadic.h"
 
 #include <cmath>
 #include <set>
@@ -11,6 +14,8 @@ using nlohmann::json;
 
 static constexpr int64_t maxFileSize = 4 << 20, maxParameters = int64_t(1)
                                                                 << 42;
+/// The most patches of a side of an image: a text is as long as its patches.
+static constexpr int64_t kMaxImageSide = 1 << 10;
 /// The most layers that are compiled one by one.
 static constexpr int64_t maxBodies = 256;
 
@@ -283,6 +288,10 @@ static const Family *unnest(json &config, const Family &outer,
                               "has no effect on the model's text"});
     else if (key != "text_config" && key != "model_type" && !value.is_null())
       text[key] = value;
+  const json defaults = json::parse(outer.textDefaults);
+  if (type == outer.text)
+    for (const auto &[key, value] : defaults.items())
+      text.emplace(key, value);
   text["model_type"] = type;
   config = std::move(text);
   return family;
@@ -296,8 +305,7 @@ static std::string familyNames() {
   return names + " or " + families().back().modelType.str();
 }
 
-/// Adds the family's defaults to a config; returns the keys that were missing.
-static std::set<std::string> addDefaults(const Family &family, json &config) {
+std::set<std::string> cria::addDefaults(const Family &family, json &config) {
   std::set<std::string> added;
   json defaults = json::parse(family.defaults);
   if (!config.value("rope_scaling", json()).is_null()) // an older name
@@ -331,20 +339,50 @@ static llvm::Expected<Names> useUsualNames(const Family &family, json &config) {
   return names;
 }
 
-/// Reads all keys of `config`. The keys in `added` are not in the file: they
-/// are defaults of the draft's family.
-static void readAll(const json &config, const std::set<std::string> &added,
-                    ObjectReader &reader, ConfigDraft &draft) {
+/// Checks and completes the sizes of a vision tower. What does not fill a
+/// patch, at the right and below, is not read. A row of an image is a position.
+static void finishVision(ObjectReader &reader, ConfigDraft &draft) {
+  const VisionModules &modules = draft.family->vision;
+  int64_t side = draft.imageSize / draft.patchSize;
+  if (side < 1)
+    reader.fail("'patch_size': expected at most " +
+                llvm::Twine(draft.imageSize) + ", the 'image_size', got " +
+                llvm::Twine(draft.patchSize));
+  if (side > kMaxImageSide)
+    reader.fail("'image_size': expected at most " + llvm::Twine(kMaxImageSide) +
+                " patches a side, got " + llvm::Twine(side));
+  if (draft.mlpRatio > 0) {
+    double size = static_cast<double>(draft.hiddenSize) * draft.mlpRatio;
+    if (size < 1 || size > kMaxDim)
+      reader.fail("'mlp_ratio': expected an MLP of 1 to " +
+                  llvm::Twine(kMaxDim) + ", got " +
+                  llvm::Twine(llvm::formatv("{0}", size).str()));
+    else
+      draft.intermediateSize = static_cast<int64_t>(size);
+  }
+  draft.usedLayers = draft.layers;
+  draft.vocabSize = 1; // there are no ids
+  draft.maxPositions =
+      side * side + draft.registers + (modules.classRow.empty() ? 0 : 1);
+  draft.rotates = false;
+}
+
+void cria::readAll(const json &config, const std::set<std::string> &added,
+                   ObjectReader &reader, ConfigDraft &draft) {
   checkKeys(config, added, reader, draft);
   readKeys(reader, draft);
   if (reader.failed())
     return;
-  checkIds(reader, draft);
+  bool isTower = draft.family->readsImages();
+  if (isTower)
+    finishVision(reader, draft);
+  else
+    checkIds(reader, draft);
   finishHeads(reader, draft);
   finishExperts(reader, draft);
   if (reader.failed())
     return;
-  if (draft.family->rope.layers != RotatedLayers::None)
+  if (!isTower && draft.family->rope.layers != RotatedLayers::None)
     readRope(reader, draft);
   finishLayers(reader, draft);
   finishFactors(draft);
@@ -354,7 +392,7 @@ static void readAll(const json &config, const std::set<std::string> &added,
 
 llvm::Expected<ModelConfig>
 cria::parseConfig(llvm::StringRef text, llvm::ArrayRef<std::string> allowed,
-                  llvm::ArrayRef<Family> table) {
+                  llvm::ArrayRef<Family> table, llvm::StringRef part) {
   llvm::Expected<json> config = parseJsonObject(text);
   if (!config)
     return config.takeError();
@@ -368,6 +406,8 @@ cria::parseConfig(llvm::StringRef text, llvm::ArrayRef<std::string> allowed,
                           "dialect (examples/graphs)");
   if (typeReader.failed())
     return typeReader.takeError();
+  if (part != kTextPart)
+    return parsePart(*config, *family, part, allowed);
   ConfigDraft draft;
   json inner = json::object();
   if (!family->text.empty()) {
@@ -403,13 +443,20 @@ cria::parseConfig(llvm::StringRef text, llvm::ArrayRef<std::string> allowed,
 }
 
 llvm::Expected<ModelConfig>
-cria::readConfig(llvm::StringRef path, llvm::ArrayRef<std::string> allowed) {
+cria::readConfig(llvm::StringRef path, llvm::ArrayRef<std::string> allowed,
+                 llvm::StringRef part) {
+  if (isGguf(path) && part != kTextPart)
+    return textError(path +
+                     ": a GGUF file has no part but the text, got "
+                     "--part=" +
+                     part);
   if (isGguf(path))
     return readGgufConfig(path, allowed);
   llvm::Expected<std::string> text = readTextFile(path, maxFileSize);
   if (!text)
     return text.takeError();
-  llvm::Expected<ModelConfig> config = parseConfig(*text, allowed);
+  llvm::Expected<ModelConfig> config =
+      parseConfig(*text, allowed, families(), part);
   if (!config)
     return textError(path + ": " + llvm::toString(config.takeError()));
   for (std::string &line : config->warnings)

@@ -12,11 +12,22 @@
 
 namespace cria {
 
+/// The part of a model that every model has.
+inline constexpr llvm::StringLiteral kTextPart = "text";
+
 /// The types in which weights are stored and activations are computed.
 enum class DType { F32, F16, BF16 };
 
 /// The function of an MLP's gate.
-enum class GateFunction { Silu, GeluTanh, Gelu, Relu, Relu2 };
+enum class GateFunction {
+  Silu,
+  GeluTanh,
+  Gelu,
+  Relu,
+  Relu2,
+  Sigmoid,
+  QuickGelu
+};
 
 /// How inverse frequencies are computed from the base: see Rope.h.
 struct RopeConfig {
@@ -108,6 +119,18 @@ struct ModelConfig {
   int64_t mostPositions = 0;
   double normEps = 1e-5;
   bool normalizesHeads = true; // as the family does
+  /// Of a vision tower: the pixels of a side of an image and of a patch, the
+  /// channels of a pixel, and the registers.
+  int64_t imageSize = 0, patchSize = 0, channels = 0, registers = 0;
+  /// The layers of a tower that are computed, and whether the last norm is.
+  int64_t usedLayers = 0;
+  bool normalizesLast = true;
+  /// What follows the tower, or is all of the model; null if nothing does. The
+  /// sizes of its input and its result.
+  const ProjectorModules *projector = nullptr;
+  int64_t projectorIn = 0, projectorOut = 0;
+  GateFunction projectorGate = GateFunction::Gelu;
+  bool projectorBias = true;
   /// One rope, or two: of layers that see all keys, and of layers with a
   /// window.
   std::vector<RopeConfig> ropes;
@@ -134,18 +157,24 @@ struct ModelConfig {
   std::string json;
   std::vector<LedgerRow> ledger;     // by key
   std::vector<std::string> warnings; // lines for the user
+
+  /// Whether the model reads rows of numbers in place of ids.
+  bool takesRows() const { return family->readsImages() || projector; }
 };
 
 /// Reads the text of a config.json. Unknown keys are refused, except those in
-/// `allowed`. The model belongs to a family of `table`. Errors are one line,
-/// such as "'hidden_size' is missing".
+/// `allowed`. The model belongs to a family of `table`. Of a model of several
+/// parts, reads the text, or the part with the name `part` (ImagePart). Errors
+/// are one line, such as "'hidden_size' is missing".
 llvm::Expected<ModelConfig>
 parseConfig(llvm::StringRef text, llvm::ArrayRef<std::string> allowed = {},
-            llvm::ArrayRef<Family> table = families());
+            llvm::ArrayRef<Family> table = families(),
+            llvm::StringRef part = kTextPart);
 
 /// Reads a config.json of at most 4 MiB, or the metadata of a GGUF file (see
 /// Gguf.h); errors start with the path.
-llvm::Expected<ModelConfig>
-readConfig(llvm::StringRef path, llvm::ArrayRef<std::string> allowed = {});
+llvm::Expected<ModelConfig> readConfig(llvm::StringRef path,
+                                       llvm::ArrayRef<std::string> allowed = {},
+                                       llvm::StringRef part = kTextPart);
 
 } // namespace cria

@@ -75,6 +75,56 @@ static constexpr llvm::StringLiteral kDeepSeekV3Fixed =
 /// The layers after the last, which predict more tokens, are not read.
 static constexpr llvm::StringLiteral kDeepSeekV3Ignored =
     "auto_map aux_loss_alpha ep_size num_nextn_predict_layers seq_aux";
+static constexpr llvm::StringLiteral kVisionKeys =
+    "hidden_act image_size layer_norm_eps num_channels patch_size";
+
+static constexpr llvm::StringLiteral
+    kDinoKeys = "hidden_act image_size layer_norm_eps mlp_ratio num_channels "
+                "patch_size",
+    kRegisterKeys = "hidden_act image_size layer_norm_eps mlp_ratio "
+                    "num_channels num_register_tokens patch_size",
+    kDinoIgnored =
+        "apply_layernorm attention_probs_dropout_prob drop_path_rate "
+        "hidden_dropout_prob interpolate_antialias interpolate_offset "
+        "layerscale_value out_features out_indices reshape_hidden_states "
+        "stage_names use_mask_token",
+    kDinoDefaults = R"({"hidden_act": "gelu", "hidden_size": 768,
+        "image_size": 224, "layer_norm_eps": 1e-6, "mlp_ratio": 4,
+        "num_attention_heads": 12, "num_channels": 3,
+        "num_hidden_layers": 12, "patch_size": 14})",
+    kRegisterDefaults = R"({"hidden_act": "gelu", "hidden_size": 768,
+        "image_size": 224, "layer_norm_eps": 1e-6, "mlp_ratio": 4,
+        "num_attention_heads": 12, "num_channels": 3,
+        "num_hidden_layers": 12, "num_register_tokens": 4, "patch_size": 16})";
+
+static constexpr VisionModules
+    kDinoVision = {.patches = "embeddings.patch_embeddings.projection",
+                   .positions = "embeddings.position_embeddings",
+                   .classRow = "embeddings.cls_token",
+                   .areStacked = true},
+    kRegisterVision = {.patches = "embeddings.patch_embeddings.projection",
+                       .positions = "embeddings.position_embeddings",
+                       .classRow = "embeddings.cls_token",
+                       .registers = "embeddings.register_tokens",
+                       .areStacked = true};
+
+/// The sizes of Llama 2 7B, which configs of models around it leave out.
+static constexpr llvm::StringLiteral kLlama2 =
+    R"({"hidden_size": 4096, "intermediate_size": 11008,
+        "num_attention_heads": 32, "num_hidden_layers": 32,
+        "max_position_embeddings": 2048, "rms_norm_eps": 1e-6})";
+
+static constexpr AttentionModules kTimmAttention = {.query = "attn.q",
+                                                    .key = "attn.k",
+                                                    .value = "attn.v",
+                                                    .out = "attn.proj",
+                                                    .fused = "attn.qkv"};
+
+static constexpr AttentionModules kDinoAttention = {
+    .query = "attention.attention.query",
+    .key = "attention.attention.key",
+    .value = "attention.attention.value",
+    .out = "attention.output.dense"};
 
 static const Family kFamilies[] = {
     {.modelType = "arcee",
@@ -85,6 +135,31 @@ static const Family kFamilies[] = {
      .defaults = R"({"hidden_act": "relu2", "max_position_embeddings": 4096,
          "rms_norm_eps": 1e-5})",
      .mlp = kUngated},
+    {.modelType = "clip_vision_model",
+     .architecture = "CLIPVisionModel CLIPVisionModelWithProjection",
+     .models = "CLIP's vision tower",
+     .differs = "reads patches of an image: a row for the class, learned "
+                "positions, a norm in front of the layers and none behind; "
+                "layer norms, an MLP without a gate, biases",
+     .keys = kVisionKeys,
+     .defaults = R"({"hidden_act": "quick_gelu", "hidden_size": 768,
+         "image_size": 224, "intermediate_size": 3072, "layer_norm_eps": 1e-5,
+         "num_attention_heads": 12, "num_channels": 3,
+         "num_hidden_layers": 12, "patch_size": 32})",
+     .ignored = "dropout initializer_factor projection_dim vocab_size",
+     .vision = {.patches = "vision_model.embeddings.patch_embedding",
+                .hasBias = false,
+                .positions =
+                    "vision_model.embeddings.position_embedding.weight",
+                .classRow = "vision_model.embeddings.class_embedding",
+                .norm = "vision_model.pre_layrnorm"},
+     .norm = kLayerNorm,
+     .norms = {"layer_norm1", "", "layer_norm2", ""},
+     .layers = "vision_model.encoder.layers",
+     .lastNorm = "",
+     .attention = {.out = "self_attn.out_proj"},
+     .mlp = {"", "mlp.fc1", "mlp.fc2"},
+     .biases = kBiases},
     {.modelType = "cohere",
      .architecture = "CohereForCausalLM",
      .models = "Command R, Aya 23 and Expanse",
@@ -162,6 +237,44 @@ static const Family kFamilies[] = {
      .latent = kLatent,
      .experts = kCorrectedExperts,
      .biases = {Bias::Given, Bias::Given, Bias::Never}},
+    {.modelType = "dinov2",
+     .architecture = "Dinov2Model",
+     .models = "DINOv2",
+     .differs = "as clip_vision_model, and a norm behind the layers instead of "
+                "in front; a factor for each column of what attention and MLP "
+                "compute",
+     .keys = kDinoKeys,
+     .defaults = kDinoDefaults,
+     .fixed = R"({"qkv_bias": true, "use_swiglu_ffn": false})",
+     .ignored = kDinoIgnored,
+     .vision = kDinoVision,
+     .norm = kLayerNorm,
+     .norms = {"norm1", "", "norm2", ""},
+     .layers = "encoder.layer",
+     .attentionFactor = "layer_scale1.lambda1",
+     .mlpFactor = "layer_scale2.lambda1",
+     .lastNorm = "layernorm",
+     .attention = kDinoAttention,
+     .mlp = {"", "mlp.fc1", "mlp.fc2"},
+     .biases = kBiases},
+    {.modelType = "dinov2_with_registers",
+     .architecture = "Dinov2WithRegistersModel",
+     .models = "DINOv2 with registers",
+     .differs = "as dinov2, and registers",
+     .keys = kRegisterKeys,
+     .defaults = kRegisterDefaults,
+     .fixed = R"({"qkv_bias": true, "use_swiglu_ffn": false})",
+     .ignored = kDinoIgnored,
+     .vision = kRegisterVision,
+     .norm = kLayerNorm,
+     .norms = {"norm1", "", "norm2", ""},
+     .layers = "encoder.layer",
+     .attentionFactor = "layer_scale1.lambda1",
+     .mlpFactor = "layer_scale2.lambda1",
+     .lastNorm = "layernorm",
+     .attention = kDinoAttention,
+     .mlp = {"", "mlp.fc1", "mlp.fc2"},
+     .biases = kBiases},
     {.modelType = "dots1",
      .architecture = "Dots1ForCausalLM",
      .models = "dots.llm1",
@@ -273,7 +386,15 @@ static const Family kFamilies[] = {
      .ignored = "boi_token_id boi_token_index eoi_token_id eoi_token_index "
                 "image_token_id image_token_index initializer_range "
                 "mm_tokens_per_image vision_config",
-     .text = "gemma3_text"},
+     .text = "gemma3_text",
+     .textDefaults = R"({"hidden_size": 2304})",
+     .parts = {{.name = "vision", .config = "vision_config"},
+               {.name = "projector", .hasTower = false, .hasProjector = true}},
+     .projector =
+         {.linears = {"multi_modal_projector.mm_input_projection_weight", "",
+                      ""},
+          .norm = "multi_modal_projector.mm_soft_emb_norm",
+          .isTransposed = true}},
     {.modelType = "gemma3_text",
      .architecture = "Gemma3ForCausalLM",
      .models = "Gemma 3 1B and 270M",
@@ -392,7 +513,7 @@ static const Family kFamilies[] = {
      .attention = kGptAttention,
      .mlp = kGptMlp,
      .areTransposed = true,
-     .mlpFactor = 4,
+     .mlpExpansion = 4,
      .biases = kBiases,
      .rope = {.layers = RotatedLayers::None}},
     {.modelType = "gpt_bigcode",
@@ -418,7 +539,7 @@ static const Family kFamilies[] = {
      .positions = {"transformer.wpe"},
      .attention = kGptAttention,
      .mlp = kGptMlp,
-     .mlpFactor = 4,
+     .mlpExpansion = 4,
      .biases = kBiases,
      .rope = {.layers = RotatedLayers::None}},
     {.modelType = "gpt_neox",
@@ -627,6 +748,23 @@ static const Family kFamilies[] = {
      .keys = "attention_bias hidden_act mlp_bias rms_norm_eps",
      .defaults = R"({"hidden_act": "silu", "max_position_embeddings": 2048,
          "rms_norm_eps": 1e-6})"},
+    {.modelType = "llava",
+     .architecture = "LlavaForConditionalGeneration",
+     .models = "LLaVA 1.5",
+     .differs = "a model that reads images",
+     .keys = "",
+     .ignored = "ignore_index image_seq_length image_token_id "
+                "image_token_index initializer_range "
+                "multimodal_projector_bias projector_hidden_act vision_config "
+                "vision_feature_layer vision_feature_select_strategy",
+     .text = "llama",
+     .textDefaults = kLlama2,
+     .parts = {{.name = "vision",
+                .config = "vision_config",
+                .hasProjector = true,
+                .layer = -2}},
+     .projector = {.linears = {"multi_modal_projector.linear_1",
+                               "multi_modal_projector.linear_2", ""}}},
     {.modelType = "minicpm3",
      .architecture = "MiniCPM3ForCausalLM",
      .models = "MiniCPM 3",
@@ -809,6 +947,25 @@ static const Family kFamilies[] = {
      .mlp = {"", "fc1", "fc2"},
      .biases = kBiases,
      .rope = {.layers = RotatedLayers::None}},
+    {.modelType = "openvla",
+     .architecture = "OpenVLAForActionPrediction",
+     .models = "OpenVLA",
+     .differs = "a model that reads images and says what a robot does: two "
+                "towers",
+     .keys = "",
+     .ignored = "arch_specifier auto_map hf_llm_id image_resize_strategy "
+                "image_sizes llm_backbone_id llm_max_length n_action_bins "
+                "norm_stats output_projector_states pad_to_multiple_of "
+                "timm_model_ids timm_override_act_layers "
+                "use_fused_vision_backbone vision_backbone_id",
+     .text = "llama",
+     .textDefaults = kLlama2,
+     .parts = {{.name = "vision", .place = 0, .layer = -2},
+               {.name = "vision2", .place = 1, .layer = -2},
+               {.name = "projector", .hasTower = false, .hasProjector = true}},
+     .projector = {.linears = {"projector.fc1", "projector.fc2",
+                               "projector.fc3"},
+                   .widening = 4}},
     {.modelType = "phi",
      .architecture = "PhiForCausalLM",
      .models = "Phi 1 to 2",
@@ -934,6 +1091,27 @@ static const Family kFamilies[] = {
      .defaults = R"({"attention_bias": true, "head_dim": 128,
          "hidden_act": "silu", "max_position_embeddings": 524288,
          "num_key_value_heads": 8, "rms_norm_eps": 1e-6})"},
+    {.modelType = "siglip_vision_model",
+     .architecture = "SiglipVisionModel",
+     .models = "SigLIP's vision tower",
+     .differs = "reads patches of an image: learned positions; layer norms, an "
+                "MLP without a gate, biases",
+     .keys = kVisionKeys,
+     .defaults = R"({"hidden_act": "gelu_pytorch_tanh", "hidden_size": 768,
+         "image_size": 224, "intermediate_size": 3072, "layer_norm_eps": 1e-6,
+         "num_attention_heads": 12, "num_channels": 3,
+         "num_hidden_layers": 12, "patch_size": 16})",
+     .ignored = "num_image_tokens projection_dim vision_use_head",
+     .vision = {.patches = "vision_model.embeddings.patch_embedding",
+                .positions =
+                    "vision_model.embeddings.position_embedding.weight"},
+     .norm = kLayerNorm,
+     .norms = {"layer_norm1", "", "layer_norm2", ""},
+     .layers = "vision_model.encoder.layers",
+     .lastNorm = "vision_model.post_layernorm",
+     .attention = {.out = "self_attn.out_proj"},
+     .mlp = {"", "mlp.fc1", "mlp.fc2"},
+     .biases = kBiases},
     {.modelType = "smollm3",
      .architecture = "SmolLM3ForCausalLM",
      .models = "SmolLM3",
@@ -973,6 +1151,52 @@ static const Family kFamilies[] = {
      .norm = kLayerNorm,
      .mlp = kGptMlp,
      .window = WindowRule::Always},
+    {.modelType = "vit_large_patch14_reg4_dinov2.lvd142m",
+     .architecture = "",
+     .models = "",
+     .differs = "a tower of openvla, by timm's name: as "
+                "dinov2_with_registers; registers and class have no position",
+     .keys = "hidden_act image_size layer_norm_eps num_channels "
+             "num_register_tokens patch_size",
+     .defaults = R"({"hidden_act": "gelu", "hidden_size": 1024,
+         "intermediate_size": 4096, "layer_norm_eps": 1e-6,
+         "num_attention_heads": 16, "num_channels": 3,
+         "num_hidden_layers": 24, "num_register_tokens": 4,
+         "patch_size": 14})",
+     .vision = {.patches = "vision_backbone.featurizer.patch_embed.proj",
+                .positions = "vision_backbone.featurizer.pos_embed",
+                .classRow = "vision_backbone.featurizer.cls_token",
+                .registers = "vision_backbone.featurizer.reg_token",
+                .areStacked = true,
+                .placesClass = false},
+     .norm = kLayerNorm,
+     .norms = {"norm1", "", "norm2", ""},
+     .layers = "vision_backbone.featurizer.blocks",
+     .attentionFactor = "ls1.scale_factor",
+     .mlpFactor = "ls2.scale_factor",
+     .lastNorm = "vision_backbone.featurizer.norm",
+     .attention = kTimmAttention,
+     .mlp = {"", "mlp.fc1", "mlp.fc2"},
+     .biases = kBiases},
+    {.modelType = "vit_so400m_patch14_siglip_224",
+     .architecture = "",
+     .models = "",
+     .differs = "the other tower of openvla: as siglip_vision_model",
+     .keys = kVisionKeys,
+     .defaults = R"({"hidden_act": "gelu", "hidden_size": 1152,
+         "intermediate_size": 4304, "layer_norm_eps": 1e-6,
+         "num_attention_heads": 16, "num_channels": 3,
+         "num_hidden_layers": 27, "patch_size": 14})",
+     .vision = {.patches = "vision_backbone.fused_featurizer.patch_embed.proj",
+                .positions = "vision_backbone.fused_featurizer.pos_embed",
+                .areStacked = true},
+     .norm = kLayerNorm,
+     .norms = {"norm1", "", "norm2", ""},
+     .layers = "vision_backbone.fused_featurizer.blocks",
+     .lastNorm = "vision_backbone.fused_featurizer.norm",
+     .attention = kTimmAttention,
+     .mlp = {"", "mlp.fc1", "mlp.fc2"},
+     .biases = kBiases},
 };
 
 bool Family::reads(llvm::StringRef key) const {

@@ -182,6 +182,54 @@ struct LearnedPositions {
   int64_t first = 0;
 };
 
+/// What a vision tower has in front of its layers. A tower reads the patches of
+/// an image; a patch is a row of numbers, by channel, row and column. The names
+/// of tensors are whole.
+struct VisionModules {
+  /// The convolution that makes a row of each patch; empty if the family reads
+  /// ids.
+  llvm::StringLiteral patches = "";
+  bool hasBias = true;
+  /// Tensors that are rows: for each position, for the class of the image, and
+  /// registers; empty if there are none.
+  llvm::StringLiteral positions = "", classRow = "", registers = "";
+  /// Whether these tensors have a dimension of 1 in front.
+  bool areStacked = false;
+  /// Whether the class has a position, the one in front of the patches'.
+  bool placesClass = true;
+  /// A norm of what the layers read; empty if there is none.
+  llvm::StringLiteral norm = "";
+};
+
+/// What makes rows in place of a text's embeddings from what towers say of an
+/// image: linears, with the function of an MLP between two.
+struct ProjectorModules {
+  /// The linears; empty if the family has no projector.
+  llvm::StringLiteral linears[3] = {"", "", ""};
+  /// The width of the first of three linears, by that of its input.
+  int64_t widening = 1;
+  /// An RMS norm of the input, with 1 + weight; empty if there is none.
+  llvm::StringLiteral norm = "";
+  /// Whether the one linear is a tensor with columns in place of rows.
+  bool isTransposed = false;
+};
+
+/// A part of a model of several parts, beside its text: a vision tower, a
+/// projector, or a tower and the projector that reads its rows as they are.
+struct ImagePart {
+  /// The argument of --part; empty if there is no such part.
+  llvm::StringLiteral name = "";
+  /// The object of the config with the tower's keys.
+  llvm::StringLiteral config = "";
+  /// Or, if there is no such object, the tower's place in timm_model_ids,
+  /// image_sizes and timm_override_act_layers.
+  int64_t place = 0;
+  bool hasTower = true, hasProjector = false;
+  /// The layer whose results the tower returns, counted from the end; 0: those
+  /// of the last norm, unless vision_feature_layer says it.
+  int64_t layer = 0;
+};
+
 struct Family {
   llvm::StringLiteral modelType;
   /// The model with a head, as configs call it; several names are separated by
@@ -206,10 +254,19 @@ struct Family {
   /// text_config does not say it. The row then describes the keys around
   /// text_config, and no layers.
   llvm::StringLiteral text = "";
+  /// Values of absent keys of this family's text_config, as JSON.
+  llvm::StringLiteral textDefaults = "{}";
+  ImagePart parts[3] = {};
+  ProjectorModules projector = {};
+  VisionModules vision = {};
   NormKind norm = {};
   LayerNorms norms = {};
-  llvm::StringLiteral embedding = "model.embed_tokens", layers = "model.layers",
-                      lastNorm = "model.norm", head = "lm_head";
+  llvm::StringLiteral embedding = "model.embed_tokens", layers = "model.layers";
+  /// Tensors with a factor for each column of what attention and the MLP add to
+  /// the residual stream; empty if there are none.
+  llvm::StringLiteral attentionFactor = "", mlpFactor = "";
+  /// The norm after the layers; empty if there is none.
+  llvm::StringLiteral lastNorm = "model.norm", head = "lm_head";
   LearnedPositions positions = {};
   AttentionModules attention = {};
   LatentModules latent = {};
@@ -223,7 +280,7 @@ struct Family {
   bool areTransposed = false;
   /// The width of an MLP in hidden sizes, if the config does not say it; 0 if
   /// it must.
-  int64_t mlpFactor = 0;
+  int64_t mlpExpansion = 0;
   /// Whether the MLP reads what attention reads, instead of its result; or, if
   /// it has a norm of its own, that norm of what attention's norm reads.
   bool isParallel = false;
@@ -241,6 +298,7 @@ struct Family {
   /// Whether the activation that configs call gelu is its tanh approximation.
   bool geluIsTanh = false;
 
+  bool readsImages() const { return !vision.patches.empty(); }
   bool reads(llvm::StringRef key) const;
   bool ignores(llvm::StringRef key) const;
   /// The pairs of `renamed`: the family's own name of a key, and the usual one.

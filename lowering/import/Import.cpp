@@ -45,10 +45,12 @@ class Importer {
 public:
   Importer(const ModelConfig &config, int64_t maxSeq, Type type,
            ModuleOp module)
-      : c(config), maxSeq(maxSeq), type(type), b(module.getContext()),
-        module(module), all(llvm::to_vector(llvm::seq(c.layers))) {}
+      : c(config), layerPath((family.layers + ".*").str()), maxSeq(maxSeq),
+        type(type), b(module.getContext()), module(module),
+        all(llvm::to_vector(llvm::seq(c.layers))) {}
 
   void run();
+  void runProjector();
 
 private:
   void declareSymbols();
@@ -62,6 +64,11 @@ private:
   void declareTransposed(Layers layers);
   void declareExpert(StringRef symbol, StringRef path, int64_t out, int64_t in,
                      StringRef fused, int64_t row, Layers layers);
+  WeightOp declareTensor(StringRef name, ArrayRef<int64_t> shape, Layers layers,
+                         StringRef symbol);
+  void declareInput(int64_t numbers);
+  void declareVision();
+  void declareProjector(const ProjectorModules &names);
   void declareRope(const RopeConfig &rope, StringRef symbol);
   void declareNorm(StringRef path, int64_t size, bool layered = true);
   void declareLinear(StringRef path, int64_t out, int64_t in, bool bias,
@@ -101,10 +108,25 @@ private:
   Value linear(StringRef symbol, Value x, Value layer);
   Value norm(StringRef path, Value x, Value layer,
              std::optional<double> eps = {});
+  Value rows(StringRef symbol);
+  Value embed(Value ids, Value position);
+  Value given(Value ids);
+  Value embedPatches(Value ids, Value position);
+  Value project(const ProjectorModules &names, Value x);
+  Value slice(Value x, Value tokens, Value first, int64_t columns);
+  Value head(Value x, Value tokens, Value first);
   Value normFrom(Value x, Value tokens, Value first);
   Value weight(StringRef symbol, Value layer);
   Value optionalWeight(StringRef symbol, Value layer);
   Value index(int64_t value);
+  /// The rows of a tower that have no position; they are in front.
+  int64_t firstPosition() const {
+    bool isPlaced = family.vision.classRow.empty() || family.vision.placesClass;
+    return c.registers + (isPlaced ? 0 : 1);
+  }
+  bool hasLastNorm() const {
+    return c.normalizesLast && !family.lastNorm.empty();
+  }
   HeadNorm headNorm() const {
     return c.normalizesHeads ? family.headNorm : HeadNorm::None;
   }
@@ -129,6 +151,10 @@ private:
   Location loc = b.getUnknownLoc();
 };
 } // namespace
+
+/// The symbols of Family::attentionFactor and mlpFactor.
+static constexpr llvm::StringLiteral attentionFactor = "attention_factor",
+                                     mlpFactor = "mlp_factor";
 
 /// The symbol of a module: "q_proj" for "self_attn.q_proj".
 static StringRef lastName(StringRef path) {
@@ -217,6 +243,16 @@ std::string Importer::outSymbol() const {
   return (isShared ? "attn_" + name : name).str();
 }
 
+/// Declares a tensor by its whole name, or nothing if that is empty. Its symbol
+/// is the last part of the name, if none is given.
+WeightOp Importer::declareTensor(StringRef name, ArrayRef<int64_t> shape,
+                                 Layers layers, StringRef symbol) {
+  if (name.empty())
+    return {};
+  auto [path, tensor] = name.rsplit('.');
+  return declare(path, tensor, shape, layers, symbol.empty() ? tensor : symbol);
+}
+
 void Importer::declareAttention() {
   int64_t q = c.heads * c.headDim, kv = c.kvHeads * c.headDim,
           hidden = c.hiddenSize, all = q + 2 * kv;
@@ -234,10 +270,7 @@ void Importer::declareAttention() {
     declareNorm(names.queryNorm, all ? q : c.headDim);
     declareNorm(names.keyNorm, all ? kv : c.headDim);
   }
-  if (!names.sinks.empty()) {
-    auto [module, tensor] = names.sinks.rsplit('.');
-    declare(module, tensor, {c.heads}, this->all, tensor);
-  }
+  declareTensor(names.sinks, {c.heads}, this->all, "");
   declareLinear(outSymbol(), names.out, hidden, q, c.outBias, this->all);
 }
 
@@ -301,7 +334,7 @@ void Importer::declareTransposed(Layers layers) {
         declare(module, tensor, {c.experts, out, in}, layers, symbol);
     made.setExperts(true);
     made.setTransposed(true);
-    made->setLoc(NameLoc::get(b.getStringAttr(layerPath + "." + path)));
+    made->setLoc(NameLoc::get(b.getStringAttr(Twine(layerPath) + "." + path)));
     declare(module, biasSymbol(tensor), {c.experts, out}, layers,
             biasSymbol(symbol));
   };
@@ -360,6 +393,8 @@ void Importer::declareLayer() {
   if (!mixed.empty())
     declareExperts(mixed);
   declareNorm(family.norms.mlpEnd, c.hiddenSize);
+  declareTensor(family.attentionFactor, {c.hiddenSize}, all, attentionFactor);
+  declareTensor(family.mlpFactor, {c.hiddenSize}, all, mlpFactor);
 }
 
 /// The symbols of the ropes of ModelConfig::ropes.
@@ -396,12 +431,110 @@ void Importer::declarePositions() {
   }
 }
 
+/// The symbols of a vision tower's input and of VisionModules.
+static constexpr llvm::StringLiteral patches = "patches",
+                                     patchFilters = "patch_filters",
+                                     positionRows = "position_rows",
+                                     classRow = "class_row",
+                                     registerRows = "register_rows";
+
+/// Declares the rows that a call gives.
+void Importer::declareInput(int64_t numbers) {
+  declare(patches, "rows", {1, numbers}, {}, patches).setInput(true);
+}
+
+/// The rows that a call gives.
+Value Importer::given(Value ids) {
+  return EmbedOp::create(b, loc, ids, weight(patches, {}), llvm::APFloat(1.0),
+                         /*as=*/TypeAttr());
+}
+
+/// Declares what a vision tower has in front of its layers.
+void Importer::declareVision() {
+  const VisionModules &names = family.vision;
+  int64_t side = c.patchSize, numbers = c.channels * side * side,
+          hidden = c.hiddenSize;
+  declareInput(numbers);
+  declare(names.patches, "weight", {hidden, c.channels, side, side}, {},
+          patchFilters);
+  if (names.hasBias)
+    declare(names.patches, "bias", {hidden}, {}, biasSymbol(patchFilters));
+  auto declareRows = [&](StringRef name, StringRef symbol, int64_t rows) {
+    SmallVector<int64_t> shape = {1, rows, hidden};
+    declareTensor(name, names.areStacked ? shape : ArrayRef(shape).drop_front(),
+                  {}, symbol);
+  };
+  declareRows(names.positions, positionRows, maxSeq - firstPosition());
+  if (names.areStacked)
+    declareRows(names.classRow, classRow, 1);
+  else
+    declareTensor(names.classRow, {hidden}, {}, classRow);
+  declareRows(names.registers, registerRows, c.registers);
+  declareNorm(names.norm, hidden, /*layered=*/false);
+}
+
+/// The widths of a projector: of its input, and of each linear's result.
+static SmallVector<int64_t> widthsOf(const ModelConfig &c) {
+  int64_t in = c.projectorIn, out = c.projectorOut;
+  if (c.projector->linears[1].empty())
+    return {in, out};
+  if (c.projector->linears[2].empty())
+    return {in, out, out};
+  return {in, c.projector->widening * in, out, out};
+}
+
+/// The symbol of a linear of a projector.
+static std::string projectorSymbol(size_t index) {
+  return "projector_" + std::to_string(index + 1);
+}
+
+void Importer::declareProjector(const ProjectorModules &names) {
+  SmallVector<int64_t> widths = widthsOf(c);
+  if (!names.norm.empty())
+    declare(names.norm, "weight", {c.projectorIn}, {}, "projector_norm");
+  for (size_t i = 0; i + 1 < widths.size(); ++i) {
+    SmallVector<int64_t> shape = {widths[i + 1], widths[i]};
+    std::string symbol = projectorSymbol(i);
+    if (names.isTransposed)
+      declareTensor(names.linears[i], shape, {}, symbol).setTransposed(true);
+    else
+      declareLinear(symbol, names.linears[i], shape[0], shape[1],
+                    c.projectorBias, {});
+  }
+}
+
+/// Builds the projector over rows of a tower.
+Value Importer::project(const ProjectorModules &names, Value x) {
+  if (!names.norm.empty()) {
+    at(names.norm);
+    x = RMSNormOp::create(b, loc, x, weight("projector_norm", {}),
+                          /*squares=*/Value(), llvm::APFloat(c.normEps),
+                          /*round_once=*/true, /*unit_offset=*/true,
+                          /*column=*/0, /*size=*/IntegerAttr());
+  }
+  for (size_t i = 0, count = widthsOf(c).size() - 1; i < count; ++i) {
+    x = linear(projectorSymbol(i), x, {});
+    if (i + 1 < count)
+      x = ActivateOp::create(b, loc, static_cast<Activation>(c.projectorGate),
+                             x);
+  }
+  return x;
+}
+
 void Importer::declareSymbols() {
-  declare(family.embedding, "weight", {c.vocabSize, c.hiddenSize}, {},
-          "embed_tokens");
+  if (family.readsImages())
+    declareVision();
+  else
+    declare(family.embedding, "weight", {c.vocabSize, c.hiddenSize}, {},
+            "embed_tokens");
   declarePositions();
   declareLayer();
-  declareNorm(family.lastNorm, c.hiddenSize, /*layered=*/false);
+  if (hasLastNorm())
+    declareNorm(family.lastNorm, c.hiddenSize, /*layered=*/false);
+  if (c.projector)
+    declareProjector(*c.projector);
+  if (family.readsImages())
+    return;
   WeightOp head = declare(family.head, "weight", {c.vocabSize, c.hiddenSize},
                           {}, "lm_head");
   if (c.tied)
@@ -424,9 +557,11 @@ func::FuncOp Importer::declareForward() {
   auto ids = RankedTensorType::get({n}, b.getI32Type());
   Type index = b.getIndexType();
   SmallVector<Type> inputs = {ids, index, index, index},
-                    results = {logits, tensor({n, c.hiddenSize})};
-  for (SmallVector<Type> *types : {&inputs, &results})
-    types->append(c.latentSize ? 1 : 2, cacheType());
+                    results = {logits, tensor({n, c.projector ? c.projectorOut
+                                                              : c.hiddenSize})};
+  if (c.layers)
+    for (SmallVector<Type> *types : {&inputs, &results})
+      types->append(c.latentSize ? 1 : 2, cacheType());
   at("model");
   return func::FuncOp::create(b, loc, "forward",
                               b.getFunctionType(inputs, results));
@@ -451,7 +586,7 @@ Value Importer::optionalWeight(StringRef symbol, Value layer) {
 
 /// The norm of the module `path`, of the model or of a layer.
 Value Importer::norm(StringRef path, Value x, Value layer,
-                      std::optional<double> ownEps) {
+                     std::optional<double> ownEps) {
   at(layer ? layerPath + "." + path.str() : path.str());
   StringRef symbol = normSymbol(path, layer != nullptr);
   Value gamma = optionalWeight(symbol, layer),
@@ -531,7 +666,7 @@ GQAOp Importer::attend(const Text &text, const LayerKind &kind, Value q,
   auto mixed = GQAOp::create(b, loc, q, k, v, layer, text.position,
                              /*pages=*/Value(), /*over=*/Value(), sinks,
                              llvm::APFloat(c.attentionScale),
-                             /*causal=*/true,
+                             /*causal=*/!family.readsImages(),
                              /*window=*/IntegerAttr(), /*softcap=*/FloatAttr(),
                              c.latentSize ? b.getI64IntegerAttr(c.latentSize)
                                           : IntegerAttr());
@@ -767,19 +902,20 @@ SmallVector<Value> Importer::layer(const Text &text, const LayerKind &kind,
   auto normed = [&](StringRef path, Value value) {
     return path.empty() ? value : norm(path, value, layer);
   };
-  auto add = [&](Value update) {
+  auto add = [&](Value update, StringRef factor) {
     at(layerPath);
-    x = ResidualOp::create(b, loc, x, update, c.residualScale);
+    x = ResidualOp::create(b, loc, x, update, optionalWeight(factor, layer),
+                           llvm::APFloat(c.residualScale));
   };
   const LayerNorms &norms = family.norms;
   Value read = normed(norms.attention, x), before = x;
   Value mixed = attention(text, kind, read, layer, caches);
-  add(normed(norms.attentionEnd, mixed));
+  add(normed(norms.attentionEnd, mixed), attentionFactor);
   if (!family.isParallel || !norms.mlp.empty())
     read = normed(norms.mlp, family.isParallel ? before : x);
   Value made = kind.hasExperts ? experts(text.tokens, read, layer)
                                : mlp(family.mlp, "", read, layer);
-  add(normed(norms.mlpEnd, made));
+  add(normed(norms.mlpEnd, made), mlpFactor);
   SmallVector<Value> next = {x};
   next.append(caches);
   return next;
@@ -819,15 +955,70 @@ double Importer::embeddingScale() {
   return scale.convertToDouble();
 }
 
-/// Builds the last norm, for the tokens from `first` on.
-Value Importer::normFrom(Value x, Value tokens, Value first) {
+/// The first columns of x, for the tokens from `first` on.
+Value Importer::slice(Value x, Value tokens, Value first, int64_t columns) {
   at("model");
   Value rows = arith::SubIOp::create(b, loc, tokens, first);
   SmallVector<OpFoldResult> from = {first, b.getIndexAttr(0)},
-                            size = {rows, b.getIndexAttr(c.hiddenSize)},
+                            size = {rows, b.getIndexAttr(columns)},
                             step(2, b.getIndexAttr(1));
-  Value wanted = tensor::ExtractSliceOp::create(b, loc, x, from, size, step);
-  return norm(family.lastNorm, wanted, {});
+  return tensor::ExtractSliceOp::create(b, loc, x, from, size, step);
+}
+
+/// Builds the last norm, for the tokens from `first` on.
+Value Importer::normFrom(Value x, Value tokens, Value first) {
+  Value wanted = slice(x, tokens, first, c.hiddenSize);
+  return hasLastNorm() ? norm(family.lastNorm, wanted, {}) : wanted;
+}
+
+Value Importer::embed(Value ids, Value position) {
+  at(family.embedding);
+  Value x = EmbedOp::create(b, loc, ids, weight("embed_tokens", {}),
+                            llvm::APFloat(embeddingScale()),
+                            /*as=*/TypeAttr());
+  if (family.positions.module.empty())
+    return x;
+  at(family.positions.module);
+  return AddRowsOp::create(b, loc, x, weight("positions", {}), position);
+}
+
+/// A weight with rows, as a matrix.
+Value Importer::rows(StringRef symbol) {
+  Value read = weight(symbol, {});
+  auto type = cast<RankedTensorType>(read.getType());
+  if (type.getRank() == 2)
+    return read;
+  if (type.getRank() == 1)
+    return tensor::ExpandShapeOp::create(
+        b, loc, tensor({1, c.hiddenSize}), read,
+        ArrayRef<ReassociationIndices>{{0, 1}});
+  return tensor::CollapseShapeOp::create(
+      b, loc, read, ArrayRef<ReassociationIndices>{{0, 1}, {2}});
+}
+
+/// Builds what a vision tower has in front of its layers. The rows of a call
+/// are registers and class, whatever the call gives for these, and patches. The
+/// product of a convolution whose steps are as wide as its filters is that of
+/// a matrix.
+Value Importer::embedPatches(Value ids, Value position) {
+  const VisionModules &names = family.vision;
+  at(names.patches);
+  Value pixels = given(ids);
+  Value filters = tensor::CollapseShapeOp::create(
+      b, loc, weight(patchFilters, {}),
+      ArrayRef<ReassociationIndices>{{0}, {1, 2, 3}});
+  Value x = LinearOp::create(b, loc, pixels, filters,
+                             optionalWeight(biasSymbol(patchFilters), {}));
+  auto first = static_cast<uint64_t>(c.registers);
+  if (first)
+    x = SetRowsOp::create(b, loc, x, rows(registerRows), position,
+                          /*first=*/uint64_t(0));
+  if (!names.classRow.empty())
+    x = SetRowsOp::create(b, loc, x, rows(classRow), position, first);
+  at(names.positions);
+  x = AddRowsOp::create(b, loc, x, rows(positionRows), position,
+                        static_cast<uint64_t>(firstPosition()));
+  return names.norm.empty() ? x : norm(names.norm, x, {});
 }
 
 SmallVector<GetRopeOp> Importer::getRopes() {
@@ -840,6 +1031,23 @@ SmallVector<GetRopeOp> Importer::getRopes() {
   return ropes;
 }
 
+/// Builds a projector that is a model of its own.
+void Importer::runProjector() {
+  b.setInsertionPointToEnd(module.getBody());
+  declareInput(c.projectorIn);
+  declareProjector(*c.projector);
+  Block *entry = declareForward().addEntryBlock();
+  b.setInsertionPointToStart(entry);
+  Value ids = entry->getArgument(0);
+  Value tokens = tensor::DimOp::create(b, loc, ids, index(0));
+  Value x = given(ids);
+  Value wanted = slice(x, tokens, entry->getArgument(3), c.projectorIn);
+  Value hidden = project(*c.projector, wanted);
+  Value logits = head(x, tokens, entry->getArgument(2));
+  at("model");
+  func::ReturnOp::create(b, loc, ValueRange{logits, hidden});
+}
+
 void Importer::run() {
   b.setInsertionPointToEnd(module.getBody());
   declareSymbols();
@@ -849,22 +1057,38 @@ void Importer::run() {
   Value ids = entry->getArgument(0);
   Value tokens = tensor::DimOp::create(b, loc, ids, index(0));
   Text text = {tokens, entry->getArgument(1), getRopes()};
-  at(family.embedding);
-  Value x = EmbedOp::create(b, loc, ids, weight("embed_tokens", {}),
-                            llvm::APFloat(embeddingScale()),
-                            /*as=*/TypeAttr());
-  if (!family.positions.module.empty()) {
-    at(family.positions.module);
-    x = AddRowsOp::create(b, loc, x, weight("positions", {}), text.position);
-  }
+  Value x = family.readsImages() ? embedPatches(ids, text.position)
+                                 : embed(ids, text.position);
   SmallVector<Value> carried = {x};
   llvm::append_range(carried, entry->getArguments().drop_front(4));
-  for (const LayerRun &layers : layerRuns(c.kinds))
+  ArrayRef<LayerKind> kinds = c.kinds;
+  if (family.readsImages())
+    kinds = kinds.take_front(c.usedLayers);
+  for (const LayerRun &layers : layerRuns(kinds))
     carried = run(text, layers, carried);
   // The head's norm is the last reader of the hidden states, so that the norm
   // may write over them.
   Value hidden = normFrom(carried[0], tokens, entry->getArgument(3));
-  Value last = normFrom(carried[0], tokens, entry->getArgument(2));
+  if (c.projector)
+    hidden = project(*c.projector, hidden);
+  SmallVector<Value> results = {head(carried[0], tokens, entry->getArgument(2)),
+                                hidden};
+  results.append(carried.begin() + 1, carried.end());
+  at("model");
+  func::ReturnOp::create(b, loc, results);
+}
+
+/// Builds the logits of the tokens from `first` on. A model that takes rows has
+/// none; it returns a column of its numbers in their place.
+Value Importer::head(Value x, Value tokens, Value first) {
+  if (c.takesRows()) {
+    Value column = slice(x, tokens, first, 1);
+    auto logits =
+        cast<RankedTensorType>(column.getType()).clone(b.getF32Type());
+    return type.isF32() ? column
+                        : arith::ExtFOp::create(b, loc, logits, column);
+  }
+  Value last = normFrom(x, tokens, first);
   at(family.head);
   auto logits = HeadOp::create(b, loc, last, weight("lm_head", {}),
                                optionalWeight(biasSymbol("lm_head"), {}),
@@ -872,10 +1096,7 @@ void Importer::run() {
                                /*softcap=*/FloatAttr());
   if (c.logitSoftcap)
     logits.setSoftcap(llvm::APFloat(c.logitSoftcap));
-  at("model");
-  SmallVector<Value> results = {logits, hidden};
-  results.append(carried.begin() + 1, carried.end());
-  func::ReturnOp::create(b, loc, results);
+  return logits;
 }
 
 static Type storageType(DType dtype, MLIRContext *context) {
@@ -894,8 +1115,16 @@ static Type storageType(DType dtype, MLIRContext *context) {
 static std::optional<int64_t>
 cachePositions(const ModelConfig &c, const ImportOptions &options, Type type) {
   Location loc = UnknownLoc::get(type.getContext());
-  int64_t maxSeq =
-      options.maxSeq.value_or(std::min(c.maxPositions, defaultMaxSeq));
+  if (!c.layers)
+    return 1; // there are no caches
+  bool isTower = c.family->readsImages();
+  int64_t maxSeq = options.maxSeq.value_or(
+      isTower ? c.maxPositions : std::min(c.maxPositions, defaultMaxSeq));
+  if (isTower && maxSeq != c.maxPositions) {
+    emitError(loc) << "expected " << c.maxPositions
+                   << " positions, those of an image, got " << maxSeq;
+    return std::nullopt;
+  }
   int64_t numbers = c.latentSize ? c.latentSize + c.headDim
                                  : 2 * c.kvHeads * c.headDim,
           perPosition = c.layers * numbers * (type.getIntOrFloatBitWidth() / 8);
@@ -938,6 +1167,7 @@ OwningOpRef<ModuleOp> cria::importModel(const ModelConfig &config,
     return {};
   OwningOpRef<ModuleOp> module =
       ModuleOp::create(UnknownLoc::get(context), "model");
-  Importer(config, *maxSeq, type, *module).run();
+  Importer importer(config, *maxSeq, type, *module);
+  config.layers ? importer.run() : importer.runProjector();
   return module;
 }

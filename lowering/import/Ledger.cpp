@@ -46,23 +46,34 @@ static void flag(Reader &reader, llvm::StringRef key, Draft &draft) {
   draft.*field = reader.flag(key, false);
 }
 
+std::optional<GateFunction> cria::gateNamed(llvm::StringRef name) {
+  return llvm::StringSwitch<std::optional<GateFunction>>(name)
+      .Cases({"silu", "swish"}, GateFunction::Silu)
+      .Cases({"gelu_pytorch_tanh", "gelu_new"}, GateFunction::GeluTanh)
+      .Case("gelu", GateFunction::Gelu)
+      .Case("relu", GateFunction::Relu)
+      .Case("relu2", GateFunction::Relu2)
+      .Case("quick_gelu", GateFunction::QuickGelu)
+      .Default(std::nullopt);
+}
+
 static void gate(Reader &reader, llvm::StringRef key, Draft &draft) {
   std::string name = reader.text(key, std::nullopt);
   if (draft.family->geluIsTanh && name == "gelu")
     name = "gelu_pytorch_tanh";
-  auto found =
-      llvm::StringSwitch<std::optional<GateFunction>>(name)
-          .Cases({"silu", "swish"}, GateFunction::Silu)
-          .Cases({"gelu_pytorch_tanh", "gelu_new"}, GateFunction::GeluTanh)
-          .Case("gelu", GateFunction::Gelu)
-          .Case("relu", GateFunction::Relu)
-          .Case("relu2", GateFunction::Relu2)
-          .Default(std::nullopt);
+  auto found = gateNamed(name);
   draft.gate = found.value_or(GateFunction::Silu);
   if (!found)
     reader.failKey(key, "expected silu, swish, gelu_pytorch_tanh, gelu_new, "
-                        "gelu, relu or relu2, got " +
+                        "gelu, relu, relu2 or quick_gelu, got " +
                             shownJson(name));
+}
+
+/// Reads a size that only families which read ids have.
+template <auto field, int64_t high>
+static void sizeOfText(Reader &reader, llvm::StringRef key, Draft &draft) {
+  if (!draft.family->readsImages())
+    size<field, high>(reader, key, draft);
 }
 
 /// Reads attention_bias. The result of attention has a bias, too, unless the
@@ -85,8 +96,10 @@ static void allBiases(Reader &reader, llvm::StringRef key, Draft &draft) {
 /// The width of an MLP. Its default may depend on the hidden size, which is
 /// read before.
 static void mlpWidth(Reader &reader, llvm::StringRef key, Draft &draft) {
+  if (draft.family->reads("mlp_ratio")) // of towers
+    return;
   std::optional<int64_t> usual;
-  if (int64_t factor = draft.family->mlpFactor)
+  if (int64_t factor = draft.family->mlpExpansion)
     usual = factor * draft.hiddenSize;
   draft.intermediateSize = reader.integer(key, 1, kMaxDim, usual);
 }
@@ -373,6 +386,8 @@ static const LedgerKey kKeys[] = {
     {"hidden_size", true, "", "width of the residual stream",
      size<&Draft::hiddenSize, kMaxDim>},
     {"id2label", false, "any", kClasses, nullptr},
+    {"image_size", false, "", "pixels of a side of an image",
+     size<&Draft::imageSize, kMaxDim>},
     {"init_std", false, "any", kTraining, nullptr},
     {"initializer_range", false, "any", kTraining, nullptr},
     {"intermediate_size", true, "", "width of an MLP", mlpWidth},
@@ -393,7 +408,7 @@ static const LedgerKey kKeys[] = {
      optionalPositive<&Draft::logitsScaling>},
     {"max_length", false, "20", kGeneration, nullptr},
     {"max_position_embeddings", true, "", "positions that the model knows",
-     size<&Draft::maxPositions, kMaxPositions>},
+     sizeOfText<&Draft::maxPositions, kMaxPositions>},
     {"max_sequence_length", false, "any", "never read by transformers",
      nullptr},
     {"max_window_layers", false, "any", "first layer with a window",
@@ -404,6 +419,8 @@ static const LedgerKey kKeys[] = {
     {"mlp_layer_types", false, "", "for each layer, dense or sparse: experts",
      mlpTypes},
     {"mlp_only_layers", false, "[]", "layers without experts", denseLayers},
+    {"mlp_ratio", false, "", "width of an MLP, by that of the residual stream",
+     positive<&Draft::mlpRatio>},
     {"model_type", true, "", "the family", nullptr},
     {"moe_intermediate_size", false, "", "width of an expert",
      sizeOfLayers<&Draft::expertSize, kMaxDim>},
@@ -442,6 +459,8 @@ static const LedgerKey kKeys[] = {
      size<&Draft::heads, kMaxHeads>},
     {"num_beam_groups", false, "1", kGeneration, nullptr},
     {"num_beams", false, "1", kGeneration, nullptr},
+    {"num_channels", false, "", "numbers of a pixel",
+     size<&Draft::channels, kMaxChannels>},
     {"num_experts", false, "", "experts of a layer", experts},
     {"num_experts_per_tok", false, "", "experts that a token chooses",
      size<&Draft::chosenExperts, kMaxExperts>},
@@ -450,6 +469,8 @@ static const LedgerKey kKeys[] = {
      "KV heads; default: as many as query heads",
      optionalSize<&Draft::kvHeads, kMaxHeads>},
     {"num_local_experts", false, "", "experts of a layer", experts},
+    {"num_register_tokens", false, "", "registers",
+     optionalSize<&Draft::registers, kMaxDim>},
     {"num_return_sequences", false, "1", kGeneration, nullptr},
     {"num_shared_expert", false, "",
      "width of the MLP beside the experts, in experts", sharedExperts},
@@ -462,6 +483,8 @@ static const LedgerKey kKeys[] = {
     {"pad_token_id", false, "id", "padding is never computed", nullptr},
     {"partial_rotary_factor", false, "1", "part of a head that is rotated",
      nullptr},
+    {"patch_size", false, "", "pixels of a side of a patch",
+     size<&Draft::patchSize, kMaxDim>},
     {"position_embedding_type", false, R"("rope")",
      "rope, or nope: positions are not rotated", positionKind},
     {"prefix", false, "null", kGeneration, nullptr},
@@ -570,7 +593,7 @@ static const LedgerKey kKeys[] = {
     {"v_head_dim", false, "", "size of a value",
      optionalSize<&Draft::valueDim, kMaxHeadDim>},
     {"vocab_size", true, "", "rows of the embedding",
-     size<&Draft::vocabSize, kMaxVocab>},
+     sizeOfText<&Draft::vocabSize, kMaxVocab>},
     {"word_embed_proj_dim", false, "", "width of the embedding: hidden_size",
      embeddingWidth},
 };

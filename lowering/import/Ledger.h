@@ -14,7 +14,7 @@ namespace cria {
 inline constexpr int64_t kMaxDim = 1 << 20, kMaxHeads = 1 << 14,
                          kMaxHeadDim = 1 << 12, kMaxLayers = 1 << 12,
                          kMaxExperts = 1 << 14, kMaxVocab = 1 << 24,
-                         kMaxPositions = 1 << 24;
+                         kMaxPositions = 1 << 24, kMaxChannels = 1 << 10;
 
 /// A config while it is read, with keys that have a meaning only together.
 struct ConfigDraft : ModelConfig {
@@ -35,6 +35,7 @@ struct ConfigDraft : ModelConfig {
   std::vector<int64_t> denseList;    // mlp_only_layers
   int64_t sharedExperts = 0;         // n_shared_experts
   std::vector<std::string> mlpTypes; // mlp_layer_types
+  double mlpRatio = 0;               // intermediateSize / hiddenSize
   int64_t rotaryDim = 0;             // elements of a head that are rotated
   int64_t queryDim = 0;              // qk_head_dim
   double scoreFactor = 1;            // of attention scores, by yarn
@@ -77,6 +78,9 @@ void refuseUnknown(ObjectReader &reader, llvm::StringRef key,
                    const nlohmann::json &value, llvm::StringRef what,
                    ConfigDraft &draft);
 
+/// The function of an MLP by its name, or nothing.
+std::optional<GateFunction> gateNamed(llvm::StringRef name);
+
 /// Reads every key of the draft's family that has a reader of its own.
 void readKeys(ObjectReader &reader, ConfigDraft &draft);
 
@@ -88,5 +92,13 @@ void checkIds(ObjectReader &reader, ConfigDraft &draft);
 /// Reads rope_theta, rope_scaling, rope_parameters and their related keys. The
 /// head size must be known.
 void readRope(ObjectReader &reader, ConfigDraft &draft);
+
+/// Adds the family's defaults to a config; returns the keys that were missing.
+std::set<std::string> addDefaults(const Family &family, nlohmann::json &config);
+
+/// Reads all keys of `config`. The keys in `added` are not in the file: they
+/// are defaults of the draft's family.
+void readAll(const nlohmann::json &config, const std::set<std::string> &added,
+             ObjectReader &reader, ConfigDraft &draft);
 
 } // namespace cria

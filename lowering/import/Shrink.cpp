@@ -371,6 +371,9 @@ llvm::Error Shrinker::shrinkWidth() {
 llvm::Expected<std::string>
 cria::shrinkConfig(const ModelConfig &config, llvm::StringRef text,
                    llvm::ArrayRef<std::string> allowed) {
+  if (config.family->readsImages())
+    return textError(text + ": expected a model that reads ids, got " +
+                     config.family->modelType);
   llvm::Expected<Sizes> sizes = parseSizes(config, text);
   if (!sizes)
     return sizes.takeError();

@@ -24,19 +24,35 @@ static constexpr char nestings[][24] = {"",
                                         "language_model.model.",
                                         "model.language_model."};
 
+/// The same for the tensors of a vision tower. A tower's own checkpoint may
+/// have nothing in front.
+static constexpr std::string_view towers[] = {
+    "vision_model.", "vision_tower.", "model.vision_tower.",
+    "vision_tower.vision_model.", "model.vision_tower.vision_model."};
+
 static bool startsWith(std::string_view name, std::string_view start) {
   return name.substr(0, start.size()) == start;
 }
 
 std::vector<std::string> otherNestings(const std::string &name) {
-  size_t own = 0;
+  size_t own = 0, ofTower = 0;
   for (std::string_view prefix : nestings)
     if (startsWith(name, prefix))
       own = prefix.size();
+  for (std::string_view prefix : towers)
+    if (startsWith(name, prefix))
+      ofTower = prefix.size();
   std::vector<std::string> others;
-  for (std::string_view prefix : nestings)
-    if (std::string other = concat({prefix, name.substr(own)}); other != name)
+  auto add = [&](std::string_view prefix, size_t size) {
+    if (std::string other = concat({prefix, name.substr(size)}); other != name)
       others.push_back(std::move(other));
+  };
+  for (std::string_view prefix : towers)
+    if (ofTower)
+      add(prefix, ofTower);
+  for (std::string_view prefix : nestings)
+    if (!ofTower || prefix.empty())
+      add(prefix, ofTower ? ofTower : own);
   return others;
 }
 

@@ -289,6 +289,26 @@ class Session:
             ctypes.c_size_t(rows.shape[1]),
         )
 
+    def forward_embeddings(self, rows, hidden):
+        """Hidden states (len(rows), hidden) of embeddings."""
+        rows = np.ascontiguousarray(rows, dtype=np.float32)
+        states = np.empty((len(rows), hidden), dtype=np.float32)
+        outputs = Outputs(
+            size=ctypes.sizeof(Outputs),
+            hidden_of=LOGITS_ALL,
+            hidden=states.ctypes.data,
+            hidden_capacity=states.size,
+        )
+        self.model.call(
+            "session_feed_embeddings_outputs",
+            self.session,
+            rows.ctypes.data_as(ctypes.c_void_p),
+            ctypes.c_size_t(rows.shape[0]),
+            ctypes.c_size_t(rows.shape[1]),
+            ctypes.byref(outputs),
+        )
+        return states
+
     def set_lora(self, lora_set):
         self.model.call("session_set_lora", self.session, lora_set)
 
