@@ -49,7 +49,8 @@ static void flag(Reader &reader, llvm::StringRef key, Draft &draft) {
 std::optional<GateFunction> cria::gateNamed(llvm::StringRef name) {
   return llvm::StringSwitch<std::optional<GateFunction>>(name)
       .Cases({"silu", "swish"}, GateFunction::Silu)
-      .Cases({"gelu_pytorch_tanh", "gelu_new"}, GateFunction::GeluTanh)
+      .Cases({"gelu_pytorch_tanh", "gelu_new", "gelu_fast"},
+             GateFunction::GeluTanh)
       .Case("gelu", GateFunction::Gelu)
       .Case("relu", GateFunction::Relu)
       .Case("relu2", GateFunction::Relu2)
@@ -65,7 +66,7 @@ static void gate(Reader &reader, llvm::StringRef key, Draft &draft) {
   draft.gate = found.value_or(GateFunction::Silu);
   if (!found)
     reader.failKey(key, "expected silu, swish, gelu_pytorch_tanh, gelu_new, "
-                        "gelu, relu, relu2 or quick_gelu, got " +
+                        "gelu_fast, gelu, relu, relu2 or quick_gelu, got " +
                             shownJson(name));
 }
 
@@ -334,6 +335,7 @@ static const LedgerKey kKeys[] = {
      positive<&Draft::attentionMultiplier>},
     {"attention_out_bias", false, "false", "bias of attention's result",
      flag<&Draft::outBias>},
+    {"attention_probs_dropout_prob", false, "any", kTraining, nullptr},
     {"attn_logit_softcapping", false, "", "soft cap of attention scores",
      optionalPositive<&Draft::attentionSoftcap>},
     {"attn_pdrop", false, "any", kTraining, nullptr},
@@ -383,6 +385,7 @@ static const LedgerKey kKeys[] = {
     {"hidden_activation", false, R"("gelu_pytorch_tanh")", "the gate of an MLP",
      gate},
     {"hidden_dropout", false, "any", kTraining, nullptr},
+    {"hidden_dropout_prob", false, "any", kTraining, nullptr},
     {"hidden_size", true, "", "width of the residual stream",
      size<&Draft::hiddenSize, kMaxDim>},
     {"id2label", false, "any", kClasses, nullptr},
