@@ -186,7 +186,8 @@ llvm::SmallVector<size_t, 2> Kernel::successors(size_t index) const {
 
 /// Finds how many bytes bulk copies bring. A register has the number in units
 /// of 16 bytes. It is known if the last instruction that writes the register
-/// before the copy sets it to a constant.
+/// before the copy sets it to a constant, or to another register whose value is
+/// known in the same way.
 static void measureBulk(Kernel &kernel) {
   for (size_t i = 0; i < kernel.code.size(); ++i) {
     Instruction &copy = kernel.code[i];
@@ -201,7 +202,10 @@ static void measureBulk(Kernel &kernel) {
       if (auto count = takeNumber(value, "0x", 16);
           count && before.op == "UMOV")
         copy.bulk = *count * 16;
-      break;
+      bool moves = llvm::is_contained({"MOV", "UMOV", "R2UR"}, before.op);
+      chunks.clear();
+      if (moves && !copy.bulk)
+        addRegisters(value, 1, chunks);
     }
   }
 }

@@ -36,6 +36,21 @@ bool Choose::hasFewRows(const KernelFunction &function,
 // Products
 //===----------------------------------------------------------------------===//
 
+/// Sizes for works whose units may have many more rows than a warp takes side
+/// by side: the rings of these rows leave room for fewer warps in a block.
+/// Warps of products with blocks share what the block has computed.
+static GemvSizes withRows(GemvSizes sizes, ArrayRef<Work> works) {
+  size_t rows = 0;
+  for (const Work &work : works)
+    rows = std::max(rows, work.sums.size());
+  auto room = static_cast<size_t>(2 * sizes.threads * sizes.warpRows);
+  for (; !works[0].dots[0].bits && rows * sizes.threads > room &&
+         sizes.threads > 2 * kWarp;
+       sizes.threads /= 2)
+    sizes.resident *= 2;
+  return sizes;
+}
+
 void Choose::gemv(KernelFunction &function, const Twine &name,
                   const GemvProblem &problem) const {
   choose<GemvSchedule>(
@@ -43,7 +58,7 @@ void Choose::gemv(KernelFunction &function, const Twine &name,
       [&](const GemvSchedule &schedule) -> gpu::GPUFuncOp {
         if (!schedule.takes(problem))
           return {};
-        const GemvSizes &sizes = tuning.*schedule.sizes;
+        GemvSizes sizes = withRows(tuning.*schedule.sizes, problem.works);
         Launch launch(function, name + schedule.suffix, sizes.threads);
         std::unique_ptr<Gemv> gemv = schedule.make(launch, problem, sizes);
         if (!gemv) {
@@ -91,16 +106,17 @@ void Choose::gemm(KernelFunction &function, const Twine &name,
     // One kernel, whose tiles have as many rows as choose a matrix.
     for (const Work &work : works)
       grouped.push_back(withChoices(work));
-    int64_t each = choicesOfMatrix(function, works[0]);
-    size_t range = 0;
-    while (range + 1 < tuning.tiles.size() && tuning.tiles[range].m < each)
-      ++range;
-    GemmProblem problem = {function, grouped, tuning, range};
-    int64_t m = tuning.tiles[range].m;
-    if (!isTaken(problem)) {
+    // A matrix is chosen up to twice as often as on average, or nearly: then a
+    // tile has all of its rows, and its weights are read once.
+    int64_t most = 2 * choicesOfMatrix(function, works[0]);
+    GemmProblem problem = {function, grouped, tuning, 0};
+    while (*problem.range + 1 < tuning.tiles.size() && problem.tile().m < most)
+      ++*problem.range;
+    int64_t m = kOneTileRows;
+    if (isTaken(problem))
+      m = problem.tile().m;
+    else
       problem.range = std::nullopt;
-      m = kOneTileRows;
-    }
     problem.groups = emitGroups(function, name + "_groups", works[0], m);
     begin(problem, name);
     return emitGemm(function, kernels);

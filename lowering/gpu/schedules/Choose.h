@@ -45,8 +45,12 @@ struct GemmProblem {
   /// rows.
   Groups groups = {};
 
-  /// The inputs of that range.
+  /// The inputs of that range, and its tile.
   GemmRows rows() const;
+  const TileSizes &tile() const {
+    return works[0].choice && *range == 1 ? tuning.grouped
+                                          : tuning.tiles[*range];
+  }
   /// A shape with the problem's groups, whose tiles are enough without splits.
   GemmShape grouped(GemmShape shape) const {
     shape.groups = groups;

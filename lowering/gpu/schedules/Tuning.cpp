@@ -59,6 +59,12 @@ llvm::SmallVector<Tuning::Column, 0> Tuning::columns() {
                 {row, "warps_down", &tile.warpsDown, 1, 4},
                 {row, "resident", &tile.resident, 1, 16}});
   }
+  all.append({{"gemm_grouped", "m", &grouped.m, 32, 256},
+              {"gemm_grouped", "n", &grouped.n, 32, 256},
+              {"gemm_grouped", "stages", &grouped.stages, 2, 16},
+              {"gemm_grouped", "terms", &grouped.terms, 32, 64},
+              {"gemm_grouped", "warps_down", &grouped.warpsDown, 1, 4},
+              {"gemm_grouped", "resident", &grouped.resident, 1, 16}});
   all.append(
       {{"gemm_warpgroups", "blocks", &warpgroups.blocks, 2, kBlocks},
        {"gemm_warpgroups", "stages", &warpgroups.stages, 2, 16},
@@ -199,6 +205,8 @@ llvm::Error Tuning::check() const {
        llvm::zip_equal(std::array{"gemm_few", "gemm_some", "gemm_many"}, tiles))
     if (llvm::Error error = checkTile(row, tile))
       return error;
+  if (llvm::Error error = checkTile("gemm_grouped", grouped))
+    return error;
   if (tiles[0].rows >= tiles[1].rows)
     return textError("gemm_some.rows: expected more than gemm_few.rows=" +
                      llvm::Twine(tiles[0].rows) + ", got " +

@@ -108,6 +108,8 @@ struct Tuning {
       {{32, 32, 64, 4 * kMultiprocessors, 4 * kMultiprocessors, 4, 64, 1, 4},
        {64, 64, 64, 2 * kMultiprocessors, 2 * kMultiprocessors, 5, 64, 2, 3},
        {kAnyRows, 128, 128, 3 * kMultiprocessors / 2, 0, 3, 32, 2, 2}}};
+  /// For rows that choose their weights, up to 32 for each matrix on average.
+  TileSizes grouped = {0, 64, 128, 1, 1, 3, 64, 2, 3};
   // blocks, stages, wide, narrow, wideTerms, wideSplits
   WarpgroupSizes warpgroups = {kMultiprocessors, 4, 256, 128, 1024, 2};
 

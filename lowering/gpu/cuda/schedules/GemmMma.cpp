@@ -30,8 +30,7 @@ namespace {
 class MmaGemm : public MmaTile {
 public:
   MmaGemm(Launch &launch, const GemmProblem &problem, bool clusters)
-      : MmaGemm(launch, problem, problem.tuning.tiles[*problem.range],
-                clusters) {}
+      : MmaGemm(launch, problem, problem.tile(), clusters) {}
   /// Makes the blocks of each tile a cluster.
   void formClusters() {
     cuda::formClusters(b, {static_cast<int32_t>(tileSplits()), 1, 1});

@@ -11,9 +11,12 @@ using namespace cria::simt;
 
 /// Shared memory of a block, but for what statistics need.
 static constexpr int64_t kShared = 47 << 10;
-/// What bounds the blocks on a multiprocessor: the sums of their lanes, for
-/// which ptxas has registers, and an A100's shared memory.
-static constexpr int64_t kLaneSums = 16, kMemory = 164 << 10;
+/// What bounds the blocks of 128 threads on a multiprocessor: the sums of their
+/// lanes, for which ptxas has registers, and an A100's shared memory.
+static constexpr int64_t kThreads = 128, kLaneSums = 16, kMemory = 164 << 10;
+/// The same where rows of weights have rows of the input: these and the weights
+/// are in registers, for eight rows in 128.
+static constexpr int64_t kLaneInputs = 32, kMostOfInputs = 4;
 
 namespace {
 class FloatGemv : public RingGemv {
@@ -28,7 +31,11 @@ private:
     return Operand::of(launch, work, dot.x, length);
   }
   Value loadX(const Work &work, const Dot &dot, ValueRange loops, Value column);
-  Value zero() override { return b.splat(b.f32(0), piece); }
+  /// A sum for each number of a piece; one for all if each row of weights has
+  /// its own row of the input: rows are many, and registers few.
+  Value zero() override {
+    return haveInputs() ? b.f32(0) : b.splat(b.f32(0), piece);
+  }
   /// Whether each row of weights has its own row of the input.
   bool haveInputs() const { return works[0].isChosen() && !shared; }
   SmallVector<Value> inputs(const Work &work, ArrayRef<WeightRow> rows,
@@ -68,20 +75,25 @@ FloatGemv::FloatGemv(Launch &launch, const GemvProblem &problem,
         piece = std::min(piece, operandX(work, dot).width);
       piece = std::min(piece, Operand::of(launch, work, dot.w, length).width);
     }
+  // The inputs of a stage are in registers.
+  int64_t grain = haveInputs() ? 1 : sizes.grain;
   Shape ring = {elementOf(works[0].dots[0].w.tensor),
                 piece,
                 /*lead=*/0,
                 sizes.ahead,
                 sizes.turns,
-                sizes.grain};
+                grain};
   left -= makeRing(ring, left);
   // Else ptxas spills to have more blocks on a multiprocessor.
   int64_t sums = 1;
   for (const Work &work : works)
     sums = std::max(sums, m * rowsOfWarp(work));
   int64_t room = kMemory / std::max<int64_t>(kShared - left, 1);
-  cuda::fitBlocks(b, std::max<int64_t>(1, std::min({kLaneSums / sums, room,
-                                                    sizes.resident})));
+  int64_t registers = haveInputs() ? std::min(kLaneInputs / sums, kMostOfInputs)
+                                   : kLaneSums / sums;
+  registers = registers * kThreads / b.threads();
+  cuda::fitBlocks(
+      b, std::max<int64_t>(1, std::min({registers, room, sizes.resident})));
 }
 
 void FloatGemv::prepare() {
@@ -140,7 +152,11 @@ SmallVector<Value> FloatGemv::step(ArrayRef<RowAddress> sources,
       for (size_t w = 0; w < sources.size(); ++w) {
         Value &sum = next[w * m + row];
         Value x = inputs[i * each + (haveInputs() ? w : row)];
-        sum = b.fma(ws[i * sources.size() + w], x, sum);
+        Value own = ws[i * sources.size() + w];
+        if (!haveInputs())
+          sum = b.fma(own, x, sum);
+        for (int64_t e = 0; haveInputs() && e < piece; ++e)
+          sum = b.fma(b.extract(own, e), b.extract(x, e), sum);
       }
   return next;
 }
