@@ -2,7 +2,6 @@
 
 #include "runtime/base/Json.h"
 #include "runtime/weights/Floats.h"
-#include "runtime/weights/gguf/Order.h"
 #include "runtime/weights/packed/Packed.h"
 #include "runtime/weights/random/RandomWeights.h"
 
@@ -308,6 +307,36 @@ static ElementsPtr finished(ElementsPtr x, const WeightSpec &weight,
   return slice(loras.merged(weight.name(index), std::move(x)), weight, index);
 }
 
+/// `weight`, called `name`, if `checkpoint` has its rows in two tensors in
+/// turns, which are called `name`[0%2] and `name`[1%2]. Nothing if it has
+/// neither, or if they are wrong, as `problem` then says.
+static std::optional<PackedWeight> findTurns(const Checkpoint &checkpoint,
+                                             const std::string &name,
+                                             const WeightSpec &weight,
+                                             std::string &problem) {
+  const Checkpoint::Tensor *even = checkpoint.find(name + "[0%2]"),
+                           *odd = checkpoint.find(name + "[1%2]");
+  Shape half = weight.wholeShape();
+  if ((!even && !odd) || half.size() < 2)
+    return std::nullopt;
+  half[1] /= 2;
+  auto fits = [&](const Checkpoint::Tensor *place) {
+    return place && place->tensor->type && place->tensor->shape == half;
+  };
+  if (!fits(even) || !fits(odd)) {
+    problem = concat({"expected two tensors in place of ", quote(name),
+                      ", floats of ", shapeText(half), " each"});
+    return std::nullopt;
+  }
+  uint64_t columns = half.size() > 2 ? half[2] : 1;
+  return PackedWeight{
+      turns(checkpoint.elements(*even), checkpoint.elements(*odd), columns),
+      {even, odd},
+      /*format=*/"",
+      /*reading=*/"in turns",
+      *even->tensor->type};
+}
+
 /// Binds tensor `index` of `weight` to what an adapter saved, or else to the
 /// checkpoint's `tensor`, which has the weight in the form `form`.
 void Matcher::add(const WeightSpec &weight, const WeightSpec &form,
@@ -318,7 +347,7 @@ void Matcher::add(const WeightSpec &weight, const WeightSpec &form,
     auto packed =
         findPacked(checkpoint, tensor, form.wholeShape(), config, problem);
     if (!packed && problem.empty())
-      packed = gguf::findTurns(checkpoint, tensor, weight, problem);
+      packed = findTurns(checkpoint, tensor, weight, problem);
     if (packed)
       return addPacked(weight, index, std::move(*packed));
     place = checkpoint.find(tensor);

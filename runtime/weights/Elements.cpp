@@ -56,6 +56,22 @@ private:
   const uint64_t n, k;
 };
 
+/// Rows in turns: the even ones of one tensor, the odd ones of another.
+class Turns : public Elements {
+public:
+  Turns(ElementsPtr even, ElementsPtr odd, uint64_t columns)
+      : halves{std::move(even), std::move(odd)}, columns(columns) {}
+
+  Status write(uint64_t first, uint64_t count, DType type,
+               std::byte *to) const override;
+
+private:
+  Status readNumbers(uint64_t first, uint64_t count, float *to) const;
+
+  const ElementsPtr halves[2];
+  const uint64_t columns;
+};
+
 } // namespace
 
 std::optional<FilePlace> Stored::inPlace(DType type) const {
@@ -163,6 +179,43 @@ ElementsPtr transposed(ElementsPtr x, const WeightSpec &weight) {
   Shape shape = weight.wholeShape();
   return std::make_unique<Transposed>(std::move(x), shape.end()[-2],
                                       shape.end()[-1]);
+}
+
+/// Reads rows of one number each.
+Status Turns::readNumbers(uint64_t first, uint64_t count, float *to) const {
+  uint64_t begin = first / 2, end = (first + count + 1) / 2;
+  std::vector<float> half(end - begin);
+  Status status;
+  for (uint64_t odd = 0; odd < 2 && status.ok(); ++odd) {
+    status = halves[odd]->write(begin, half.size(), DType::F32,
+                                reinterpret_cast<std::byte *>(half.data()));
+    for (uint64_t i = begin; i < end; ++i)
+      if (uint64_t at = 2 * i + odd; at >= first && at < first + count)
+        to[at - first] = half[i - begin];
+  }
+  return status;
+}
+
+Status Turns::write(uint64_t first, uint64_t count, DType type,
+                    std::byte *to) const {
+  auto compute = [&](uint64_t first, uint64_t count, float *values) {
+    return readNumbers(first, count, values);
+  };
+  if (columns == 1)
+    return writeFloats(first, count, piece(), type, to, compute);
+  Status status;
+  for (uint64_t end = first + count; first < end && status.ok();) {
+    uint64_t row = first / columns, column = first % columns;
+    uint64_t part = std::min(columns - column, end - first);
+    status = halves[row % 2]->write(row / 2 * columns + column, part, type, to);
+    to += bytesOf(type, part);
+    first += part;
+  }
+  return status;
+}
+
+ElementsPtr turns(ElementsPtr even, ElementsPtr odd, uint64_t columns) {
+  return std::make_unique<Turns>(std::move(even), std::move(odd), columns);
 }
 
 Result<std::vector<float>> readFloats(const File &file,

@@ -4,7 +4,7 @@
 /// around that, made where the option lives:
 ///
 ///   core    stored(file, begin, type)   slice(x, weight)
-///           transposed(x, weight)
+///           transposed(x, weight)      turns(even, odd, columns)
 ///   gguf/   interleaved(x, ...)     minusOne(x)
 ///   packed/ int4 and fp8, in place of `stored`
 ///   lora/   plus(x, update)
@@ -98,6 +98,10 @@ ElementsPtr slice(ElementsPtr x, const WeightSpec &weight, uint64_t index);
 /// The elements of the tensor `x` of `weight` as the rows of its matrices, if
 /// it has their columns in place of rows; else `x` itself.
 ElementsPtr transposed(ElementsPtr x, const WeightSpec &weight);
+
+/// Rows of `columns` elements in turns: `even` has rows 0, 2, ..., `odd` rows
+/// 1, 3, ... So GGUF files part gate and up of gpt-oss's experts.
+ElementsPtr turns(ElementsPtr even, ElementsPtr odd, uint64_t columns);
 
 /// All elements of a tensor of a float type, in f32.
 Result<std::vector<float>> readFloats(const File &file,

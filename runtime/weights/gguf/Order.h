@@ -6,12 +6,10 @@
 /// GGUF stores the D rows of a head of Llama in the order 0, D/2, 1, D/2 + 1,
 /// ... This code reads row j D/2 + i of a head from row 2 i + j. Gemma's norms
 /// multiply by 1 + weight; the converter adds the 1, and this code subtracts
-/// it. The rows of gate and up of gpt-oss's experts are in turns in one tensor;
-/// the converter makes two of it.
+/// it.
 #pragma once
 
 #include "runtime/weights/Elements.h"
-#include "runtime/weights/packed/Packed.h"
 
 namespace cria::gguf {
 
@@ -21,13 +19,5 @@ ElementsPtr interleaved(ElementsPtr x, uint64_t rows, uint64_t columns);
 
 /// The elements of `x`, each less 1; computed in f32.
 ElementsPtr minusOne(ElementsPtr x);
-
-/// `weight`, called `name`, if `checkpoint` has its rows in two tensors in
-/// turns, which are called `name`[0%2] and `name`[1%2]. Nothing if it has
-/// neither, or if they are wrong, as `problem` then says.
-std::optional<PackedWeight> findTurns(const Checkpoint &checkpoint,
-                                      const std::string &name,
-                                      const WeightSpec &weight,
-                                      std::string &problem);
 
 } // namespace cria::gguf

@@ -1,5 +1,4 @@
 // In place of the wing, in a build without it.
-#include "runtime/weights/gguf/Order.h"
 #include "runtime/weights/gguf/Tensors.h"
 
 namespace cria::gguf {
@@ -7,11 +6,6 @@ namespace cria::gguf {
 Result<std::vector<TensorFile>> openTensors(const std::string &path) {
   return Status(CRIA_UNIMPLEMENTED,
                 path + ": this build of libcria reads no GGUF files");
-}
-
-std::optional<PackedWeight> findTurns(const Checkpoint &, const std::string &,
-                                      const WeightSpec &, std::string &) {
-  return std::nullopt;
 }
 
 } // namespace cria::gguf
