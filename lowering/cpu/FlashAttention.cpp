@@ -59,8 +59,9 @@ using namespace cria;
 
 using Values = LinalgBuilder::Values;
 
-/// For one token: the most queries of a KV head that stay on one thread.
-static constexpr int64_t kMostQueries = 8;
+/// For one token: the most queries of a KV head that stay together, and the
+/// parts into which more are divided, so that threads share them.
+static constexpr int64_t kMostQueries = 8, kQueries = 4;
 
 namespace {
 /// m, l and o of the rows of one iteration.
@@ -153,7 +154,7 @@ FlashAttention::FlashAttention(LinalgBuilder &b, const Attention &attention,
          tokensPerBlock / 2 * group >= 64)
     tokensPerBlock /= 2;
   queries = group;
-  while (queries > kMostQueries && queries % 2 == 0)
+  while (group > kMostQueries && queries > kQueries && queries % 2 == 0)
     queries /= 2;
   auto isBf16 = [](Value tensor) {
     return cast<RankedTensorType>(tensor.getType()).getElementType().isBF16();
