@@ -26,7 +26,7 @@ static constexpr char nestings[][24] = {"",
 
 /// The same for the tensors of a vision tower. A tower's own checkpoint may
 /// have nothing in front.
-static constexpr std::string_view towers[] = {
+static constexpr char towers[][33] = {
     "vision_model.", "vision_tower.", "model.vision_tower.",
     "vision_tower.vision_model.", "model.vision_tower.vision_model."};
 

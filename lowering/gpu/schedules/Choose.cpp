@@ -39,7 +39,7 @@ bool Choose::hasFewRows(const KernelFunction &function,
 /// Sizes for works whose units may have many more rows than a warp takes side
 /// by side: the rings of these rows leave room for fewer warps in a block.
 /// Warps of products with blocks share what the block has computed.
-static GemvSizes withRows(GemvSizes sizes, ArrayRef<Work> works) {
+static GemvSizes forRows(GemvSizes sizes, ArrayRef<Work> works) {
   size_t rows = 0;
   for (const Work &work : works)
     rows = std::max(rows, work.sums.size());
@@ -58,7 +58,7 @@ void Choose::gemv(KernelFunction &function, const Twine &name,
       [&](const GemvSchedule &schedule) -> gpu::GPUFuncOp {
         if (!schedule.takes(problem))
           return {};
-        GemvSizes sizes = withRows(tuning.*schedule.sizes, problem.works);
+        GemvSizes sizes = forRows(tuning.*schedule.sizes, problem.works);
         Launch launch(function, name + schedule.suffix, sizes.threads);
         std::unique_ptr<Gemv> gemv = schedule.make(launch, problem, sizes);
         if (!gemv) {
