@@ -908,13 +908,18 @@ SmallVector<Value> Importer::layer(const Text &text, const LayerKind &kind,
                            llvm::APFloat(c.residualScale));
   };
   const LayerNorms &norms = family.norms;
-  Value read = normed(norms.attention, x), before = x;
+  auto mlpOf = [&](Value read) {
+    return kind.hasExperts ? experts(text.tokens, read, layer)
+                           : mlp(family.mlp, "", read, layer);
+  };
+  Value read = normed(norms.attention, x), made;
   Value mixed = attention(text, kind, read, layer, caches);
+  // Reads x before the sum with attention's result takes its place.
+  if (family.isParallel)
+    made = mlpOf(norms.mlp.empty() ? read : normed(norms.mlp, x));
   add(normed(norms.attentionEnd, mixed), attentionFactor);
-  if (!family.isParallel || !norms.mlp.empty())
-    read = normed(norms.mlp, family.isParallel ? before : x);
-  Value made = kind.hasExperts ? experts(text.tokens, read, layer)
-                               : mlp(family.mlp, "", read, layer);
+  if (!family.isParallel)
+    made = mlpOf(normed(norms.mlp, x));
   add(normed(norms.mlpEnd, made), mlpFactor);
   SmallVector<Value> next = {x};
   next.append(caches);
