@@ -224,8 +224,8 @@ CRIA_API cria_status cria_matcher_mask(cria_matcher *matcher, uint32_t *bits,
 /* Writes up to `most` ids that probably come next, and their number into
  * `count`: where the grammar has the text go on in one way alone, as in the
  * name of a property, the longest tokens that spell it. A model may spell it by
- * other tokens, so they are no more than ids to try: cria_batch_propose. Has
- * the errors of cria_matcher_accept for text that is too much work. */
+ * other tokens, so they are no more than ids to try: cria_batch_propose. Stops
+ * where going on takes more work than a token may. */
 CRIA_API cria_status cria_matcher_forced(cria_matcher *matcher, int32_t *ids,
                                          size_t most, size_t *count,
                                          cria_error *error);

@@ -111,11 +111,9 @@ cria_status cria_matcher_forced(cria_matcher *matcher, int32_t *ids,
     if (!status.ok())
       return status;
     *count = 0;
-    Result<std::vector<int32_t>> forced = matcher->object.forced(most);
-    if (!forced.ok())
-      return forced.status();
-    std::copy(forced->begin(), forced->end(), ids);
-    *count = forced->size();
+    std::vector<int32_t> forced = matcher->object.forced(most);
+    std::copy(forced.begin(), forced.end(), ids);
+    *count = forced.size();
     return status;
   });
 }

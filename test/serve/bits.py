@@ -179,6 +179,12 @@ def main():
             for n in ("draft", "accepted")
         )
         check(accepted > drafted / 3, f"of {drafted} drafts of a schema {accepted} were drawn")
+        # A grammar that takes too much work after its third letter fails its own text alone.
+        hostile = {"grammar": 'root ::= "no#" ("a"? "b"?){9000}', "max_tokens": 9}
+        prompt, fields = requests()[0]
+        texts = at_once([lambda: server.post("/v1/completions", {"prompt": prompt, **hostile}),
+                         lambda: server.complete(prompt, **fields).text])
+        check(texts[0].status != 200 and texts[1] == expected[0], texts)
         check(texts_at_once(server) == expected, "texts with few pages")
         found = [choice["text"] for choice in server.complete(PROMPTS, **LONG).json["choices"]]
         check(found == long, "long texts with few pages")

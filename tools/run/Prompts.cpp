@@ -215,15 +215,12 @@ Status Prompts::propose() {
     if (!reply->matcher || reply->ids.empty() || run.options.draftRows <= texts)
       continue;
     auto most = static_cast<size_t>(run.options.draftRows - texts);
-    Result<std::vector<int32_t>> ids = reply->matcher->forced(most);
-    if (!ids.ok())
-      return ids.status();
-    std::vector<uint32_t> masks(ids->size() * words);
-    size_t count = reply->matcher->masksAfter(ids->data(), ids->size(),
-                                              masks.data(), words);
-    Status status =
-        batch.propose(sequence, ids->data(), static_cast<int64_t>(count),
-                      masks.data(), words);
+    std::vector<int32_t> ids = reply->matcher->forced(most);
+    std::vector<uint32_t> masks(ids.size() * words);
+    size_t count =
+        reply->matcher->masksAfter(ids.data(), ids.size(), masks.data(), words);
+    Status status = batch.propose(
+        sequence, ids.data(), static_cast<int64_t>(count), masks.data(), words);
     if (!status.ok())
       return status;
   }

@@ -385,16 +385,19 @@ void Scheduler::propose() {
   for (auto &[sequence, text] : running) {
     if (!text.drawn || text.drawn < text.job->minimum)
       continue;
-    std::vector<int32_t> ids;
-    if (text.matcher)
-      ids = text.matcher->forced(static_cast<size_t>(most));
-    if (ids.empty() && drafter)
-      ids = drafter->propose(sequence, text.ids, most);
-    std::vector<uint32_t> masks;
-    if (text.matcher)
-      masks = text.matcher->masksAfter(ids, engine.vocabSize);
-    if (!ids.empty())
-      batch.propose(sequence, ids, masks);
+    try {
+      std::vector<int32_t> ids;
+      if (text.matcher)
+        ids = text.matcher->forced(static_cast<size_t>(most));
+      if (ids.empty() && drafter)
+        ids = drafter->propose(sequence, text.ids, most);
+      std::vector<uint32_t> masks;
+      if (text.matcher)
+        masks = text.matcher->masksAfter(ids, engine.vocabSize);
+      if (!ids.empty())
+        batch.propose(sequence, ids, masks);
+    } catch (const std::exception &) { // no memory, say: a text needs no drafts
+    }
   }
 }
 

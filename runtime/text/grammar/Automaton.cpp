@@ -205,20 +205,19 @@ Result<StateId> Automaton::step(StateId state, std::string_view bytes) {
   return status.ok() ? Result<StateId>(state) : Result<StateId>(status);
 }
 
-Result<std::string> Automaton::forced(StateId state, size_t most) {
+std::string Automaton::forced(StateId state, size_t most) {
   beginWork();
   std::string text;
   while (text.size() < most && !states[state].complete) {
     Network::ByteSet bytes;
     for (auto [node, frame] : states[state].items)
       bytes |= network->set(network->node(node).what);
-    spend(states[state].items.size());
-    if (bytes.count() != 1)
+    if (bytes.count() != 1 || !spend(states[state].items.size()))
       break;
     auto byte = static_cast<uint8_t>(bytes._Find_first());
     state = stepClass(state, network->classOf(byte));
-    if (Status status = check(); !status.ok())
-      return status;
+    if (!check().ok())
+      break;
     text.push_back(static_cast<char>(byte));
   }
   return text;

@@ -81,9 +81,9 @@ public:
   /// The state after some bytes. RESOURCE_EXHAUSTED if that takes too much work
   /// or memory.
   Result<StateId> step(StateId state, std::string_view bytes);
-  /// The bytes that follow as long as there is one way to go on, at most
-  /// `most`. Has the errors of `step`.
-  Result<std::string> forced(StateId state, size_t most);
+  /// The bytes that follow as long as there is one way to go on, and it takes
+  /// no more work than a token may; at most `most`.
+  std::string forced(StateId state, size_t most);
   /// Whether the bytes so far are a text of the grammar.
   bool isComplete(StateId state) const { return states[state].complete; }
   /// Whether a byte may follow.

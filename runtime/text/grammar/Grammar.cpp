@@ -107,20 +107,15 @@ Status Matcher::mask(uint32_t *bits, size_t words) {
                              "as the grammar says");
 }
 
-Result<std::vector<int32_t>> Matcher::forced(size_t most) {
+std::vector<int32_t> Matcher::forced(size_t most) {
   std::vector<int32_t> ids;
-  if (ended)
-    return ids;
   std::lock_guard lock(grammar->mutex);
   Result<StateId> here = current();
-  if (!here.ok())
-    return here.status();
+  if (ended || !here.ok())
+    return ids;
   const TokenTrie &tokens = *grammar->tokens;
-  Result<std::string> text =
-      grammar->automaton.forced(*here, TokenTrie::mostBytes);
-  if (!text.ok())
-    return text.status();
-  for (std::string_view rest = *text; ids.size() < most;) {
+  std::string text = grammar->automaton.forced(*here, TokenTrie::mostBytes);
+  for (std::string_view rest = text; ids.size() < most;) {
     int32_t id = tokens.longest(rest);
     if (id < 0)
       break;

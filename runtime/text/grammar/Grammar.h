@@ -61,7 +61,7 @@ public:
   Status accept(int64_t id);
   /// Ids that probably come next: where the grammar has the text go on in one
   /// way alone, the longest tokens that spell it, at most `most`.
-  Result<std::vector<int32_t>> forced(size_t most);
+  std::vector<int32_t> forced(size_t most);
   /// The masks after each of the ids, `words` words each, without taking them.
   /// Returns the number of ids up to the first that may not come, or after
   /// which none may.
