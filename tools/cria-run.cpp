@@ -91,6 +91,12 @@ static Status openModel(Run &run) {
   auto artifact = Artifact::open(options.artifact, options.cpu);
   if (!artifact.ok())
     return artifact.status();
+  if ((*artifact)->manifest().takesRows())
+    return Status(CRIA_INVALID_ARGUMENT,
+                  options.artifact +
+                      ": the model takes rows of numbers, such as an image's "
+                      "patches, in place of ids: a program gives them "
+                      "(docs/images.md)");
   if (Status status = joinOthers(run, **artifact); !status.ok())
     return status;
   DeviceOptions device = deviceOptions(options);

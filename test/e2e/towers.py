@@ -277,7 +277,7 @@ def check_refusals(tools, tower, rows):
     refused(lambda: feed(np.concatenate([rows, rows[:1]])), "is one call from position 0")
     check(feed(rows) is None, "the rows of an image")
     refused(lambda: feed(rows), "is one call from position 0")
-    run = tools.run(tower.artifact, f"--weights={tower.folder}", "--ids=0")
+    run = tools.run(tower.artifact, f"--weights={tower.folder}", "--ids=5")
     check(run.status == 1 and "takes rows of numbers" in run.errors, run)
     path = tools.scratch / "bad.json"
     for change, flags, problem in [
