@@ -121,7 +121,7 @@ struct FuseQKV : cria::impl::FuseQKVBase<FuseQKV> {
   void runOnOperation() override {
     for (Block *block : blocksOutsideKernels(getOperation()))
       for (GQAOp op : llvm::to_vector(block->getOps<GQAOp>()))
-        if (!op.getValueSize()) // FuseLatent
+        if (!op.hasOneCache() || !op.getValueSize()) // else FuseLatent
           fuse(op);
   }
 };

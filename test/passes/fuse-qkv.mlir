@@ -257,3 +257,27 @@ func.func @slices(%x: !x, %w: !w, %k: !c, %v: !c, %n: index, %i: index) -> (!h, 
   %o = llama.gqa %q1, %k2, %v2[%i] at %i {scale = 0.5} : !h, !c
   return %o, %k2, %v2 : !h, !c, !c
 }
+
+// -----
+
+!x = tensor<?x8xf32>
+!w = tensor<8x8xf32>
+!h = tensor<?x2x4xf32>
+!c = tensor<2x2x32x4xf32>
+
+// Values may be a part of the rows of their own cache.
+// CHECK-LABEL: func @short_values
+// CHECK: %[[QKV:.*]]:3 = llama.kernel "qkv"
+// CHECK: llama.gqa %[[QKV]]#{{.}}, %[[QKV]]#{{.}}, %[[QKV]]#{{.}}[%{{.*}}] at %{{.*}} values 3
+func.func @short_values(%x: !x, %w: !w, %k: !c, %v: !c, %n: index, %i: index) -> (tensor<?x2x3xf32>, !c, !c) {
+  %q0 = llama.linear %x, %w : !x, !w
+  %k0 = llama.linear %x, %w : !x, !w
+  %v0 = llama.linear %x, %w : !x, !w
+  %q1 = tensor.expand_shape %q0 [[0], [1, 2]] output_shape [%n, 2, 4] : !x into !h
+  %k1 = tensor.expand_shape %k0 [[0], [1, 2]] output_shape [%n, 2, 4] : !x into !h
+  %v1 = tensor.expand_shape %v0 [[0], [1, 2]] output_shape [%n, 2, 4] : !x into !h
+  %k2 = llama.kv_append %k1 into %k[%i] at %i : !h into !c
+  %v2 = llama.kv_append %v1 into %v[%i] at %i : !h into !c
+  %o = llama.gqa %q1, %k2, %v2[%i] at %i values 3 {scale = 0.5} : !h, !c
+  return %o, %k2, %v2 : tensor<?x2x3xf32>, !c, !c
+}
