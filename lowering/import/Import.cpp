@@ -104,7 +104,6 @@ private:
   Value experts(Value tokens, Value x, Value layer);
   Value heads(Value tokens, Value x, int64_t count, StringRef norm,
               Value layer);
-  Value headPart(Value tokens, Value x, int64_t part);
   Value linear(StringRef symbol, Value x, Value layer);
   Value norm(StringRef path, Value x, Value layer,
              std::optional<double> eps = {});
@@ -142,7 +141,7 @@ private:
 
   const ModelConfig &c;
   const Family &family = *c.family;
-  const std::string layerPath = (family.layers + ".*").str();
+  const std::string layerPath;
   int64_t maxSeq;
   Type type;
   OpBuilder b;
@@ -683,22 +682,6 @@ static Value mergeHeads(OpBuilder &b, Location loc, Value heads) {
       b, loc, heads, ArrayRef<ReassociationIndices>{{0}, {1, 2}});
 }
 
-/// Part 0, 1 or 2, the query, key or value, of each head of (n, H * 3 D).
-Value Importer::headPart(Value tokens, Value x, int64_t part) {
-  SmallVector<OpFoldResult> size = {tokens, b.getIndexAttr(c.heads),
-                                    b.getIndexAttr(3 * c.headDim)},
-                            from(3, b.getIndexAttr(0)),
-                            step(3, b.getIndexAttr(1));
-  Value all = tensor::ExpandShapeOp::create(
-      b, loc, tensor({ShapedType::kDynamic, c.heads, 3 * c.headDim}), x,
-      ArrayRef<ReassociationIndices>{{0}, {1, 2}}, size);
-  from[2] = b.getIndexAttr(part * c.headDim);
-  size[2] = b.getIndexAttr(c.headDim);
-  return tensor::ExtractSliceOp::create(
-      b, loc, tensor({ShapedType::kDynamic, c.heads, c.headDim}), all, from,
-      size, step);
-}
-
 Value Importer::attention(const Text &text, const LayerKind &kind, Value x,
                           Value layer, MutableArrayRef<Value> caches) {
   if (c.latentSize)
@@ -706,12 +689,12 @@ Value Importer::attention(const Text &text, const LayerKind &kind, Value x,
   Value tokens = text.tokens, position = text.position, &k = caches[0],
         &v = caches[1];
   const AttentionModules &names = family.attention;
-  Value fused, q, keys, values;
+  Value q, keys, values;
   if (names.fusesHeads) {
-    fused = linear(names.fused, x, layer);
-    q = headPart(tokens, fused, 0);
-    keys = headPart(tokens, fused, 1);
-    values = headPart(tokens, fused, 2);
+    Value all = splitHeads(tokens, linear(names.fused, x, layer), c.heads);
+    q = part(text, all, 0, c.headDim);
+    keys = part(text, all, c.headDim, c.headDim);
+    values = part(text, all, 2 * c.headDim, c.headDim);
   } else {
     q = heads(tokens, linear(names.query, x, layer), c.heads, names.queryNorm,
               layer);
