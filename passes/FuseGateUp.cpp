@@ -3,8 +3,10 @@
 /// The linears may be expert_linears. A gate that reads another value than the
 /// other factor, as the gate of a shared expert does, stays outside.
 /// Gate and up may be the columns of one linear in turns, that is, slices of
-/// its pairs of columns. activate(linear(norm(x)))  =>  kernel { norm; linear;
-/// activate }
+/// its pairs of columns.
+///
+/// activate(linear(norm(x)))
+///   =>  kernel { norm; linear; activate }
 #include "passes/Kernel.h"
 #include "passes/Passes.h"
 

@@ -233,9 +233,10 @@ LogicalResult Sharder::splitWeight(Value read, Split how) {
   return success();
 }
 
-/// Splits the matrix of a linear, or those of experts: by rows if ranks share
-/// the last dimension `dim` of the result, by columns if they share the input.
-/// In the second case the result is a part of a sum over ranks: then true.
+/// Splits the matrix of a linear, or the matrices of experts. If ranks share
+/// the last dimension `dim` of the result, matrices are split by rows. If ranks
+/// share the input, matrices are split by columns, and true is returned: each
+/// rank's result is then a part of a sum.
 template <typename Linear>
 FailureOr<bool> Sharder::splitMatrix(Linear op, int64_t dim, Split ofBias) {
   bool reads = isSplit(op.getInput()), makes = makers.contains(op);

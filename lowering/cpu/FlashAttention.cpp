@@ -117,8 +117,8 @@ private:
   int64_t queries;   // for one token: the rows of an iteration
   int64_t pageKeys;  // keys of a page; 0 if the caches are not paged
   Value tokens, firstKey, endKey;
-  /// The first query of the iteration, of those of a KV head; null if an
-  /// iteration has all.
+  /// Where the iteration's queries begin among the queries of its KV head; null
+  /// if an iteration has all of them.
   Value firstQuery;
   /// If tokens have their own pages: the token of the iteration, and its
   /// position as an i32.
@@ -382,7 +382,7 @@ Value FlashAttention::tokensOfRows(Value firstToken, int64_t rows) {
   })[0];
 }
 
-/// The query of a row, among those of the KV head.
+/// Which of its KV head's queries a row is.
 Value FlashAttention::queryOf(Value row) {
   return firstQuery
              ? add(firstQuery, row)

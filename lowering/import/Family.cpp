@@ -75,6 +75,7 @@ static constexpr llvm::StringLiteral kDeepSeekV3Fixed =
 /// The layers after the last, which predict more tokens, are not read.
 static constexpr llvm::StringLiteral kDeepSeekV3Ignored =
     "auto_map aux_loss_alpha ep_size num_nextn_predict_layers seq_aux";
+
 static constexpr llvm::StringLiteral kVisionKeys =
     "hidden_act image_size layer_norm_eps num_channels patch_size";
 

@@ -51,7 +51,7 @@ struct AttentionModules {
   llvm::StringLiteral sinks = "";
 };
 
-/// The modules of latent attention, where `query` and `out` are those of
+/// The modules that only latent attention has; `query` and `out` are in
 /// AttentionModules. A token has a row of latent numbers and one rotated key.
 /// The keys and values of all heads are products of the latent numbers, so
 /// only the row and the rotated key are cached.
@@ -61,7 +61,8 @@ struct LatentModules {
   llvm::StringLiteral row = "";
   /// The norm of the latent numbers.
   llvm::StringLiteral norm = "self_attn.kv_a_layernorm";
-  /// Has the rows of each head: those of its key, then those of its value.
+  /// For each head, the rows that make its key, and then the rows that make its
+  /// value.
   llvm::StringLiteral heads = "self_attn.kv_b_proj";
   /// If queries are products of latent numbers, too: what makes these, their
   /// norm, and what makes queries of them.
@@ -266,7 +267,8 @@ struct Family {
   /// the residual stream; empty if there are none.
   llvm::StringLiteral attentionFactor = "", mlpFactor = "";
   /// The norm after the layers; empty if there is none.
-  llvm::StringLiteral lastNorm = "model.norm", head = "lm_head";
+  llvm::StringLiteral lastNorm = "model.norm";
+  llvm::StringLiteral head = "lm_head";
   LearnedPositions positions = {};
   AttentionModules attention = {};
   LatentModules latent = {};
@@ -281,8 +283,9 @@ struct Family {
   /// The width of an MLP in hidden sizes, if the config does not say it; 0 if
   /// it must.
   int64_t mlpExpansion = 0;
-  /// Whether the MLP reads what attention reads, instead of its result; or, if
-  /// it has a norm of its own, that norm of what attention's norm reads.
+  /// Whether the MLP reads the same hidden states as attention, and not their
+  /// sum with attention's result. If it has no norm of its own, it reads what
+  /// attention's norm made of them.
   bool isParallel = false;
   Biases biases = {};
   WindowRule window = WindowRule::None;

@@ -49,8 +49,8 @@ private:
   Leaf leaf;
 };
 
-/// The tensor whose rows, one after the other, are those of `tensor`, a reshape
-/// that keeps them; or `tensor` itself.
+/// Looks through reshapes that keep the last dimension: the result has the same
+/// rows as `tensor`, in the same order.
 mlir::Value withRows(mlir::Value tensor);
 
 /// Whether a scalar is a constant, or a number that is computed from a kernel's

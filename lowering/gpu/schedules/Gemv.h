@@ -20,8 +20,8 @@
 
 namespace cria::simt {
 
-/// Rows of the input that a block reads: all, or those of a row that chooses
-/// weights, one or one for each choice.
+/// How many rows of the input a block reads: all of them; or, where rows choose
+/// their weights, the rows of one token, which may have one for each choice.
 int64_t gemvRows(const Work &work);
 
 class Gemv {
