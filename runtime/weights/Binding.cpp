@@ -346,11 +346,11 @@ void Matcher::add(const WeightSpec &weight, const WeightSpec &form,
   if (!place) {
     auto packed =
         findPacked(checkpoint, tensor, form.wholeShape(), config, problem);
-    if (!packed && problem.empty())
+    place = checkpoint.find(tensor);
+    if (!packed && !place && problem.empty())
       packed = findTurns(checkpoint, tensor, weight, problem);
     if (packed)
       return addPacked(weight, index, std::move(*packed));
-    place = checkpoint.find(tensor);
   } else if (&form != &weight) {
     return add(weight, weight, index, tensor); // as Hugging Face has it
   }

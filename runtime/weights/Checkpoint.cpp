@@ -187,14 +187,16 @@ static Result<JsonDocument> readIndex(const std::string &path) {
   if (!status.ok())
     return status;
   for (const auto &item : map.raw().items()) {
+    const auto *shard = item.value().get_ptr<const std::string *>();
+    if (shard && isPlainName(*shard))
+      continue;
     JsonCursor member = map[item.key()];
-    std::string shard = member.string();
-    if (status.ok() && !isPlainName(shard))
+    member.string();
+    if (status.ok())
       member.fail(
-          concat({"is ", quote(shard),
+          concat({"is ", quote(*shard),
                   ", expected the name of a file in the index's folder"}));
-    if (!status.ok())
-      return status;
+    return status;
   }
   return index;
 }
