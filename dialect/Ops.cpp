@@ -104,6 +104,8 @@ static void nameResults(Operation *op, OpAsmSetValueNameFn setName) {
     return;
   }
   StringRef name = op->getName().stripDialect();
+  if (isa<CausalConvOp, DeltaRuleOp>(op))
+    setName(op->getResult(1), "state");
   if (auto get = dyn_cast<GetWeightOp>(op)) {
     name = get.getWeight();
   } else if (auto kernel = dyn_cast<KernelOp>(op)) {
@@ -993,6 +995,50 @@ int64_t GQAOp::getRoom() {
 //===----------------------------------------------------------------------===//
 // Fusion
 //===----------------------------------------------------------------------===//
+
+LogicalResult CausalConvOp::verify() {
+  int64_t columns = dim(getInput(), 1), filter = dim(getWeight(), 1);
+  if (failed(expectSize(*this, "the weight's columns to be", columns,
+                        dim(getWeight(), 0))) || // causal_conv_c1
+      failed(expectSize(*this, "the state's columns to be", columns,
+                        dim(getState(), 2))) ||
+      (getBias() && failed(expectSize(*this, "the bias's size to be", columns,
+                                      dim(getBias(), 0)))))
+    return failure();
+  if (filter < 2) // causal_conv_c2
+    return emitOpError("expected filters of at least 2 numbers, got ")
+           << dimension(filter);
+  if (failed(expectSize(*this, "the state's rows to be", filter - 1,
+                        dim(getState(), 1))) || // causal_conv_c2
+      failed(expectWithin(*this, "a layer", getLayer(), 1,
+                          dim(getState(), 0)))) // causal_conv_c4
+    return failure();
+  if (elementType(getInput()) == elementType(getState())) // causal_conv_c3
+    return success();
+  return emitOpError("expected a state of ")
+         << elementType(getInput()) << ", got " << elementType(getState());
+}
+
+LogicalResult DeltaRuleOp::verify() {
+  int64_t heads = dim(getValue(), 1), keyHeads = dim(getKey(), 1);
+  if (heads <= 0 || keyHeads <= 0 || heads % keyHeads) // delta_rule_c1
+    return emitOpError("expected heads a multiple of the ")
+           << dimension(keyHeads) << " heads of keys, got " << dimension(heads);
+  if (failed(expectSize(*this, "the number of steps to be", heads,
+                        dim(getStep(), 1))) || // delta_rule_c2
+      failed(expectSize(*this, "the number of decays to be", heads,
+                        dim(getLogDecay(), 0))) || // delta_rule_c2
+      failed(expectSize(*this, "the state's rows to be",
+                        heads * dim(getKey(), 2),
+                        dim(getState(), 1))) || // delta_rule_c3
+      failed(expectSize(*this, "the state's numbers to be", dim(getValue(), 2),
+                        dim(getState(), 2))) ||  // delta_rule_c3
+      failed(expectFinite(*this, getScale())) || // delta_rule_c4
+      failed(expectPositive(*this, "eps", getEps())))
+    return failure();
+  return expectWithin(*this, "a layer", getLayer(), 1, // delta_rule_c5
+                      dim(getState(), 0));
+}
 
 LogicalResult KernelOp::verify() {
   StringRef name = getKernelName();

@@ -102,6 +102,9 @@ def Llama_Q8_0 : Type<And<[Llama_Blocks.predicate,
 /// (layers, KV heads, positions, head size), or paged: (pages, layers, KV
 /// heads, positions of a page, head size)
 def Llama_Cache : TensorRankOf<[F32, F16, BF16, Llama_Q8_0], [4, 5]>;
+/// What a layer remembers of all tokens before the call's: (layers, rows,
+/// numbers). A call overwrites it.
+class Llama_State<list<Type> types> : TensorRankOf<types, [3]>;
 def Llama_RopeTable : TensorRankOf<[F32], [2]>;
 def Llama_Ids : TensorRankOf<[I32], [1]>;
 /// The position of the first token, if the others follow it; or one position
@@ -528,7 +531,9 @@ def Llama_Activation : I32EnumAttr<"Activation", "the function of a gate",
      I32EnumAttrCase<"Relu", 3, "relu">,
      I32EnumAttrCase<"Relu2", 4, "relu2">,
      I32EnumAttrCase<"Sigmoid", 5, "sigmoid">,
-     I32EnumAttrCase<"QuickGelu", 6, "quick_gelu">]> {
+     I32EnumAttrCase<"QuickGelu", 6, "quick_gelu">,
+     I32EnumAttrCase<"Identity", 7, "identity">,
+     I32EnumAttrCase<"Softplus", 8, "softplus">]> {
   let cppNamespace = "::cria::llama";
 }
 
@@ -547,6 +552,8 @@ def Llama_SwiGLUOp : Llama_Op<"swiglu",
     | `relu2` | `max(x, 0)^2` |
     | `sigmoid` | `1 / (1 + e^-x)` |
     | `quick_gelu` | `x * sigmoid(1.702 x)` |
+    | `identity` | `x` |
+    | `softplus` | `log(1 + e^x)` |
 
     With a limit L the result is
     `min(gate, L) * sigmoid(alpha * min(gate, L)) * (clamp(up, -L, L) + 1)`
@@ -1043,6 +1050,92 @@ def Llama_GQAOp : Llama_Op<"gqa",
     (`pages` `(` $pages^ `:` type($pages) `)`)? (`over` $over^)?
     (`sinks` `(` $sinks^ `:` type($sinks) `)`)? (`values` $value_size^)?
     attr-dict `:` type($query) `,` type($key_cache)
+  }];
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// States
+//===----------------------------------------------------------------------===//
+
+def Llama_CausalConvOp : Llama_Op<"causal_conv",
+    [Pure, AllTypesMatch<["input", "result"]>,
+     AllTypesMatch<["state", "next"]>]> {
+  let summary = "convolution of each column over a token and those before it";
+  let description = [{
+    Each column i has a filter of K numbers, the last for the token itself. With
+    `p = position + t`, and the tokens of a text counted from position 0,
+
+    `result[t, i] = sum_j weight[i, j] * x[p - (K - 1) + j, i] + bias[i]`
+
+    in f32. Tokens before position 0 count as zeros. The state has the rows of the
+    K - 1 tokens before the call's: that of position p is row `p mod (K - 1)` of
+    the layer. `next` is the state with the rows of the call's tokens, and of no
+    other layer changes a number. What the state holds at position 0 has no effect.
+
+    ```mlir
+    %y, %s1 = llama.causal_conv %x, %w, %s[%layer] at %position : tensor<?x64xbf16>, tensor<64x3xbf16>, tensor<5x2x64xbf16>
+    %z, %s2 = llama.causal_conv %x, %w, %s[%layer] at %position bias(%b : tensor<64xbf16>) : tensor<?x64xbf16>, tensor<64x3xbf16>, tensor<5x2x64xbf16>
+    ```
+
+    Constraints:
+    - (C1) x, the weight, the state and the bias have the same number of columns.
+    - (C2) the state has a row less than a filter has numbers, and at least one.
+    - (C3) x and the state have the same element type.
+    - (C4) a constant layer is within the state.
+  }];
+  let arguments = (ins Llama_Matrix:$input, Llama_Matrix:$weight,
+      Llama_State<[F32, F16, BF16]>:$state, Index:$layer, Index:$position,
+      Optional<Llama_Vector>:$bias);
+  let results = (outs Llama_Matrix:$result,
+      Llama_State<[F32, F16, BF16]>:$next);
+  let assemblyFormat = [{
+    $input `,` $weight `,` $state `[` $layer `]` `at` $position
+    (`bias` `(` $bias^ `:` type($bias) `)`)? attr-dict
+    `:` type($input) `,` type($weight) `,` type($state)
+  }];
+  let hasVerifier = 1;
+}
+
+def Llama_DeltaRuleOp : Llama_Op<"delta_rule",
+    [Pure, AllTypesMatch<["query", "key"]>, AllTypesMatch<["value", "result"]>,
+     AllTypesMatch<["step", "rate"]>, AllTypesMatch<["state", "next"]>]> {
+  let summary = "linear attention with a state that each token corrects";
+  let description = [{
+    The gated delta rule (Gated DeltaNet). Head h has a state S, a matrix (D, V)
+    that maps keys of D numbers to values of V. Query and key are those of head
+    `h / (H / KH)`, divided by their lengths: `x / sqrt(sum_i x[i]^2 + eps)`. Token
+    after token, in f32, with `decay = e^(-e^log_decay[h] * step[t, h])`,
+
+    `S = decay * S`
+    `S = S + k[t] (rate[t, h] * (v[t, h] - S^T k[t]))^T`
+    `result[t, h, :] = scale * S^T q[t]`
+
+    At position 0 S is zero, whatever the state holds. Row `h D + d` of a layer of the
+    state is row d of S. `next` is the state with the layer's matrices after the
+    last token.
+
+    ```mlir
+    %o, %s1 = llama.delta_rule %q, %k, %v step(%dt, %beta) decay(%a : tensor<4xf32>) on %s[%layer] at %position {scale = 0.125 : f64, eps = 1.0e-06 : f64} : tensor<?x2x8xbf16>, tensor<?x4x16xbf16>, tensor<?x4xf32>, tensor<5x32x16xf32>
+    ```
+
+    Constraints:
+    - (C1) the heads are a multiple of the heads of queries and keys.
+    - (C2) step, rate and log_decay have a number for each head.
+    - (C3) a layer of the state has D rows of V numbers for each head.
+    - (C4) scale is finite, and eps positive and finite in f32.
+    - (C5) a constant layer is within the state.
+  }];
+  let arguments = (ins Llama_Heads:$query, Llama_Heads:$key, Llama_Heads:$value,
+      Llama_Shares:$step, Llama_Shares:$rate, Llama_Vector:$log_decay,
+      Llama_State<[F32]>:$state, Index:$layer, Index:$position,
+      F64Attr:$scale, F64Attr:$eps);
+  let results = (outs Llama_Heads:$result, Llama_State<[F32]>:$next);
+  let assemblyFormat = [{
+    $query `,` $key `,` $value `step` `(` $step `,` $rate `)`
+    `decay` `(` $log_decay `:` type($log_decay) `)`
+    `on` $state `[` $layer `]` `at` $position attr-dict
+    `:` type($query) `,` type($value) `,` type($step) `,` type($state)
   }];
   let hasVerifier = 1;
 }

@@ -6,8 +6,8 @@
 
 namespace cria {
 
-/// The types of the KV caches that a program's function takes. The caches are
-/// the last inputs. The inputs before them are the ids, index numbers,
+/// The types of the KV caches and states that a program's function takes. They
+/// are the last inputs. The inputs before them are the ids, index numbers,
 /// positions and pages.
 inline llvm::ArrayRef<mlir::Type> cacheTypes(mlir::FunctionType type) {
   return type.getInputs().drop_while([](mlir::Type input) {
@@ -20,6 +20,11 @@ inline llvm::ArrayRef<mlir::Type> cacheTypes(mlir::FunctionType type) {
 /// (layers, heads, positions, size).
 inline bool isPaged(mlir::RankedTensorType cache) {
   return cache.getRank() == 5;
+}
+
+/// Whether a cache is a state, (layers, rows, numbers), which has no positions.
+inline bool isState(mlir::RankedTensorType cache) {
+  return cache.getRank() == 3;
 }
 
 /// The type of the cache of one text, or, if the cache is paged, of one page.

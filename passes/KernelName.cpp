@@ -88,7 +88,8 @@ static Path distinct(ArrayRef<Path> paths, size_t common) {
 static SmallVector<Path> namingPaths(ArrayRef<Operation *> ops) {
   SmallVector<Path> paths;
   for (Operation *op : ops)
-    if (isa<EmbedOp, LinearOp, ExpertLinearOp, HeadLinearOp, HeadOp, GQAOp>(op))
+    if (isa<EmbedOp, LinearOp, ExpertLinearOp, HeadLinearOp, HeadOp, GQAOp,
+            CausalConvOp>(op))
       if (Path path = modulePath(op); !path.empty())
         paths.push_back(std::move(path));
   if (!paths.empty())

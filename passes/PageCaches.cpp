@@ -60,6 +60,14 @@ static RankedTensorType pagedType(RankedTensorType cache, int64_t page) {
 static LogicalResult verifyPageable(ModuleOp module) {
   if (auto encode = module.lookupSymbol<func::FuncOp>("encode"))
     return encode.emitError("expected no encoder beside paged caches");
+  auto forward = module.lookupSymbol<func::FuncOp>("forward");
+  auto isWhole = [](Type type) {
+    auto state = cast<RankedTensorType>(type);
+    return isState(state) && state.hasStaticShape();
+  };
+  if (llvm::any_of(cacheTypes(forward.getFunctionType()), isWhole))
+    return forward.emitError("expected no states beside paged caches: the "
+                             "texts of a batch have none of their own yet");
   for (auto table : module.getOps<RopeTableOp>())
     if (table.getOriginal())
       return table.emitError("expected frequencies that do not depend on the "

@@ -177,7 +177,12 @@ LogicalResult Sharder::findMakers(Operation *op) {
   if (auto append = dyn_cast<KVAppendOp>(op))
     return hasShares(append.getType()) ? findMaker(op, append.getRows())
                                        : success();
-  if (!isa<SwiGLUOp, ActivateOp>(op) || !feedsLinears(op))
+  // Each rank computes all of what a state is for.
+  auto isOfState = [](Value factor) {
+    return isa_and_present<CausalConvOp, DeltaRuleOp>(factor.getDefiningOp());
+  };
+  if (!isa<SwiGLUOp, ActivateOp>(op) || !feedsLinears(op) ||
+      llvm::any_of(op->getOperands(), isOfState))
     return success();
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
   // Rows of gate and up in turns, as gpt-oss's experts have, are not split.

@@ -108,7 +108,8 @@ static StringRef partOf(WeightOp weight) {
     return "norms";
   if (source.contains("attn"))
     return "attention";
-  if (source.contains("mlp") || source.contains("moe"))
+  if (source.contains("mlp") || source.contains("moe") ||
+      source.contains("feed_forward"))
     return "mlp";
   if (source.contains("embed"))
     return "embedding";
@@ -156,7 +157,8 @@ Costs cria::costsOf(ModuleOp program) {
   for (Type type : cacheTypes(forward.getFunctionType())) {
     auto cache = cast<RankedTensorType>(type);
     costs.cacheBytes += storageBytes(cache);
-    costs.cacheBytesPerPosition += storageBytes(cache) / cache.getDimSize(2);
+    if (!isState(cache))
+      costs.cacheBytesPerPosition += storageBytes(cache) / cache.getDimSize(2);
   }
   countParameters(program, costs);
   return costs;

@@ -61,8 +61,8 @@ static bool fits(EntryArgument what, Type type) {
   case EntryArgument::Hidden:
     return is(2, element.isF32());
   case EntryArgument::Cache:
-    return is(4, isa<FloatType>(element)) || is(5, element.isInteger(8)) ||
-           isPaged(5, isa<FloatType>(element)) ||
+    return is(3, isa<FloatType>(element)) || is(4, isa<FloatType>(element)) ||
+           is(5, element.isInteger(8)) || isPaged(5, isa<FloatType>(element)) ||
            isPaged(6, element.isInteger(8));
   case EntryArgument::Arena:
     return is(1, element.isInteger(8));

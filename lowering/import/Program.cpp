@@ -159,9 +159,12 @@ static LogicalResult verifyHidden(func::FuncOp forward, Type hidden) {
 
 static bool isCache(Type type, bool paged) {
   auto tensor = dyn_cast<RankedTensorType>(type);
-  if (!tensor || tensor.getRank() < 4 || isPaged(tensor) != paged ||
+  if (!tensor || tensor.getRank() < 3 || isPaged(tensor) != paged ||
       (paged && !tensor.isDynamicDim(0)))
     return false;
+  if (isState(tensor))
+    return tensor.hasStaticShape() &&
+           isa<Float32Type, Float16Type, BFloat16Type>(tensor.getElementType());
   tensor = pageOf(tensor);
   if (tensor.getRank() != 4 || !tensor.hasStaticShape())
     return false;
@@ -237,8 +240,9 @@ static LogicalResult verifySignature(func::FuncOp forward, bool encodes,
     Type cache = inputs[i],
          returned = type.getResult(i - scalars - 1 + outputs);
     if (failed(expectType(forward, "argument " + Twine(i),
-                          paged ? "tensor<?xLxHxPxDxfloat>"
-                                : "tensor<LxHxSxDxfloat>",
+                          paged
+                              ? "tensor<?xLxHxPxDxfloat>"
+                              : "tensor<LxHxSxDxfloat> or tensor<LxRxNxfloat>",
                           cache, isCache(cache, paged))) ||
         failed(verifySize(forward, cache)))
       return failure();
@@ -387,6 +391,10 @@ static LogicalResult verifyPosition(Operation *op, func::FuncOp function,
   } else if (auto append = dyn_cast<KVAppendOp>(op)) {
     position = append.getPosition();
     pages = append.getPages();
+  } else if (auto conv = dyn_cast<CausalConvOp>(op)) {
+    position = conv.getPosition();
+  } else if (auto rule = dyn_cast<DeltaRuleOp>(op)) {
+    position = rule.getPosition();
   } else if (auto rope = dyn_cast<RopeOp>(op)) {
     position = rope.getPosition();
   } else if (auto add = dyn_cast<AddRowsOp>(op)) {
@@ -481,6 +489,9 @@ static LogicalResult verifyLayers(Operation *op) {
       .Case<KVAppendOp>([&](KVAppendOp append) {
         return verifyLayer(op, append.getLayer(), layers(append.getCache()));
       })
+      .Case<CausalConvOp, DeltaRuleOp>([&](auto typed) {
+        return verifyLayer(op, typed.getLayer(), layers(typed.getState()));
+      })
       .Default(success());
 }
 
@@ -532,6 +543,8 @@ static int64_t positionsOf(ModuleOp module, func::FuncOp forward) {
   FunctionType type = forward.getFunctionType();
   for (Type input : cacheTypes(type)) {
     auto cache = cast<RankedTensorType>(input);
+    if (isState(cache))
+      continue;
     int64_t pages =
         isPaged(cache)
             ? cast<RankedTensorType>(type.getInput(3)).getShape().back()

@@ -292,6 +292,14 @@ LogicalResult Rows::verifyLlama(Operation *op) {
         return expectInCache(op, gqa.getQuery(), gqa.getPosition(),
                              gqa.getPages());
       })
+      .Case([&](CausalConvOp conv) { // a state has all tokens, in order
+        return expectSame(op, {conv.getInput(), function.getArgument(0)});
+      })
+      .Case([&](DeltaRuleOp rule) {
+        return expectSame(op, {rule.getQuery(), rule.getKey(), rule.getValue(),
+                               rule.getStep(), rule.getRate(),
+                               function.getArgument(0)});
+      })
       .Default(success());
 }
 
@@ -310,6 +318,8 @@ LogicalResult Rows::verify(Operation *op) {
       op->getNumResults() && !isa<KVAppendOp, GetWeightOp>(op))
     for (Value result : op->getResults())
       (void)copyRows(op->getOperand(0), result);
+  TypeSwitch<Operation *>(op).Case<CausalConvOp, DeltaRuleOp>(
+      [&](auto typed) { (void)copyRows(typed.getState(), typed.getNext()); });
   if (isElementwise(op)) {
     SmallVector<Value> tensors = tensorsOf(op);
     (void)copyRows(tensors.front(), op->getResult(0));

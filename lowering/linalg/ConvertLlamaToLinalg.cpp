@@ -103,7 +103,7 @@ static bool hasEntryType(func::FuncOp function) {
        ofTokens = isTensor(inputs[1], {1});
   auto isCache = [&](Type cache) {
     auto type = dyn_cast<RankedTensorType>(cache);
-    return isTensor(cache, {isPaged ? 5 : 4}) &&
+    return isTensor(cache, {isPaged ? 5 : 4, isPaged ? 5 : 3}) &&
            (!isa<BlocksType>(type.getElementType()) ||
             type.getShape().back() % BlocksType::kNumbers == 0);
   };

@@ -81,6 +81,15 @@ Value cria::activate(LinalgBuilder &b, Activation activation, Value x) {
     Value positive = s.relu(x);
     return s.mul(positive, positive);
   }
+  case Activation::Identity:
+    return x;
+  case Activation::Softplus: {
+    // max(x, 0) + log(1 + e^-|x|) overflows nowhere.
+    Value size = math::AbsFOp::create(b, b.getLoc(), x);
+    Value rest =
+        math::LogOp::create(b, b.getLoc(), s.add(s.exp(s.mul(size, -1)), 1));
+    return s.add(s.relu(x), rest);
+  }
   case Activation::Sigmoid:
     return s.div(b.f32(1),
                  s.add(s.exp(arith::NegFOp::create(b, b.getLoc(), x)), 1));

@@ -1,6 +1,7 @@
 /// Lowers llama ops to linalg on tensors, with one function for each op.
-/// Attention is lowered in Attention.cpp, mixtures of experts in Experts.cpp,
-/// kernels in Kernels.cpp, elementwise ops in Elementwise.cpp.
+/// Attention is lowered in Attention.cpp, states in States.cpp, mixtures of
+/// experts in Experts.cpp, kernels in Kernels.cpp, elementwise ops in
+/// Elementwise.cpp.
 #include "lowering/linalg/Lowering.h"
 #include "dialect/Elementwise.h"
 #include "dialect/Signature.h"
@@ -67,9 +68,9 @@ void FunctionLowering::lower(Operation *op) {
       .Case<GetWeightOp, GetRopeOp, EmbedOp, RMSNormOp, SquareSumsOp,
             LayerNormOp, LinearOp, HeadOp, SwiGLUOp, ActivateOp, AddRowsOp,
             SetRowsOp, AllReduceOp, ResidualOp, HeadLinearOp, RopeOp,
-            KVAppendOp, GQAOp, RouteOp, ExpertLinearOp, CombineOp, KernelOp,
-            tensor::SplatOp, tensor::ConcatOp>(
-          [&](auto typed) { lower(typed); })
+            KVAppendOp, GQAOp, CausalConvOp, DeltaRuleOp, RouteOp,
+            ExpertLinearOp, CombineOp, KernelOp, tensor::SplatOp,
+            tensor::ConcatOp>([&](auto typed) { lower(typed); })
       .Case<scf::ForOp>([&](scf::ForOp loop) { lowerLoop(loop); })
       .Default([&](Operation *other) {
         if (lowerReshape(other))

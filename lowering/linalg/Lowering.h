@@ -66,6 +66,8 @@ private:
   void lower(llama::RopeOp op);
   void lower(llama::KVAppendOp op);
   void lower(llama::GQAOp op);
+  void lower(llama::CausalConvOp op);
+  void lower(llama::DeltaRuleOp op);
   void lower(llama::RouteOp op);
   void lower(llama::ExpertLinearOp op);
   void lower(llama::CombineOp op);
@@ -78,6 +80,7 @@ private:
   mlir::Value rowSum(mlir::Value rows, LinalgBuilder::Payload term);
   mlir::Value softmaxRows(mlir::Value x);
   mlir::Value normalized(llama::RouteOp op, mlir::Value w);
+  mlir::Value unitRows(mlir::Value x, llvm::APFloat eps, double scale);
   mlir::Value rowMean(mlir::Value rows, LinalgBuilder::Payload term);
   mlir::Value meanSquare(llama::RMSNormOp op, mlir::Value x);
   mlir::Value normDestination(mlir::Operation *norm, mlir::Value x);

@@ -93,10 +93,13 @@ struct VerifyCacheInPlace
       copied = true;
     };
     getOperation().walk([&](Operation *op) {
-      // Scratch may be as large as a layer, but has fewer than a cache's four
-      // dimensions.
-      if (auto alloc = dyn_cast<memref::AllocOp>(op))
-        report(op, alloc.getType(), "allocates", alloc.getType().getRank() < 4);
+      // Scratch may be as large as a layer, but has fewer dimensions than the
+      // cache or state.
+      if (auto alloc = dyn_cast<memref::AllocOp>(op)) {
+        MemRefType cache = cacheLike(caches, alloc.getType());
+        report(op, alloc.getType(), "allocates",
+               cache && alloc.getType().getRank() < cache.getRank());
+      }
       if (auto copy = dyn_cast<memref::CopyOp>(op))
         report(op, dyn_cast<MemRefType>(copy.getTarget().getType()), "copies",
                isNoCache(caches, copy.getSource()) &&

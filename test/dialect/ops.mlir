@@ -312,6 +312,22 @@ func.func @kernel(%x: tensor<?x64xbf16>, %w: tensor<64xbf16>, %wg: tensor<172x64
   return %h : tensor<?x172xbf16>
 }
 
+// CHECK-LABEL: func @causal_conv
+func.func @causal_conv(%x: tensor<?x64xbf16>, %w: tensor<64x3xbf16>, %b: tensor<64xbf16>, %s: tensor<5x2x64xbf16>, %layer: index, %position: index) {
+  // CHECK: %{{.*}}, %{{.*}} = llama.causal_conv %{{.*}}, %{{.*}}, %{{.*}}[%{{.*}}] at %{{.*}} : tensor<?x64xbf16>, tensor<64x3xbf16>, tensor<5x2x64xbf16>
+  %y, %s1 = llama.causal_conv %x, %w, %s[%layer] at %position : tensor<?x64xbf16>, tensor<64x3xbf16>, tensor<5x2x64xbf16>
+  // CHECK: llama.causal_conv %{{.*}}, %{{.*}}, %{{.*}}[%{{.*}}] at %{{.*}} bias(%{{.*}} : tensor<64xbf16>) : tensor<?x64xbf16>, tensor<64x3xbf16>, tensor<5x2x64xbf16>
+  %z, %s2 = llama.causal_conv %x, %w, %s[%layer] at %position bias(%b : tensor<64xbf16>) : tensor<?x64xbf16>, tensor<64x3xbf16>, tensor<5x2x64xbf16>
+  return
+}
+
+// CHECK-LABEL: func @delta_rule
+func.func @delta_rule(%q: tensor<?x2x8xbf16>, %k: tensor<?x2x8xbf16>, %v: tensor<?x4x16xbf16>, %dt: tensor<?x4xf32>, %beta: tensor<?x4xf32>, %a: tensor<4xf32>, %s: tensor<5x32x16xf32>, %layer: index, %position: index) {
+  // CHECK: %{{.*}}, %{{.*}} = llama.delta_rule %{{.*}}, %{{.*}}, %{{.*}} step(%{{.*}}, %{{.*}}) decay(%{{.*}} : tensor<4xf32>) on %{{.*}}[%{{.*}}] at %{{.*}} {eps = 9.9999999999999995E-7 : f64, scale = 1.250000e-01 : f64} : tensor<?x2x8xbf16>, tensor<?x4x16xbf16>, tensor<?x4xf32>, tensor<5x32x16xf32>
+  %o, %s1 = llama.delta_rule %q, %k, %v step(%dt, %beta) decay(%a : tensor<4xf32>) on %s[%layer] at %position {scale = 0.125 : f64, eps = 1.0e-06 : f64} : tensor<?x2x8xbf16>, tensor<?x4x16xbf16>, tensor<?x4xf32>, tensor<5x32x16xf32>
+  return
+}
+
 // A module of several ranks: weights are shares, and products are summed.
 // CHECK: module attributes {llama.shards = 2 : i64}
 module attributes {llama.shards = 2 : i64} {

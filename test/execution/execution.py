@@ -1,8 +1,8 @@
 """execution.py BIN SCRATCH CPU OP...: the meaning of ops.
 
-Compiles each program of cases.OP, variants.OP or experts.OP, and runs it on the numbers
-of tokens that the schedules differ in (one, tiles of dot products, packed panels; several
-calls of @forward). Compares the logits with the reference:
+Compiles each program of cases.OP, variants.OP, experts.OP or states.OP, and runs it on
+the numbers of tokens that the schedules differ in (one, tiles of dot products, packed
+panels; several calls of @forward). Compares the logits with the reference:
 
 - NMSE against f64 at most 1e-7 for f32, 1e-5 for bf16 and f16;
 - for bf16 and f16 also an error at most twice that of NumPy in f32 that rounds
@@ -25,6 +25,7 @@ from harness import Tools, check, nmse  # noqa: E402
 
 import cases  # noqa: E402
 import experts  # noqa: E402
+import states  # noqa: E402
 import variants  # noqa: E402
 
 BAR = {"f32": 1e-7, "bf16": 1e-5, "f16": 1e-5}
@@ -97,7 +98,7 @@ def main():
     bin, scratch, cpu, *ops = sys.argv[1:]
     tools = Tools(bin, scratch)
     for op in ops:
-        modules = (cases, variants, experts)
+        modules = (cases, variants, experts, states)
         module = next(each for each in modules if hasattr(each, op))
         for what, program in getattr(module, op)():
             if cpu != "emulated":

@@ -139,3 +139,26 @@ def expert_linear(x, weight, experts, bias=None):
 
 def combine(weights, x):
     return np.einsum("ts,tsn->tn", weights.astype(x.dtype), x)
+
+
+def causal_conv(rows, weight, bias):
+    """rows: those that are kept, and those of the call's tokens, by position."""
+    columns, size = weight.shape
+    tokens = len(rows) - size + 1
+    y = sum(weight[:, j] * rows[j : j + tokens] for j in range(size))
+    return y if bias is None else y + bias
+
+
+def delta_rule(q, k, v, step, rate, log_decay, state, scale, eps):
+    """q, k (tokens, key heads, D), v (tokens, heads, V), state (heads, D, V)."""
+    group, state = v.shape[1] // q.shape[1], state.astype(v.dtype)
+    length = lambda x: np.sqrt((x * x).sum(-1, keepdims=True) + x.dtype.type(eps))
+    q, k = ((x / length(x)).repeat(group, axis=1) for x in (q, k))
+    made = []
+    for t in range(len(q)):
+        state = state * np.exp(-np.exp(log_decay) * step[t])[:, None, None]
+        known = np.einsum("hdv,hd->hv", state, k[t])
+        error = rate[t][:, None] * (v[t] - known)
+        state = state + k[t][:, :, None] * error[:, None]
+        made.append(np.einsum("hdv,hd->hv", state, q[t]) * q.dtype.type(scale))
+    return np.stack(made), state

@@ -37,6 +37,8 @@ GATES = {
     "relu2": lambda x: np.maximum(x, 0) ** 2,
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "quick_gelu": lambda x: x / (1 + np.exp(x.dtype.type(-1.702) * x)),
+    "identity": lambda x: x,
+    "softplus": lambda x: np.logaddexp(x, x.dtype.type(0)),
 }
 
 

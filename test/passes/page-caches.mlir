@@ -33,6 +33,13 @@ func.func @forward(%ids: tensor<?xi32>, %p: index, %first: index, %k: !c) -> (!h
 
 // -----
 
+// expected-error @below {{expected no states beside paged caches: the texts of a batch have none of their own yet}}
+func.func @forward(%ids: tensor<?xi32>, %p: index, %first: index, %k: tensor<3x2x16x8xf32>, %s: tensor<3x2x8xf32>) {
+  return
+}
+
+// -----
+
 func.func @forward(%ids: tensor<?xi32>, %p: index, %first: index, %q: tensor<?x2x8xf32>, %k: tensor<3x2x16x8xf32>) -> tensor<?x2x8xf32> {
   // expected-error @below {{expected causal attention over paged caches}}
   %o = llama.gqa %q, %k, %k[%p] at %p {scale = 1.0} : tensor<?x2x8xf32>, tensor<3x2x16x8xf32>

@@ -1,0 +1,119 @@
+"""Programs of ops with a state: {what: Program}, as in cases.py.
+
+The reference keeps a state in a form of its own: a convolution's rows lie in the order of
+their positions. Texts are fed in chunks that are shorter and longer than what a state
+keeps.
+"""
+
+import numpy as np
+
+import reference
+from cases import TYPES
+from program import Program, Value
+from variants import ACTIVATIONS
+
+
+def state_of(p, *shape, dtype=None):
+    """A state, zero at first: (layers, rows, numbers)."""
+    index = len(p.caches)
+    value = Value(
+        f"%state{index}", shape, dtype or p.dtype, lambda call: call.caches[index]
+    )
+    p.caches.append(value)
+    return value
+
+
+def both(p, op, result, state, mixed, after):
+    """The two results of an op of a state."""
+    name = f"%v{len(p.body)}"
+    p.body.append(f"{name}:2 = {op}")
+    return (
+        Value(f"{name}#0", result.shape, result.dtype, mixed),
+        Value(f"{name}#1", state.shape, state.dtype, after),
+    )
+
+
+def activated(p, activation, x):
+    op = f"llama.activate {activation} {x.name} : {x.type}"
+    return p.emit(op, x.shape, lambda call: ACTIVATIONS[activation](call[x]), x.dtype)
+
+
+def causal_conv_of(p, x, weight, state, layer=0, bias=None):
+    op = (
+        f"llama.causal_conv {x.name}, {weight.name}, {state.name}[{p.index(layer)}] "
+        f"at %position{f' bias({bias.name} : {bias.type})' if bias else ''} : "
+        f"{x.type}, {weight.type}, {state.type}"
+    )
+    rows = lambda call: np.concatenate([call[state][layer], call[x]])
+
+    def after(call):
+        kept = call[state].copy()
+        kept[layer] = rows(call)[-state.shape[1] :]
+        return kept
+
+    mixed = lambda call: reference.causal_conv(rows(call), call[weight], call[bias])
+    return both(p, op, x, state, mixed, after)
+
+
+def causal_conv():
+    forms = [
+        ("f32", 33, 3, False, 69),
+        ("f32", 1, 2, False, 69),
+        ("f32", 70, 4, True, 2),  # chunks that a state outlives
+        *((dtype, 48, 4, True, 69) for dtype in TYPES),
+    ]
+    for dtype, columns, filter, biased, chunk in forms:
+        p = Program(dtype, chunk=chunk)
+        p.counts = [1, 2, 3, 33, 70]
+        state = state_of(p, 3, filter - 1, columns)
+        weight = p.weight(columns, filter)
+        bias = p.weight(columns) if biased else None
+        x = p.tokens(columns)
+        y, state = causal_conv_of(p, x, weight, state, 1, bias)
+        y, state = causal_conv_of(p, y, weight, state, 2, bias)
+        p.slack = 4
+        p.on_cuda = columns == 70 or dtype == "bf16"
+        yield f"{dtype} {columns} {filter} {chunk}", p.returns(y, state)
+
+
+def delta_rule_of(p, operands, state, scale, eps=1e-6):
+    q, k, v, step, rate, log_decay = operands
+    op = (
+        f"llama.delta_rule {q.name}, {k.name}, {v.name} step({step.name}, {rate.name}) "
+        f"decay({log_decay.name} : {log_decay.type}) on {state.name}[{p.index(1)}] "
+        f"at %position {{scale = {scale:e} : f64, eps = {eps:e} : f64}} : "
+        f"{q.type}, {v.type}, {step.type}, {state.type}"
+    )
+
+    def run(call):
+        layers = call[state].copy()
+        heads = layers[1].reshape(v.shape[1], q.shape[2], v.shape[2])
+        read = [call[each] for each in operands]
+        made, heads = reference.delta_rule(*read, heads, scale, eps)
+        layers[1] = heads.reshape(layers[1].shape)
+        return made, layers
+
+    return both(p, op, v, state, lambda call: run(call)[0], lambda call: run(call)[1])
+
+
+def delta_rule():
+    forms = [
+        ("f32", 1, 1, 8, 8, 69),
+        ("f32", 2, 4, 5, 7, 69),
+        ("f32", 2, 2, 16, 8, 3),
+        ("bf16", 2, 6, 8, 16, 69),
+    ]
+    for dtype, groups, heads, size, width, chunk in forms:
+        p = Program(dtype, chunk=chunk)
+        p.counts = [1, 2, 33, 70] if chunk == 69 else [7]
+        p.slack, p.on_cuda = 4, chunk == 3
+        q, k = (p.heads(p.tokens(groups * size), groups, size) for _ in "qk")
+        v = p.heads(p.tokens(heads * width), heads, width)
+        # Steps are positive, and rates between 0 and 1.
+        step = activated(p, "softplus", p.tokens(heads, dtype="f32"))
+        rate = activated(p, "sigmoid", p.tokens(heads, dtype="f32"))
+        log_decay = p.weight(heads, scale=0.3, shift=-2.0)
+        state = state_of(p, 3, heads * size, width, dtype="f32")
+        operands = (q, k, v, step, rate, log_decay)
+        y, state = delta_rule_of(p, operands, state, size**-0.5)
+        yield f"{dtype} {heads} on {groups}, {size} {width} {chunk}", p.returns(y, state)
