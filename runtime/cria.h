@@ -574,7 +574,8 @@ CRIA_API cria_status cria_session_position(const cria_session *session,
                                            int64_t *position,
                                            cria_error *error);
 
-/* Forgets ids: back to `position`, at most the current one; 0 starts anew. */
+/* Forgets ids: back to `position`, at most the current one; 0 starts anew. If
+ * layers have a state (LFM2), the next feed computes what is left anew. */
 CRIA_API cria_status cria_session_rewind(cria_session *session,
                                          int64_t position, cria_error *error);
 

@@ -379,7 +379,9 @@ void Manifest::describeCaches(func::FuncOp forward) {
         .set("bytes", storageBytes(cache))
         .set("shape", cache.getShape())
         .set("dtype", dtypeName(cache.getElementType()));
-    if (ropes)
+    if (isState(cache))
+      object.set("state", true);
+    else if (ropes)
       object.set("rope", (*ropes)[i]);
     caches.push_back(object);
   }

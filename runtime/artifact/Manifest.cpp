@@ -117,6 +117,11 @@ bool Manifest::hasRopeOfLength() const {
                      [](const RopeSpec &rope) { return rope.isOfSession(); });
 }
 
+bool Manifest::hasState() const {
+  return std::any_of(caches.begin(), caches.end(),
+                     [](const CacheSpec &cache) { return cache.isState; });
+}
+
 uint64_t Manifest::pageBytes() const {
   uint64_t total = 0;
   for (const CacheSpec &cache : caches)
@@ -268,7 +273,7 @@ void Reader::readBatch(const JsonCursor &at) {
   batch.width = at["width"].integer(1, maxPositions);
   if (batch.width != (manifest.maxSeq + batch.page - 1) / batch.page)
     at["width"].expected("the pages of max_seq positions");
-  if (manifest.bidirectional || manifest.encoder || manifest.hasRopeOfLength())
+  if (manifest.bidirectional || manifest.encoder || manifest.keepsText())
     at.fail("is for a model whose tokens see those before them alone, with "
             "the rope of every text");
   if (manifest.pageBytes() == 0)
@@ -572,6 +577,8 @@ void Reader::readCache(const JsonCursor &at) {
     at["bytes"].fail(
         concat({"is ", cache.bytes, ", but ", shapeText(cache.shape), " of ",
                 cache.type, " is another size"}));
+  if (auto state = at.find("state"))
+    cache.isState = state->boolean();
   if (auto ropes = at.find("rope"))
     readCacheRopes(*ropes, cache);
   if (manifest.caches.size() >= 4096)

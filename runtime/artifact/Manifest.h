@@ -109,7 +109,7 @@ struct RopeSpec {
   }
 };
 
-/// A KV cache of a session; with a BatchSpec, one page of it.
+/// A KV cache or a state of a session; with a BatchSpec, one page of it.
 struct CacheSpec {
   std::string symbol;
   uint64_t bytes;
@@ -118,6 +118,8 @@ struct CacheSpec {
   /// For each layer, the index in the manifest's `ropes` of the table that
   /// rotated the rows, or -1. Empty if that is not known.
   std::vector<int64_t> ropes = {};
+  /// Whether it is what a layer remembers of all tokens, without positions.
+  bool isState = false;
 };
 
 /// KV caches in pages that many sequences share; see CriaBatchEntry.
@@ -226,6 +228,10 @@ struct Manifest {
   bool hasCpu() const { return !cpus.empty(); }
   /// Whether the rope of a text depends on its length; see RopeSpec.
   bool hasRopeOfLength() const;
+  /// Whether a text has a state beside its rows.
+  bool hasState() const;
+  /// Whether a session keeps its text, because it may have to compute it anew.
+  bool keepsText() const { return hasRopeOfLength() || hasState(); }
   /// Bytes of all weights; bytes that weights share count once.
   uint64_t weightBytes() const;
   /// The weight that `weight` is tied to, or itself.

@@ -25,6 +25,8 @@ Status mayDropPositions(const Manifest &manifest) {
     return refused("the model attends to a text that was encoded");
   if (manifest.bidirectional)
     return refused("the model's tokens see later tokens");
+  if (manifest.hasState())
+    return refused("the model's state remembers all of them");
   if (manifest.batch)
     return refused("the KV caches are in pages, which other texts may share");
   if (manifest.learnedPositions)

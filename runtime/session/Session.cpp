@@ -58,6 +58,9 @@ Status Session::check(const int32_t *ids, int64_t count) const {
 /// Keeps the first `position` positions. If the prompt ended after them, the
 /// next feed is its end.
 void Session::forget(int64_t position) {
+  // A state is that of the last position.
+  if (position < fed && shared->manifest().hasState())
+    rotated = 0;
   fed = position;
   if (fed < prompt)
     prompt = 0;
@@ -161,8 +164,10 @@ Result<int64_t> Session::recompute(bool idsFollow) {
           earlier = idsFollow ? history.lastIds() % chunk : 0;
   shared->log()(CRIA_LOG_INFO,
                 concat({"computes ", fed,
-                        " positions anew: in the longer or shorter text its "
-                        "rope has other frequencies"}));
+                        shared->manifest().hasState()
+                            ? " positions anew: a state is not taken back"
+                            : " positions anew: in the longer or shorter text "
+                              "its rope has other frequencies"}));
   rotated = 0;
   Status status = history.replay(fed - earlier, chunk, [&](const Step &step) {
     if (cancelled.load(std::memory_order_relaxed))
@@ -197,9 +202,12 @@ Status Session::inChunks(int64_t count, int64_t chunk, bool ids,
     Step step = make(done, std::min(count - done, chunk - *earlier));
     step.isOfPrompt = step.embeddings || length > shortFeed;
     status = perform(step, *earlier, done + step.tokens == count, body);
-    if (!status.ok())
+    if (!status.ok()) {
+      if (shared->manifest().hasState())
+        rotated = 0; // the state may be that of any position
       break;
-    if (shared->manifest().hasRopeOfLength())
+    }
+    if (shared->manifest().keepsText())
       history.append(step, shared->manifest().embeddingBytes());
     fed += step.tokens;
     done += step.tokens;
@@ -509,7 +517,7 @@ Status Session::restore(const std::byte *state, uint64_t size) {
   if (!given.ok())
     return given.status();
   History text;
-  if (manifest.hasRopeOfLength()) {
+  if (manifest.keepsText()) {
     auto read = History::read(state + size - given->history, given->history,
                               given->position, manifest);
     if (!read.ok())

@@ -23,7 +23,7 @@ std::vector<CacheRange> cacheRanges(const Manifest &manifest,
     uint64_t blocks = 1;
     for (size_t d = 0; d < dimension; ++d)
       blocks *= cache.shape[d];
-    bool isByPosition = dimension < cache.shape.size() &&
+    bool isByPosition = !cache.isState && dimension < cache.shape.size() &&
                         cache.shape[dimension] == rows &&
                         cache.bytes % (blocks * rows) == 0;
     if (!isByPosition) {
@@ -75,7 +75,7 @@ static bool fits(const SessionHeader &header, const Manifest &manifest) {
     if (number < 0 || number > manifest.maxSeq)
       return false;
   if (header.history > header.bytes ||
-      (header.history && !manifest.hasRopeOfLength()))
+      (header.history && !manifest.keepsText()))
     return false;
   int64_t positions = std::max(header.position, header.source);
   return header.bytes - header.history ==
