@@ -100,6 +100,22 @@ static void finishExperts(ObjectReader &reader, ConfigDraft &draft) {
                 llvm::Twine(size) + " each");
 }
 
+/// Completes the width of an MLP, as Lfm2MLP does.
+static void finishMlp(ObjectReader &reader, ConfigDraft &draft) {
+  if (!draft.adjustsMlp)
+    return;
+  double width = static_cast<double>(2 * draft.intermediateSize / 3);
+  width = std::floor(draft.mlpFactor * width);
+  auto multiple = static_cast<double>(draft.mlpMultiple);
+  width = std::ceil(width / multiple) * multiple;
+  if (width < 1 || width > kMaxDim)
+    reader.fail("'block_ffn_dim_multiplier': expected an MLP of 1 to " +
+                llvm::Twine(kMaxDim) + ", got " +
+                llvm::Twine(llvm::formatv("{0}", width).str()));
+  else
+    draft.intermediateSize = static_cast<int64_t>(width);
+}
+
 static void finishFactors(ConfigDraft &draft) {
   double scores = draft.queryScalar
                       ? draft.queryScalar
@@ -212,6 +228,7 @@ static void finishLayers(ObjectReader &reader, ConfigDraft &draft) {
       hasEntries(reader, "no_rope_layers", draft.ropeLayers.size(), draft);
   bool typesListed =
       hasEntries(reader, "layer_types", draft.layerTypes.size(), draft);
+  bool attentionListed = reader.find("full_attn_idxs") != nullptr;
   hasEntries(reader, "mlp_layer_types", draft.mlpTypes.size(), draft);
   for (size_t i = 0; i < draft.kinds.size() && !reader.failed(); ++i) {
     LayerKind &kind = draft.kinds[i];
@@ -219,6 +236,11 @@ static void finishLayers(ObjectReader &reader, ConfigDraft &draft) {
       kind.rotates = draft.ropeLayers[i];
     else if (draft.noRopeInterval)
       kind.rotates = (static_cast<int64_t>(i) + 1) % draft.noRopeInterval != 0;
+    kind.hasState =
+        typesListed
+            ? draft.layerTypes[i] == "conv"
+            : attentionListed && !llvm::is_contained(draft.attentionList,
+                                                     static_cast<int64_t>(i));
     bool sees = typesListed ? draft.layerTypes[i] == "sliding_attention"
                             : draft.window && hasWindow(draft, i);
     if (sees && !draft.window)
@@ -379,6 +401,7 @@ void cria::readAll(const json &config, const std::set<std::string> &added,
   else
     checkIds(reader, draft);
   finishHeads(reader, draft);
+  finishMlp(reader, draft);
   finishExperts(reader, draft);
   if (reader.failed())
     return;

@@ -64,10 +64,13 @@ struct LayerKind {
   size_t rope = 0;
   /// Whether the MLP is a mixture of experts.
   bool hasExperts = false;
+  /// Whether a convolution takes the place of attention: see ConvModules.
+  bool hasState = false;
 
   bool operator==(const LayerKind &other) const {
     return rotates == other.rotates && window == other.window &&
-           rope == other.rope && hasExperts == other.hasExperts;
+           rope == other.rope && hasExperts == other.hasExperts &&
+           hasState == other.hasState;
   }
 };
 
@@ -113,6 +116,8 @@ struct ModelConfig {
   /// if queries are made otherwise), the part of a query or key that is not
   /// rotated, and the size of a value.
   int64_t latentSize = 0, queryLatentSize = 0, plainDim = 0, valueDim = 0;
+  /// For convolutions: the tokens that a filter reads, its own included.
+  int64_t filterSize = 0;
   int64_t maxPositions = 0; // max_position_embeddings
   /// If not 0, the positions beyond which the model computes what is not
   /// supported.
@@ -147,9 +152,9 @@ struct ModelConfig {
   double attentionSoftcap = 0, logitSoftcap = 0;
   bool tied = false; // the head is the embedding
   /// Which linears have biases: of queries, keys and values; of attention's
-  /// result; of MLPs; the head.
+  /// result; of MLPs; the head; of convolutions.
   bool queryKeyValueBias = false, outBias = false, mlpBias = false,
-       headBias = false;
+       headBias = false, convBias = false;
   DType dtype = DType::F32;
   /// The block formats of a GGUF file, as --quantize takes them.
   std::string quantize;

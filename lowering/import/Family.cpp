@@ -741,6 +741,34 @@ static const Family kFamilies[] = {
      .latent = kLatent,
      .experts = kCorrectedExperts,
      .biases = {Bias::Given, Bias::Given, Bias::Never}},
+    {.modelType = "lfm2",
+     .architecture = "Lfm2ForCausalLM",
+     .models = "LFM2",
+     .differs = "norms of each head, and short convolutions with a state in "
+                "place of attention in the layers that layer_types names",
+     .keys = "block_auto_adjust_ff_dim block_ffn_dim_multiplier "
+             "block_multiple_of conv_L_cache conv_bias full_attn_idxs "
+             "layer_types norm_eps",
+     .defaults = R"({"block_auto_adjust_ff_dim": true, "conv_L_cache": 3,
+       "block_ffn_dim_multiplier": 1.0, "block_multiple_of": 256,
+       "norm_eps": 1e-5, "intermediate_size": 12288, "num_key_value_heads": 8,
+       "max_position_embeddings": 128000, "rope_theta": 1000000.0,
+       "tie_word_embeddings": true})",
+     .renamed = "block_ff_dim=intermediate_size "
+                "tie_embedding=tie_word_embeddings",
+     .ignored = "block_dim block_mlp_init_scale block_norm_eps "
+                "block_out_init_scale block_use_swiglu block_use_xavier_init "
+                "conv_dim conv_dim_out conv_use_xavier_init num_heads theta "
+                "use_pos_enc",
+     .norms = {.attention = "operator_norm", .mlp = "ffn_norm"},
+     .lastNorm = "model.embedding_norm",
+     .attention = {.out = "self_attn.out_proj",
+                   .queryNorm = "self_attn.q_layernorm",
+                   .keyNorm = "self_attn.k_layernorm"},
+     .conv = {.in = "conv.in_proj"},
+     .headNorm = HeadNorm::EachHead,
+     .mlp = {"feed_forward.w1", "feed_forward.w3", "feed_forward.w2"},
+     .biases = kNoBiases},
     {.modelType = "llama",
      .architecture = "LlamaForCausalLM",
      .models = "Llama 1 to 3.3, TinyLlama, CodeLlama, Yi, SmolLM2, Falcon 3, "

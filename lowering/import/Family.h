@@ -73,6 +73,15 @@ struct LatentModules {
   double eps = 1e-6;
 };
 
+/// The modules of a gated convolution over the tokens before, in layers that
+/// have it in place of attention. Its linears have biases if its filters do.
+struct ConvModules {
+  /// The rows of the gate, of the factor of the result, and of what is
+  /// convolved; empty if the family has no such layers.
+  llvm::StringLiteral in = "";
+  llvm::StringLiteral filter = "conv.conv", out = "conv.out_proj";
+};
+
 /// The modules of an MLP. An MLP whose `gate` is empty has no gate.
 struct MlpModules {
   llvm::StringLiteral gate = "mlp.gate_proj", up = "mlp.up_proj",
@@ -272,6 +281,7 @@ struct Family {
   LearnedPositions positions = {};
   AttentionModules attention = {};
   LatentModules latent = {};
+  ConvModules conv = {};
   /// If the family reads use_qk_norm, only where that is true.
   HeadNorm headNorm = HeadNorm::None;
   /// The MLP of layers without experts.

@@ -47,7 +47,10 @@ public:
            ModuleOp module)
       : c(config), layerPath((family.layers + ".*").str()), maxSeq(maxSeq),
         type(type), b(module.getContext()), module(module),
-        all(llvm::to_vector(llvm::seq(c.layers))) {}
+        all(llvm::to_vector(llvm::seq(c.layers))) {
+    for (int64_t i : all)
+      (c.layers && c.kinds[i].hasState ? recurrent : attending).push_back(i);
+  }
 
   void run();
   void runProjector();
@@ -58,6 +61,7 @@ private:
   void declareLayer();
   void declareAttention();
   void declareLatentAttention();
+  void declareConv(Layers layers);
   void declareMlp(const MlpModules &names, StringRef prefix, int64_t inner,
                   Layers layers);
   void declareExperts(Layers layers);
@@ -70,7 +74,7 @@ private:
   void declareVision();
   void declareProjector(const ProjectorModules &names);
   void declareRope(const RopeConfig &rope, StringRef symbol);
-  void declareNorm(StringRef path, int64_t size, bool layered = true);
+  void declareNorm(StringRef path, int64_t size, Layers layers);
   void declareLinear(StringRef path, int64_t out, int64_t in, bool bias,
                      StringRef fused = "", int64_t row = 0, int64_t rows = 0);
   void declareLinear(StringRef symbol, StringRef path, int64_t out, int64_t in,
@@ -90,6 +94,7 @@ private:
                   MutableArrayRef<Value> caches);
   Value latentAttention(const Text &text, const LayerKind &kind, Value x,
                         Value layer, Value &cache);
+  Value conv(const Text &text, Value x, Value layer, Value &state);
   GQAOp attend(const Text &text, const LayerKind &kind, Value q, Value k,
                Value v, Value layer);
   Value rotated(const Text &text, const LayerKind &kind, Value x);
@@ -146,7 +151,7 @@ private:
   Type type;
   OpBuilder b;
   ModuleOp module;
-  SmallVector<int64_t> all; // layers
+  SmallVector<int64_t> all, attending, recurrent; // layers
   Location loc = b.getUnknownLoc();
 };
 } // namespace
@@ -210,10 +215,11 @@ void Importer::declareLinear(StringRef symbol, StringRef path, int64_t out,
     declareRows("bias", {out}, biasSymbol(symbol));
 }
 
-/// Declares a linear of each layer, by its last name.
+/// Declares a linear of each layer with attention, by its last name.
 void Importer::declareLinear(StringRef path, int64_t out, int64_t in, bool bias,
                              StringRef fused, int64_t row, int64_t rows) {
-  declareLinear(lastName(path), path, out, in, bias, all, fused, row, rows);
+  declareLinear(lastName(path), path, out, in, bias, attending, fused, row,
+                rows);
 }
 
 /// The symbol of a norm. The model's may have the last name of a layer's.
@@ -222,12 +228,12 @@ StringRef Importer::normSymbol(StringRef path, bool layered) const {
   return !layered && name == family.norms.mlp ? "last_norm" : name;
 }
 
-/// Declares the tensors of a norm, or nothing if `path` is empty.
-void Importer::declareNorm(StringRef path, int64_t size, bool layered) {
+/// Declares the tensors of a norm, or nothing if `path` is empty: of the model,
+/// if there are no layers.
+void Importer::declareNorm(StringRef path, int64_t size, Layers layers) {
   if (path.empty())
     return;
-  Layers layers = layered ? Layers(all) : Layers();
-  StringRef symbol = normSymbol(path, layered);
+  StringRef symbol = normSymbol(path, !layers.empty());
   if (family.norm.hasWeight)
     declare(path, "weight", {size}, layers, symbol);
   if (family.norm.hasBias)
@@ -266,11 +272,11 @@ void Importer::declareAttention() {
   }
   if (headNorm() != HeadNorm::None) {
     bool all = headNorm() == HeadNorm::AllHeads;
-    declareNorm(names.queryNorm, all ? q : c.headDim);
-    declareNorm(names.keyNorm, all ? kv : c.headDim);
+    declareNorm(names.queryNorm, all ? q : c.headDim, attending);
+    declareNorm(names.keyNorm, all ? kv : c.headDim, attending);
   }
-  declareTensor(names.sinks, {c.heads}, this->all, "");
-  declareLinear(outSymbol(), names.out, hidden, q, c.outBias, this->all);
+  declareTensor(names.sinks, {c.heads}, attending, "");
+  declareLinear(outSymbol(), names.out, hidden, q, c.outBias, attending);
 }
 
 void Importer::declareLatentAttention() {
@@ -279,17 +285,38 @@ void Importer::declareLatentAttention() {
           query = c.heads * (c.plainDim + c.headDim);
   if (rank) {
     declareLinear(names.queryRow, rank, hidden, c.queryKeyValueBias);
-    declareNorm(names.queryNorm, rank);
+    declareNorm(names.queryNorm, rank, attending);
     declareLinear(names.queryHeads, query, rank, /*bias=*/false);
   } else {
     declareLinear(family.attention.query, query, hidden, /*bias=*/false);
   }
   declareLinear(names.row, c.latentSize + c.headDim, hidden,
                 c.queryKeyValueBias);
-  declareNorm(names.norm, c.latentSize);
+  declareNorm(names.norm, c.latentSize, attending);
   declareLinear(names.heads, c.heads * (c.plainDim + c.valueDim), c.latentSize,
                 /*bias=*/false);
   declareLinear(family.attention.out, hidden, c.heads * c.valueDim, c.outBias);
+}
+
+/// The symbols of a convolution's linears and of its filters.
+static constexpr llvm::StringLiteral convGate = "conv_gate",
+                                     convFactor = "conv_factor",
+                                     convIn = "conv_in", convOut = "conv_out",
+                                     convFilter = "conv_filter";
+
+void Importer::declareConv(Layers layers) {
+  const ConvModules &names = family.conv;
+  int64_t hidden = c.hiddenSize, row = 0;
+  for (StringRef symbol : {convGate, convFactor, convIn}) {
+    declareLinear(symbol, names.in, hidden, hidden, c.convBias, layers,
+                  names.in, row, 3 * hidden);
+    row += hidden;
+  }
+  declare(names.filter, "weight", {hidden, 1, c.filterSize}, layers,
+          convFilter);
+  if (c.convBias)
+    declare(names.filter, "bias", {hidden}, layers, biasSymbol(convFilter));
+  declareLinear(convOut, names.out, hidden, hidden, c.convBias, layers);
 }
 
 /// The symbol of a linear of an MLP. The prefix tells MLPs of one layer apart.
@@ -376,13 +403,15 @@ void Importer::declareExperts(Layers layers) {
 }
 
 void Importer::declareLayer() {
-  declareNorm(family.norms.attention, c.hiddenSize);
+  declareNorm(family.norms.attention, c.hiddenSize, all);
   if (c.latentSize)
     declareLatentAttention();
-  else
+  else if (!attending.empty())
     declareAttention();
-  declareNorm(family.norms.attentionEnd, c.hiddenSize);
-  declareNorm(family.norms.mlp, c.hiddenSize);
+  if (!recurrent.empty())
+    declareConv(recurrent);
+  declareNorm(family.norms.attentionEnd, c.hiddenSize, all);
+  declareNorm(family.norms.mlp, c.hiddenSize, all);
   auto hasExperts = [&](int64_t i) { return c.kinds[i].hasExperts; };
   SmallVector<int64_t> mixed = llvm::filter_to_vector(all, hasExperts),
                        dense = llvm::filter_to_vector(
@@ -391,7 +420,7 @@ void Importer::declareLayer() {
     declareMlp(family.mlp, "", c.intermediateSize, dense);
   if (!mixed.empty())
     declareExperts(mixed);
-  declareNorm(family.norms.mlpEnd, c.hiddenSize);
+  declareNorm(family.norms.mlpEnd, c.hiddenSize, all);
   declareTensor(family.attentionFactor, {c.hiddenSize}, all, attentionFactor);
   declareTensor(family.mlpFactor, {c.hiddenSize}, all, mlpFactor);
 }
@@ -469,7 +498,7 @@ void Importer::declareVision() {
   else
     declareTensor(names.classRow, {hidden}, {}, classRow);
   declareRows(names.registers, registerRows, c.registers);
-  declareNorm(names.norm, hidden, /*layered=*/false);
+  declareNorm(names.norm, hidden, /*layers=*/{});
 }
 
 /// The widths of a projector: of its input, and of each linear's result.
@@ -529,7 +558,7 @@ void Importer::declareSymbols() {
   declarePositions();
   declareLayer();
   if (hasLastNorm())
-    declareNorm(family.lastNorm, c.hiddenSize, /*layered=*/false);
+    declareNorm(family.lastNorm, c.hiddenSize, /*layers=*/{});
   if (c.projector)
     declareProjector(*c.projector);
   if (family.readsImages())
@@ -561,6 +590,9 @@ func::FuncOp Importer::declareForward() {
   if (c.layers)
     for (SmallVector<Type> *types : {&inputs, &results})
       types->append(c.latentSize ? 1 : 2, cacheType());
+  if (!recurrent.empty())
+    for (SmallVector<Type> *types : {&inputs, &results})
+      types->push_back(tensor({c.layers, c.filterSize - 1, c.hiddenSize}));
   at("model");
   return func::FuncOp::create(b, loc, "forward",
                               b.getFunctionType(inputs, results));
@@ -715,6 +747,23 @@ Value Importer::attention(const Text &text, const LayerKind &kind, Value x,
   v = KVAppendOp::create(b, loc, values, v, layer, position, /*pages=*/Value());
   GQAOp mixed = attend(text, kind, q, k, v, layer);
   return linear(outSymbol(), mergeHeads(b, loc, mixed), layer);
+}
+
+/// Builds a gated convolution.
+Value Importer::conv(const Text &text, Value x, Value layer, Value &state) {
+  Value gate = linear(convGate, x, layer),
+        product = gated(gate, linear(convIn, x, layer), Activation::Identity);
+  loc = module.lookupSymbol<WeightOp>(convFilter).getLoc();
+  Value filter = tensor::CollapseShapeOp::create(
+      b, loc, weight(convFilter, layer),
+      ArrayRef<ReassociationIndices>{{0, 1}, {2}});
+  auto mixed =
+      CausalConvOp::create(b, loc, product, filter, state, layer, text.position,
+                           optionalWeight(biasSymbol(convFilter), layer));
+  state = mixed.getNext();
+  Value factor = linear(convFactor, x, layer);
+  return linear(convOut, gated(factor, mixed.getResult(), Activation::Identity),
+                layer);
 }
 
 Value Importer::latentAttention(const Text &text, const LayerKind &kind,
@@ -896,7 +945,8 @@ SmallVector<Value> Importer::layer(const Text &text, const LayerKind &kind,
                            : mlp(family.mlp, "", read, layer);
   };
   Value read = normed(norms.attention, x), made;
-  Value mixed = attention(text, kind, read, layer, caches);
+  Value mixed = kind.hasState ? conv(text, read, layer, caches.back())
+                              : attention(text, kind, read, layer, caches);
   // Reads x before the sum with attention's result takes its place.
   if (family.isParallel)
     made = mlpOf(norms.mlp.empty() ? read : normed(norms.mlp, x));

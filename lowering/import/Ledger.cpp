@@ -124,15 +124,18 @@ static void layerTypes(Reader &reader, llvm::StringRef key, Draft &draft) {
     reader.fail(reader.quoted(key) + " is missing");
   if (!list)
     return;
+  bool hasConv = !draft.family->conv.in.empty();
   for (const json &type : list->is_array() ? *list : json::array({*list}))
-    if (type == "full_attention" || type == "sliding_attention")
+    if (type == "full_attention" ||
+        type == (hasConv ? "conv" : "sliding_attention"))
       draft.layerTypes.push_back(type.get<std::string>());
     else if (type == "attention") // as Granite says it
       draft.layerTypes.push_back("full_attention");
     else
-      reader.failKey(key, "expected a list of full_attention and "
-                          "sliding_attention, got " +
-                              shownJson(*list));
+      reader.failKey(key,
+                     "expected a list of full_attention and " +
+                         llvm::Twine(hasConv ? "conv" : "sliding_attention") +
+                         ", got " + shownJson(*list));
 }
 
 static void ropeLayers(Reader &reader, llvm::StringRef key, Draft &draft) {
@@ -183,16 +186,22 @@ static void experts(Reader &reader, llvm::StringRef key, Draft &draft) {
   draft.experts = number;
 }
 
-static void denseLayers(Reader &reader, llvm::StringRef key, Draft &draft) {
+template <auto field>
+static void listOfLayers(Reader &reader, llvm::StringRef key, Draft &draft) {
   const json *list = reader.find(key);
   if (!list)
     return;
   for (const json &layer : list->is_array() ? *list : json::array({*list}))
     if (std::optional<int64_t> number = wholeNumber(layer);
         list->is_array() && number && *number >= 0)
-      draft.denseList.push_back(*number);
+      (draft.*field).push_back(*number);
     else
       reader.failKey(key, "expected a list of layers, got " + shownJson(*list));
+}
+
+/// Reads the size of a convolution's filters. A filter of one number is none.
+static void filterSize(Reader &reader, llvm::StringRef key, Draft &draft) {
+  draft.filterSize = reader.integer(key, 2, 64);
 }
 
 /// Reads the list that says for each layer whether it has experts.
@@ -346,6 +355,13 @@ static const LedgerKey kKeys[] = {
     {"begin_suppress_tokens", false, "null", kGeneration, nullptr},
     {"bias", false, "false", "biases of attention's result and of an MLP",
      resultBiases},
+    {"block_auto_adjust_ff_dim", false, "",
+     "whether two thirds of intermediate_size are the width of an MLP",
+     flag<&Draft::adjustsMlp>},
+    {"block_ffn_dim_multiplier", false, "", "factor of these two thirds",
+     positive<&Draft::mlpFactor>},
+    {"block_multiple_of", false, "", "divides the width that this makes",
+     size<&Draft::mlpMultiple, kMaxDim>},
     {"bos_token_id", true, "", "begins a text, for the runtime", nullptr},
     {"cache_implementation", false, "any", kHow, nullptr},
     {"chunk_size_feed_forward", false, "0",
@@ -353,6 +369,10 @@ static const LedgerKey kKeys[] = {
     {"classifier_dropout", false, "any", kTraining, nullptr},
     {"clip_qkv", false, "", "queries, keys and values are not clipped",
      nullptr},
+    {"conv_L_cache", false, "", "tokens that a convolution's filter reads",
+     filterSize},
+    {"conv_bias", false, "", "biases of convolutions and their linears",
+     flag<&Draft::convBias>},
     {"cross_attention_hidden_size", false, "null", kEncoder, nullptr},
     {"decoder_sparse_step", false, "", "each n-th layer has experts",
      size<&Draft::expertInterval, kMaxDim>},
@@ -379,6 +399,9 @@ static const LedgerKey kKeys[] = {
      firstExperts},
     {"forced_bos_token_id", false, "null", kGeneration, nullptr},
     {"forced_eos_token_id", false, "null", kGeneration, nullptr},
+    {"full_attn_idxs", false, "",
+     "layers with attention; for configs without layer_types",
+     listOfLayers<&Draft::attentionList>},
     {"head_dim", true, "", "size of a head; default: hidden_size / heads",
      optionalSize<&Draft::headDim, kMaxHeadDim>},
     {"hidden_act", false, R"("gelu_pytorch_tanh")", "the gate of an MLP", gate},
@@ -402,8 +425,8 @@ static const LedgerKey kKeys[] = {
     {"label2id", false, "any", kClasses, nullptr},
     {"layer_norm_eps", false, "", "epsilon of norms",
      positive<&Draft::normEps>},
-    {"layer_types", false, "", "for each layer, full attention or a window",
-     layerTypes},
+    {"layer_types", false, "",
+     "for each layer, full attention, a window or a convolution", layerTypes},
     {"layerdrop", false, "any", kTraining, nullptr},
     {"length_penalty", false, "1", kGeneration, nullptr},
     {"logit_scale", false, "1", "factor of logits", logitScale},
@@ -421,7 +444,8 @@ static const LedgerKey kKeys[] = {
      flag<&Draft::mlpBias>},
     {"mlp_layer_types", false, "", "for each layer, dense or sparse: experts",
      mlpTypes},
-    {"mlp_only_layers", false, "[]", "layers without experts", denseLayers},
+    {"mlp_only_layers", false, "[]", "layers without experts",
+     listOfLayers<&Draft::denseList>},
     {"mlp_ratio", false, "", "width of an MLP, by that of the residual stream",
      positive<&Draft::mlpRatio>},
     {"model_type", true, "", "the family", nullptr},

@@ -23,6 +23,11 @@ struct ConfigDraft : ModelConfig {
   int64_t window = 0; // sliding_window; 0: null
   int64_t maxWindowLayers = 0;
   std::vector<std::string> layerTypes;
+  std::vector<int64_t> attentionList; // full_attn_idxs
+  /// How Lfm2's intermediate_size becomes the width of an MLP.
+  bool adjustsMlp = false;
+  double mlpFactor = 1;
+  int64_t mlpMultiple = 1;
   std::vector<int64_t> ropeLayers; // no_rope_layers: 1 for a layer with rope
   int64_t noRopeInterval = 0;
   double queryScalar = 0, attentionMultiplier = 0;

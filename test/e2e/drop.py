@@ -101,6 +101,7 @@ def check_refusals(tools):
     cases = {
         "dynamic": (families.FAMILIES["llama"] | dynamic, "rope, dynamic NTK, depend"),
         "longrope": (phi3, "rope, longrope, depend on the length of the text"),
+        "lfm2": (families.FAMILIES["lfm2"], "state remembers all of them"),
         "opt": (None, "adds a learned row for each position"),
         "bert": (None, "tokens see later tokens"),
         "bart": (None, "attends to a text that was encoded"),

@@ -126,6 +126,14 @@ FAMILIES = {
             | {"llama_4_scaling_beta": 0.1}
         },
     ),
+    # Convolutions in place of attention, in a pattern that does not repeat.
+    "lfm2": config(
+        "lfm2",
+        {"num_hidden_layers": 6, "tie_word_embeddings": True}
+        | {"block_auto_adjust_ff_dim": False, "conv_bias": True}
+        | {"layer_types": ["conv"] * 2 + ["full_attention", "conv"] * 2}
+        | {"norm_eps": 1e-5},
+    ),
     "olmo": config("olmo", {}),
     "olmo3": config(
         "olmo3", {"sliding_window": 24, "rope_scaling": rope("yarn")}
@@ -281,7 +289,7 @@ def in_own_names(config):
 OTHERS = [
     *("deepseek_v2", "deepseek_v3", "minicpm3"),
     *("arcee", "cohere", "cohere2", "dots1", "ernie4_5", "ernie4_5_moe", "exaone4"),
-    *("gemma3_text", "glm", "glm4", "glm4_moe", "gpt2", "gpt_neox", "gpt_oss", "granitemoe", "granitemoehybrid", "helium", "hunyuan_v1_dense", "jais2"),
+    *("gemma3_text", "glm", "glm4", "glm4_moe", "gpt2", "gpt_neox", "gpt_oss", "granitemoe", "granitemoehybrid", "helium", "hunyuan_v1_dense", "jais2", "lfm2"),
     *("mixtral", "nemotron", "olmo", "olmo3", "olmoe", "opt", "phi", "qwen2_moe"),
     *("qwen3_moe", "qwen3_moe-given", "seed_oss", "stablelm", "starcoder2"),
 ]

@@ -63,13 +63,31 @@ def check_turns(model, ids):
     check_bits(solo, np.concatenate(turns), "beside another session")
 
 
-def check_rewind(session, ids):
-    """The last ids again, twice, in a session that has seen all ids."""
+def check_rewind(golden, session, ids, whole):
+    """The last ids again, twice, in a session that has seen all ids. A model with a state
+    computes the text before them anew."""
     parts = []
     for _ in range(2):
         session.rewind(200)
         parts.append(session.feed(ids[200:]))
     check_bits(*parts, "after a rewind")
+    check_same(golden, whole[200:], parts[0], "after a rewind")
+
+
+def check_states(golden, model, ids, whole):
+    """A text that was rewound, saved, restored and copied goes on as it was."""
+    session, restored, copied = (model.session(threads=1) for _ in range(3))
+    session.feed(ids[:150])
+    session.rewind(90)
+    restored.feed(ids[7:30])  # leaves something behind
+    restored.restore(session.save())
+    session.copy_to(copied)
+    parts = [each.feed(ids[90:]) for each in (session, restored, copied)]
+    check_same(golden, whole[90:], parts[0], "rewound")
+    for got, what in zip(parts[1:], ("restored", "copied")):
+        check_bits(parts[0], got, what)
+    parts = [each.save() for each in (session, restored, copied)]
+    check(parts[0] == parts[1] == parts[2], "states of one text differ")
 
 
 def main():
@@ -90,7 +108,8 @@ def main():
         check_bits(pieced, feed_in(other, ids, pieces), f"{what}, once more")
     check_bits(whole, model.session(threads=2).feed(ids), "two threads")
     check_turns(model, ids)
-    check_rewind(session, ids)
+    check_rewind(golden, session, ids, whole)
+    check_states(golden, model, ids, whole)
     check_chunks(tools, golden, whole)
 
 
