@@ -226,8 +226,12 @@ Status Batch::feed(int64_t number, const int32_t *ids, int64_t count,
   sequence.decodes.resize(sequence.ids.size());
   if (count) { // an id that was drawn last is fed with those that follow
     int64_t fed = count + (sequence.drewLast && !isSettled);
+    int64_t length = sequence.announced > sequence.end() - count
+                         ? std::max(sequence.announced, sequence.end()) -
+                               sequence.announcedFrom
+                         : fed;
     std::fill(sequence.decodes.end() - fed, sequence.decodes.end(),
-              fed <= shared->shortFeed());
+              length <= shared->shortFeed());
     sequence.drewLast = false;
   }
   if (sequence.sampler)
@@ -350,6 +354,8 @@ Status Batch::restore(int64_t number, const std::byte *state, uint64_t size) {
   if (!status.ok())
     return status;
   sequence.unknown = sequence.computed = sequence.settled = given->position;
+  sequence.announced = given->expected ? given->expected : given->prompt;
+  sequence.announcedFrom = given->promptBegin;
   return status;
 }
 

@@ -34,11 +34,13 @@ struct Sequence : SequenceOptions {
   std::vector<bool> decodes;
   bool drewLast = false; // the last one was drawn, not fed
   int64_t unknown = 0;   // positions of a restored state; their ids are unknown
-  int64_t computed = 0;  // positions that are in the pages
-  int64_t settled = 0;   // positions that were ever computed: entries are fixed
-  int64_t reused = 0;    // of these, that were found in pages
-  int64_t left = 0;      // ids to draw
-  Drafts drafts;         // of these
+  // Of a restored state: where an announced prompt ends and begins.
+  int64_t announced = 0, announcedFrom = 0;
+  int64_t computed = 0; // positions that are in the pages
+  int64_t settled = 0;  // positions that were ever computed: entries are fixed
+  int64_t reused = 0;   // of these, that were found in pages
+  int64_t left = 0;     // ids to draw
+  Drafts drafts;        // of these
 
   /// The pages of the computed positions and, during a step, of the positions
   /// that the step computes.

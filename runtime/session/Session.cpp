@@ -445,6 +445,8 @@ Status Session::drop(int64_t begin, int64_t end) {
 void Session::describe(SessionHeader &header) const {
   header.position = fed;
   header.prompt = prompt;
+  header.expected = expected;
+  header.promptBegin = promptBegin;
   header.rotated = rotated;
   header.source = source;
 }
@@ -486,7 +488,8 @@ Status Session::writeRows(const std::byte *rows, const SessionHeader &header,
   prompt = header.prompt;
   rotated = header.rotated;
   source = header.source;
-  expected = promptBegin = 0;
+  expected = header.expected;
+  promptBegin = header.promptBegin;
   history = std::move(text);
   return status;
 }

@@ -70,8 +70,8 @@ Result<SessionHeader> headerOf(const Model &model) {
 
 /// Whether the numbers of a header fit this manifest.
 static bool fits(const SessionHeader &header, const Manifest &manifest) {
-  for (int64_t number :
-       {header.position, header.prompt, header.rotated, header.source})
+  for (int64_t number : {header.position, header.prompt, header.expected,
+                         header.promptBegin, header.rotated, header.source})
     if (number < 0 || number > manifest.maxSeq)
       return false;
   if (header.history > header.bytes ||

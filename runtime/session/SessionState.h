@@ -15,13 +15,14 @@ namespace cria {
 
 /// What the header holds, all little-endian.
 struct SessionHeader {
-  static constexpr uint64_t magicNumber = 0x0231'5453'4149'5243; // "CRIAST1\2"
+  static constexpr uint64_t magicNumber = 0x0331'5453'4149'5243; // "CRIAST1\3"
 
   uint64_t magic = magicNumber;
   uint64_t artifact; // its checksum
   uint64_t weights;  // Model::fingerprint
   int64_t position = 0;
-  int64_t prompt = 0, rotated = 0, source = 0; // see Session
+  // See Session.
+  int64_t prompt = 0, expected = 0, promptBegin = 0, rotated = 0, source = 0;
   uint64_t bytes = 0;    // of all that follows the header,
   uint64_t history = 0;  // of them of the text
   uint64_t checksum = 0; // of all bytes, with 0 in this field

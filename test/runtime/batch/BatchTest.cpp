@@ -562,10 +562,21 @@ TEST_F(BatchTest, RunsShortFeedsInRows) {
   }
 }
 
-// A short feed may come in pieces that are announced, as a long one may.
+// A short feed may come in pieces that are announced, as a long one may, and
+// the session may move in between.
 TEST_F(BatchTest, AnAnnouncedPromptIsOneFeed) {
   useManyRows();
   Ids ids = text(1, 10);
+  auto moved = [&](std::unique_ptr<Session> from, bool isCopied) {
+    auto to = std::move(*Session::create(model, 1));
+    std::vector<std::byte> state(from->stateBytes());
+    Status status = from->save(state.data());
+    if (status.ok())
+      status =
+          isCopied ? to->copy(*from) : to->restore(state.data(), state.size());
+    EXPECT_TRUE(status.ok()) << status.message();
+    return to;
+  };
   for (int64_t count : {4, 5}) {
     auto whole = std::move(*Session::create(model, 1)),
          pieces = std::move(*Session::create(model, 1));
@@ -574,8 +585,23 @@ TEST_F(BatchTest, AnAnnouncedPromptIsOneFeed) {
       ASSERT_TRUE(session->feed(ids.data(), 5, CRIA_LOGITS_NONE, nullptr).ok());
     ASSERT_TRUE(whole->feed(&ids[5], count, CRIA_LOGITS_LAST, one.data()).ok());
     ASSERT_TRUE(pieces->expectPrompt(5 + count).ok());
+    pieces = moved(std::move(pieces), /*isCopied=*/count == 4);
     ASSERT_TRUE(
         pieces->feed(&ids[5], count - 2, CRIA_LOGITS_NONE, nullptr).ok());
+    pieces = moved(std::move(pieces), /*isCopied=*/count == 5);
+    auto some = batch();
+    int64_t number = *some->join({nullptr, {}, true});
+    std::vector<std::byte> state(pieces->stateBytes());
+    ASSERT_TRUE(pieces->save(state.data()).ok());
+    ASSERT_TRUE(some->restore(number, state.data(), state.size()).ok());
+    ASSERT_TRUE(feed(*some, number,
+                     {ids[static_cast<size_t>(3 + count)],
+                      ids[static_cast<size_t>(4 + count)]},
+                     1)
+                    .ok());
+    finish(*some);
+    EXPECT_EQ(drawn[number].logits.front(), one) << count;
+    drawn.clear();
     ASSERT_TRUE(pieces
                     ->feed(&ids[static_cast<size_t>(3 + count)], 2,
                            CRIA_LOGITS_LAST, other.data())
