@@ -321,9 +321,11 @@ void GemmTile::finish(const Work &work, const Corner &corner,
 }
 
 void GemmTile::finishWorks(const Corner &corner, ArrayRef<Sums> sums) {
-  // All that q, k and v read at once does not fit registers.
-  size_t half =
-      works.size() > 1 ? llvm::divideCeil(sums.size(), 2) : sums.size();
+  // All that q, k and v read at once does not fit registers, nor do the biases
+  // that each row's expert has for gate and up.
+  bool readsMuch =
+      works.size() > 1 || (shape.groups.order && works[0].sums.size() > 1);
+  size_t half = readsMuch ? llvm::divideCeil(sums.size(), 2) : sums.size();
   branch(b, workTiles, corner.tile, [&](size_t i, Value) {
     for (ArrayRef<Sums> part : {sums.take_front(half), sums.drop_front(half)})
       if (!part.empty())
