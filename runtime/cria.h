@@ -767,7 +767,7 @@ typedef struct cria_batch_options {
                       in */
   uint64_t cache_bytes; /* the most memory of KV caches; 0: any */
   int64_t pages;        /* the most pages; 0: any. If both are 0, a context of
-                           max_seq for each row */
+                           max_seq for each sequence that runs at once */
   int64_t chunk;        /* the most ids of a prompt that a step computes; 0: the
                            artifact's */
   int32_t reuse_drawn;  /* 1: pages with ids that were drawn are found by their
@@ -783,6 +783,9 @@ typedef struct cria_batch_options {
                          any, those that followed when the sequence's last ids
                          stood there before. 0: none. docs/batches.md has what
                          further rows cost */
+  int64_t texts; /* the most sequences that run at once, the artifact's rows at
+                    most; rows beyond are for short prompts and drafts. 0: as
+                    many as rows */
 } cria_batch_options;
 
 /* A batch without sequences. CRIA_UNIMPLEMENTED: an artifact without --batch,
@@ -858,7 +861,7 @@ CRIA_API cria_status cria_batch_propose(cria_batch *batch, int64_t sequence,
 
 /* Computes one id of each sequence that decodes, with its drafts, the ids of
  * short prompts in the rows that are left, and one chunk of one longer prompt
- * (docs/batches.md). At most as many sequences run as the artifact has rows;
+ * (docs/batches.md). At most as many sequences run as the option `texts` says;
  * the others wait. A sequence has a result for each id that it drew, in order.
  * `results` receives the number of results, `unfinished` the number of
  * sequences that still run or wait; either may be NULL. The failure of one
@@ -938,7 +941,7 @@ CRIA_API cria_status cria_batch_restore(cria_batch *batch, int64_t sequence,
 
 typedef struct cria_batch_info {
   size_t size;
-  int64_t rows; /* sequences that run at once */
+  int64_t rows; /* ids that a step computes, each in a row */
   int64_t page; /* positions of a page */
   uint64_t page_bytes;
   int64_t pages;            /* of the pool */
@@ -953,6 +956,7 @@ typedef struct cria_batch_info {
   int64_t put_back;   /* sequences that gave their pages back */
   int64_t drafted;    /* ids computed as drafts; */
   int64_t accepted;   /* of these, drawn: they count as decoded, too */
+  int64_t texts;      /* sequences that run at once */
 } cria_batch_info;
 
 /* The state of the batch after its last step. */

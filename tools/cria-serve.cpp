@@ -12,6 +12,7 @@
 #include "tools/serve/Scheduler.h"
 #include "tools/serve/Service.h"
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
@@ -35,7 +36,6 @@ const unsigned char page[] = {
 struct ServeOptions {
   std::string model, compile, draft, keyFile, device = "auto", pooling = "mean";
   std::string generation = "auto";
-  int batch = 8;
   bool noKey = false, quiet = false, embeds = false;
   std::vector<std::string> loras; // NAME=DIR
   EngineOptions engine;
@@ -73,11 +73,12 @@ void addModel(CLI::App &app, ServeOptions &options) {
                  "options of cria-compile for a folder or file.gguf: "
                  "--compile='--quantize=q8_0 --max-seq=8192'")
       ->type_name("OPTIONS");
-  app.add_option("--batch", options.batch,
-                 "texts that are computed at once, for a folder or file.gguf "
-                 "(default 8)")
+  app.add_option("--batch", options.scheduler.texts,
+                 "texts that are computed at once (default 8, or the "
+                 "artifact's). A folder or file.gguf is compiled for four "
+                 "times as many rows, which compute short prompts and drafts")
       ->type_name("N")
-      ->check(wholeNumber(1, 256));
+      ->check(wholeNumber<int64_t>(1, 256));
   app.add_option("--name", options.engine.name,
                  "the model's name for clients (default: that of its folder)");
   app.add_option("--lora", options.loras,
@@ -328,13 +329,21 @@ std::string compile(const ServeOptions &options, const std::string &model,
   return orThrow(compiled(request, say));
 }
 
+/// The rows that a model is compiled with for this many texts at once. Where
+/// all texts run, three in four rows are left for drafts. Of eight prompts of 8
+/// ids that come at once, the last one is computed in the second step.
+int64_t rowsFor(int64_t texts) { return std::min<int64_t>(4 * texts, 256); }
+
 /// Sets the paths of the artifacts, which are compiled if the model is none.
 void findArtifacts(ServeOptions &options) {
   EngineOptions &engine = options.engine;
   bool compiles = isModel(options.model);
+  int64_t &texts = options.scheduler.texts;
+  if (compiles && texts == 0)
+    texts = 8;
   engine.artifact = compiles
                         ? compile(options, options.model, options.compile,
-                                  {"--batch=" + std::to_string(options.batch)})
+                                  {"--batch=" + std::to_string(rowsFor(texts))})
                         : options.model;
   if (options.embeds && engine.embedder.empty() && !compiles)
     throw Problem("--embeddings: expected an ARTIFACT without --batch");

@@ -51,7 +51,7 @@ class BatchResult(NamedTuple):
 class BatchInfo(NamedTuple):
     """The state of a batch, and counts of its work so far."""
 
-    #: Sequences that run at once.
+    #: Ids that a step computes, each in a row.
     rows: int
     #: Positions of a page.
     page: int
@@ -77,6 +77,8 @@ class BatchInfo(NamedTuple):
     #: Ids computed as drafts; of these, those that were drawn, which count as decoded too.
     drafted: int
     accepted: int
+    #: Sequences that run at once.
+    texts: int
 
 
 class SequenceInfo(NamedTuple):
@@ -180,6 +182,7 @@ class Batch(_native.OneThread):
         chunk: int = 0,
         reuse_drawn: bool = False,
         draft_rows: int = 0,
+        texts: int = 0,
     ) -> None:
         options = _native.struct(
             "cria_batch_options",
@@ -190,6 +193,7 @@ class Batch(_native.OneThread):
             chunk=chunk,
             reuse_drawn=reuse_drawn,
             draft_rows=draft_rows,
+            texts=texts,
         )
         super().__init__("batch", "cria_batch_create", model._handle, options)
         self.model = model

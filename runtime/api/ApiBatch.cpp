@@ -21,6 +21,7 @@ cria_status cria_batch_create(const cria_model *model,
     asked.chunk = given.chunk;
     asked.reusesDrawn = given.reuse_drawn != 0;
     asked.draftRows = given.draft_rows;
+    asked.texts = given.texts;
     auto made = Batch::create(model->object, asked);
     if (made.ok())
       *batch = new cria_batch{std::move(*made)};
@@ -260,6 +261,7 @@ cria_status cria_batch_get_info(const cria_batch *batch, cria_batch_info *info,
     known.put_back = counts.putBack;
     known.drafted = counts.drafted;
     known.accepted = counts.accepted;
+    known.texts = object.texts();
     return writeStruct(known, info, "info");
   });
 }

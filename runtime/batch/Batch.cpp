@@ -13,15 +13,14 @@ Batch::Batch(std::shared_ptr<const Model> model,
     : shared(std::move(model)), backend(std::move(device)),
       held(shared->manifest(), *backend, options.pages, options.reusesDrawn),
       draftRows(options.draftRows),
-      schedule(shared->manifest(), options.chunk, options.draftRows,
-               options.refuses, held, sequences),
+      schedule(shared->manifest(), options, held, sequences),
       computation(shared->manifest(), *backend, greedy) {}
 
 /// The pages that `options` ask for.
 static Result<int64_t> pageCount(const BatchOptions &options,
                                  const Manifest &manifest) {
   const BatchSpec &spec = *manifest.batch;
-  int64_t pages = options.pages ? options.pages : spec.rows * spec.width;
+  int64_t pages = options.pages ? options.pages : options.texts * spec.width;
   if (options.cacheBytes) {
     uint64_t fit = options.cacheBytes / manifest.pageBytes();
     if (!options.pages || fit < static_cast<uint64_t>(pages))
@@ -49,12 +48,17 @@ Result<std::unique_ptr<Batch>> Batch::create(std::shared_ptr<const Model> model,
   if (options.draftRows < 0)
     return Status(CRIA_INVALID_ARGUMENT, {"draft_rows is ", options.draftRows,
                                           ", expected 0 or more"});
+  if (options.texts < 0)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  {"texts is ", options.texts, ", expected 0 or more"});
   if (!manifest.batch)
     return Status(CRIA_UNIMPLEMENTED,
                   "the artifact has no batches: compile it with --batch=N");
   options.chunk =
       options.chunk ? std::min(options.chunk, manifest.chunk) : manifest.chunk;
-  options.draftRows = std::min(options.draftRows, manifest.batch->rows);
+  int64_t rows = manifest.batch->rows;
+  options.draftRows = std::min(options.draftRows, rows);
+  options.texts = options.texts ? std::min(options.texts, rows) : rows;
   Result<int64_t> pages = pageCount(options, manifest);
   if (!pages.ok())
     return pages.status();

@@ -24,23 +24,13 @@
 
 namespace cria {
 
-struct BatchOptions {
-  int threads = 0;         // as for a session
-  uint64_t cacheBytes = 0; // of the pool; 0: what `pages` says
-  int64_t pages = 0;       // 0: what a context of every row takes
-  int64_t chunk = 0;       // ids of a prompt in one step; 0: the artifact's
-  bool refuses = false;    // fails a sequence that finds no page; else it waits
-  bool reusesDrawn = false; // also reuses pages whose ids decode ran
-  int64_t draftRows = 0;    // drafts fill a step up to this number of rows
-};
-
 /// Used by one thread at a time.
 class Batch {
 public:
   static Result<std::unique_ptr<Batch>>
   create(std::shared_ptr<const Model> model, const BatchOptions &options);
-  /// The same on `backend`, which has `options.pages` pages; `options` say how
-  /// many, and a chunk.
+  /// The same on `backend`, which has `options.pages` pages. No option has 0
+  /// for a default.
   static Result<std::unique_ptr<Batch>>
   create(std::shared_ptr<const Model> model, const BatchOptions &options,
          std::unique_ptr<Backend> backend);
@@ -94,6 +84,8 @@ public:
   size_t runningCount() const { return schedule.runningCount(); }
   size_t waitingCount() const { return schedule.waitingCount(); }
   int threads() const { return backend->threads(); }
+  /// Sequences that run at once.
+  int64_t texts() const { return schedule.texts(); }
 
 private:
   Batch(std::shared_ptr<const Model> model, std::unique_ptr<Backend> backend,

@@ -6,11 +6,11 @@ namespace cria {
 
 using State = Sequence::State;
 
-Schedule::Schedule(const Manifest &manifest, int64_t chunk, int64_t draftRows,
-                   bool refuses, SequencePages &pages,
+Schedule::Schedule(const Manifest &manifest, const BatchOptions &options,
+                   SequencePages &pages,
                    const std::vector<std::unique_ptr<Sequence>> &sequences)
-    : manifest(manifest), chunk(chunk), draftRows(draftRows), refuses(refuses),
-      pages(pages), sequences(sequences) {}
+    : manifest(manifest), options(options), pages(pages), sequences(sequences) {
+}
 
 void Schedule::reserve(size_t count) {
   for (auto *list : {&running, &waiting})
@@ -49,7 +49,7 @@ bool Schedule::fits(const Sequence &sequence) const {
   int64_t lacking =
       pagesToGoOn(sequence) - static_cast<int64_t>(sequence.pages.size());
   int64_t available = pages.pool().available();
-  if (refuses)
+  if (options.refuses)
     return lacking <= available;
   for (const auto &other : sequences)
     if (other.get() != &sequence && !other->isRunning() && other->unknown == 0)
@@ -60,13 +60,13 @@ bool Schedule::fits(const Sequence &sequence) const {
 /// Lets sequences in that wait.
 void Schedule::admit() {
   while (!waiting.empty() &&
-         static_cast<int64_t>(running.size()) < manifest.batch->rows) {
+         static_cast<int64_t>(running.size()) < options.texts) {
     Sequence &next = *waiting.front();
     bool hasRoom = fits(next);
-    if (!hasRoom && !refuses && !running.empty())
+    if (!hasRoom && !options.refuses && !running.empty())
       return;
     waiting.erase(waiting.begin());
-    if (hasRoom || !refuses) {
+    if (hasRoom || !options.refuses) {
       next.state = State::Running;
       running.push_back(&next);
       continue;
@@ -84,7 +84,7 @@ void Schedule::begin(Chosen &chosen) {
   made.clear();
   // A sequence may be refused, and then draw; a draft may be drawn.
   made.reserve(2 * (running.size() + waiting.size()) +
-               static_cast<size_t>(draftRows));
+               static_cast<size_t>(options.draftRows));
   ++begun;
   admit();
   chosen.prompt = nullptr;
@@ -106,7 +106,7 @@ void Schedule::begin(Chosen &chosen) {
       addRows(*sequence, manifest.batch->rows - texts, chosen);
       continue;
     }
-    chosen.promptTokens = std::min(sequence->promptRun(), chunk);
+    chosen.promptTokens = std::min(sequence->promptRun(), options.chunk);
     if (provide(*sequence, sequence->computed + chosen.promptTokens))
       chosen.prompt = sequence;
   }
@@ -128,8 +128,8 @@ void Schedule::addRows(Sequence &sequence, int64_t most, Chosen &chosen) {
 /// Fills the step with drafts. Each sequence has its share of the rows.
 void Schedule::addDrafts(Chosen &chosen) {
   auto texts = static_cast<int64_t>(chosen.rows.size());
-  int64_t room = draftRows - texts - (chosen.prompt ? 1 : 0);
-  chosen.rows.reserve(static_cast<size_t>(std::max(draftRows, texts)));
+  int64_t room = options.draftRows - texts - (chosen.prompt ? 1 : 0);
+  chosen.rows.reserve(static_cast<size_t>(std::max(options.draftRows, texts)));
   for (int64_t i = 0; i < texts && room > 0; ++i) {
     Sequence &sequence = *chosen.rows[static_cast<size_t>(i)].sequence;
     SamplerUse use(sequence.sampler.get());
@@ -213,7 +213,7 @@ Sequence *Schedule::idleVictim(const Sequence &sequence) const {
 /// Has a sequence give its pages back. False where it is `sequence` itself,
 /// which runs no longer then.
 bool Schedule::makeRoom(Sequence &sequence) {
-  if (!refuses) {
+  if (!options.refuses) {
     if (Sequence *victim = idleVictim(sequence)) {
       putBack(*victim);
       return true;

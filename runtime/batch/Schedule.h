@@ -3,7 +3,7 @@
 /// A step runs the next token of every sequence that decodes, in one call of
 /// compiled code, and at most one chunk of one prompt, so that a long prompt
 /// delays the others by the time of a chunk. Sequences run in the order in
-/// which they were let in, at most as many as the artifact has rows; the others
+/// which they were let in, at most as many as the options say; the others
 /// wait in the order in which they were fed.
 ///
 /// Rows that are left compute short prompts, and ids of sequences that gave
@@ -26,6 +26,17 @@
 #include <vector>
 
 namespace cria {
+
+struct BatchOptions {
+  int threads = 0;         // as for a session
+  uint64_t cacheBytes = 0; // of the pool; 0: what `pages` says
+  int64_t pages = 0;       // 0: what a context of every text takes
+  int64_t chunk = 0;       // ids of a prompt in one step; 0: the artifact's
+  bool refuses = false;    // fails a sequence that finds no page; else it waits
+  bool reusesDrawn = false; // also reuses pages whose ids decode ran
+  int64_t draftRows = 0;    // drafts fill a step up to this number of rows
+  int64_t texts = 0; // sequences that run at once; 0: as many as there are rows
+};
 
 /// Why a sequence stopped; None if it goes on. The values equal cria_finish's.
 enum class Finish { None, End, Length, Context, Failed };
@@ -71,12 +82,11 @@ struct Chosen {
 
 class Schedule {
 public:
-  /// `chunk` is the most ids of a prompt in one step, and drafts fill a step up
-  /// to `draftRows` rows. With `refuses` a sequence that finds no page is
-  /// refused. What is passed by reference must outlive the schedule;
-  /// `sequences` are all of the batch.
-  Schedule(const Manifest &manifest, int64_t chunk, int64_t draftRows,
-           bool refuses, SequencePages &pages,
+  /// The options are those of a batch, without 0 for a default. Of what is
+  /// passed by reference, all else must outlive the schedule; `sequences` are
+  /// all of the batch.
+  Schedule(const Manifest &manifest, const BatchOptions &options,
+           SequencePages &pages,
            const std::vector<std::unique_ptr<Sequence>> &sequences);
 
   /// A step changes sequences and takes no memory for that, so that it may fail
@@ -105,6 +115,7 @@ public:
   const std::vector<BatchResult> &results() const { return made; }
   const BatchCounts &counts() const { return total; }
   uint64_t steps() const { return begun; }
+  int64_t texts() const { return options.texts; }
   size_t runningCount() const { return running.size(); }
   size_t waitingCount() const { return waiting.size(); }
 
@@ -126,8 +137,7 @@ private:
               const Status &status = {}, const float *logits = nullptr);
 
   const Manifest &manifest;
-  int64_t chunk, draftRows;
-  bool refuses;
+  const BatchOptions options;
   SequencePages &pages;
   const std::vector<std::unique_ptr<Sequence>> &sequences;
   std::vector<Sequence *> running; // as they were let in

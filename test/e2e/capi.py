@@ -369,6 +369,7 @@ class BatchOptions(ctypes.Structure):
         ("chunk", ctypes.c_int64),
         ("reuse_drawn", ctypes.c_int32),
         ("draft_rows", ctypes.c_int64),
+        ("texts", ctypes.c_int64),
     ]
 
 
@@ -391,7 +392,7 @@ class BatchInfo(ctypes.Structure):
         *(
             (name, ctypes.c_int64)
             for name in "pages free_pages kept_pages running waiting prefilled "
-            "decoded recomputed reused put_back drafted accepted".split()
+            "decoded recomputed reused put_back drafted accepted texts".split()
         ),
     ]
 

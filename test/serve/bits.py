@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 
 import numpy as np
 
@@ -129,7 +130,7 @@ def check_short_prompts(tools):
     they have alone."""
     artifact = tools.compile(TINY / "config.json", "--batch=32", out="rows.cria")
     asked = {"temperature": 0.8, "seed": 5}
-    with Server(tools, artifact, "--pages=128") as server:
+    with Server(tools, artifact, "--batch=8") as server:
         text = "".join(PROMPTS)
         ids = server.post("/tokenize", {"prompt": text, "add_special_tokens": False}).json["tokens"]
         prompts = [ids[begin : begin + 8] for begin in range(8)]
@@ -144,6 +145,32 @@ def check_short_prompts(tools):
         found = at_once([lambda prompt=prompt: server.complete(prompt, **asked, max_tokens=20).text
                          for prompt in prompts])
         check(found == alone, "short prompts at once")
+        check(server.metrics()["rows"] == 8, "eight texts at once")
+
+
+def check_embeddings(tools, artifact):
+    """Embeddings do not stop texts: a text gets a token after each chunk of them. Both are as
+    alone."""
+    plain = tools.compile(TINY / "config.json", "--chunk=16", out="plain.cria")
+    inputs = [" ".join(PROMPTS[i:] + PROMPTS[:i]) for i in range(8)]
+    fields = {"max_tokens": 100, "ignore_eos": True, "temperature": 0}
+
+    def embeddings(*texts):
+        answer = server.post("/v1/embeddings", {"input": texts})
+        check(answer.status == 200, answer)
+        return [one["embedding"] for one in answer.json["data"]], time.monotonic()
+
+    def text():
+        wait_for(lambda: server.metrics()["prompt_tokens_total"] > before, "embeddings begin")
+        return server.complete(PROMPTS[0], **fields).text, time.monotonic()
+
+    with Server(tools, artifact, f"--embeddings={plain}", "--pages=300") as server:
+        alone = server.complete(PROMPTS[0], **fields).text
+        each = [embeddings(one)[0][0] for one in inputs]
+        before = server.metrics()["prompt_tokens_total"]
+        [(embedded, last), (found, end)] = at_once([lambda: embeddings(*inputs * 40), text])
+        check(embedded == each * 40 and found == alone, "embeddings beside a text")
+        check(end < last, "320 embeddings stop a text")
 
 
 def main():
@@ -202,6 +229,7 @@ def main():
         check(accepted > drafted / 3, f"of {drafted} drafts {accepted} were drawn")
         check(texts_at_once(server) == expected, "texts at once with a draft model")
     check_adapters(tools)
+    check_embeddings(tools, artifact)
     check_short_prompts(tools)
 
 

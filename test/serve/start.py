@@ -1,16 +1,25 @@
 """start.py SOURCE SCRATCH: cria-serve of a folder, and the examples as clients."""
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import urllib.request
 
 source, scratch = sys.argv[1:]
 TINY = f"{source}/examples/tiny"
+
+
+def steps(url):
+    with urllib.request.urlopen(url.replace("/v1", "/metrics")) as answer:
+        return int(re.search(r"^cria_step_seconds_count (\d+)", answer.read().decode(), re.M)[1])
+
+
 for _ in range(2):
     server = subprocess.Popen(
-        ["cria-serve", TINY, "--port=0", "--batch=2", "--embeddings"],
+        ["cria-serve", TINY, "--port=0", "--batch=2", "--embeddings", "--draft-rows=8"],
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "CRIA_CACHE": f"{scratch}/cache"},
@@ -23,6 +32,15 @@ for _ in range(2):
         command = [sys.executable, f"{source}/examples/serve/{client}.py", found[1], "Once upon a time"]
         text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         assert text.startswith("Once upon a time, there was"), text
+    # It is compiled for eight rows: two texts, which repeat an id, have drafts.
+    body = {"prompt": ["a", "b"], "max_tokens": 40, "logit_bias": {"300": 100}, "ignore_eos": True}
+    asked = urllib.request.Request(
+        found[1] + "/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    before = steps(found[1])
+    with urllib.request.urlopen(asked) as answer:
+        assert json.load(answer)["usage"]["completion_tokens"] == 80
+    assert steps(found[1]) - before < 30
     taken = subprocess.run(
         ["cria-serve", TINY, "--port=" + re.search(r":(\d+)/v1", found[1])[1]],
         capture_output=True,

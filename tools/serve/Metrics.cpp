@@ -97,7 +97,7 @@ std::string Metrics::text() const {
     print("num_requests_waiting", "Texts that wait for a row.", gauge,
           {{"", of(waiting)}}, all);
     print("rows", "Texts that can be computed at once.", gauge,
-          {{"", of(info.rows)}}, all);
+          {{"", of(info.texts)}}, all);
     print("kv_pages", "Pages of the KV caches.", gauge,
           {{"{state=\"used\"}", of(used)},
            {"{state=\"kept\"}", of(info.kept_pages)},

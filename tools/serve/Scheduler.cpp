@@ -31,6 +31,7 @@ static Batch openBatch(const Engine &engine, const SchedulerOptions &options) {
   given.chunk = options.chunk;
   given.reuse_drawn = options.reuseReplies;
   given.draft_rows = options.draftRows;
+  given.texts = options.texts;
   return Batch(*engine.model, given);
 }
 
@@ -281,7 +282,7 @@ void Scheduler::failLate() {
 
 void Scheduler::admit() {
   while (!waiting.empty() && !isAhead() &&
-         static_cast<int64_t>(running.size()) < info.rows) {
+         static_cast<int64_t>(running.size()) < info.texts) {
     Waiting &first = waiting.front();
     std::shared_ptr<Job> job = first.job;
     size_t index = first.next++;

@@ -24,10 +24,10 @@
 namespace cria::serve {
 
 struct SchedulerOptions {
-  int32_t threads = 0;   // as of a session
-  int64_t pages = 0;     // of the pool; 0: the batch's default
-  int64_t chunk = 0;     // ids of a prompt in a step; 0: the artifact's
-  int64_t draftRows = 0; // see cria_batch_options
+  int32_t threads = 0; // as of a session
+  int64_t pages = 0;   // of the pool; 0: the batch's default
+  int64_t chunk = 0;   // ids of a prompt in a step; 0: the artifact's
+  int64_t draftRows = 0, texts = 0; // see cria_batch_options
   bool reuseReplies = false;
   cria_pooling pooling = CRIA_POOLING_MEAN;
   int64_t queue = 256;     // requests that may wait

@@ -6,6 +6,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <pthread.h>
 #include <thread>
 #include <vector>
 
@@ -38,6 +39,7 @@ public:
 
 private:
   void work() {
+    pthread_setname_np(pthread_self(), "cria-worker");
     for (std::function<void()> next;;) {
       {
         std::unique_lock lock(mutex);

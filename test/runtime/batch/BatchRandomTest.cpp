@@ -159,6 +159,8 @@ void BatchRandomTest::makeBatch() {
   options.chunk = 1 + below(8);
   options.refuses = below(2);
   options.draftRows = below(2) ? below(9) : 0;
+  int64_t rows = model->manifest().batch->rows;
+  options.texts = below(2) ? 1 + below(rows) : rows;
   odds = below(2) ? 40 : 0;
   auto pages = std::make_unique<FailingPages>(
       std::move(*model->newBackend(1, options.pages)), random, odds);

@@ -361,6 +361,39 @@ TEST_F(BatchTest, DraftsTakeNoRowOfAText) {
   EXPECT_EQ(full->counts().drafted, 0);
 }
 
+// With more rows than texts, drafts have rows whoever runs.
+TEST_F(BatchTest, RowsBeyondTheTextsAreForDrafts) {
+  BatchOptions options;
+  options.draftRows = 9;
+  options.texts = 2;
+  useManyRows();
+  auto full = batch(options);
+  EXPECT_EQ(full->texts(), 2);
+  EXPECT_EQ(full->pages().pages(), 2 * model->manifest().batch->width);
+  Ids prompt = {1, 2, 1, 2, 1, 2};
+  auto alone = batch();
+  int64_t one = *alone->join({nullptr, {}, true});
+  ASSERT_TRUE(feed(*alone, one, prompt, 9).ok());
+  finish(*alone);
+  Drawn expected = std::exchange(drawn, {})[one];
+  for (int i = 0; i < 3; ++i)
+    ASSERT_TRUE(feed(*full, *full->join({nullptr, {}, true}), prompt, 9).ok());
+  for (int steps = 0; full->unfinished() > 0; ++steps) {
+    step(*full);
+    EXPECT_LE(full->runningCount(), 2u);
+    EXPECT_TRUE(steps > 0 || full->waitingCount() == 1);
+  }
+  EXPECT_GT(full->counts().accepted, 0);
+  EXPECT_EQ(drawn.size(), 3u);
+  for (const auto &[number, of] : drawn)
+    expectSame(number, expected);
+  options.texts = 17;
+  EXPECT_EQ(batch(options)->texts(), 16);
+  options.texts = -1;
+  EXPECT_THAT(Batch::create(model, options).status(),
+              fails(CRIA_INVALID_ARGUMENT, "texts is -1, expected 0 or more"));
+}
+
 TEST_F(BatchTest, ADraftEndsWithItsText) {
   Ids prompt = text(1, 6);
   Drawn expected = alone({prompt}, 20, 7);
