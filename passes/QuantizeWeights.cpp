@@ -3,6 +3,7 @@
 #include "dialect/Dialect.h"
 #include "passes/Passes.h"
 
+#include "mlir/IR/Remarks.h"
 #include "mlir/IR/SymbolTable.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -69,6 +70,9 @@ void QuantizeWeights::quantize(WeightOp weight, ArrayRef<GetWeightOp> reads,
         << " numbers are not whole blocks of " << BlocksType::kNumbers;
     return;
   }
+  remark::passed(weight.getLoc(),
+                 remark::RemarkOpts::name("quantized").category(getArgument()))
+      << remark::metric("Weight", weight.getSymName().str());
   auto quantized = RankedTensorType::get(type.getShape(), format);
   weight.setType(quantized);
   for (GetWeightOp read : reads) {

@@ -36,6 +36,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/PatternMatch.h"
+#include "mlir/IR/Remarks.h"
 #include "mlir/Transforms/RegionUtils.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -233,6 +234,9 @@ LogicalResult Sharder::splitWeight(Value read, Split how) {
     size /= shards;
     weight.setType(type.clone(shape));
     weight.setSplit(how);
+    remark::passed(weight.getLoc(), remark::RemarkOpts::name("split").category(
+                                        "llama-shard-weights"))
+        << remark::metric("Weight", weight.getSymName().str());
   }
   get.getResult().setType(weight.getTensorType());
   return success();

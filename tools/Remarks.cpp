@@ -182,6 +182,26 @@ static std::string lineOf(const LlvmRemark &remark) {
   return line + ": " + valueOf("Reason").str();
 }
 
+/// Prints how many remarks of each name a pass emitted, in all functions.
+/// LLVM's pass statistics would do, but count nothing where LLVM is built
+/// without assertions.
+static void printCounts(ArrayRef<LlvmRemark> remarks, llvm::raw_ostream &os) {
+  std::map<StringRef, std::map<StringRef, unsigned>> counts;
+  size_t width = 0;
+  for (const LlvmRemark &remark : remarks) {
+    ++counts[remark.PassName][remark.RemarkName];
+    width = std::max(width, remark.PassName.size());
+  }
+  os << "remarks of each pass\n";
+  for (const auto &[pass, names] : counts) {
+    os << "  " << llvm::left_justify(pass, width + 2);
+    llvm::interleaveComma(names, os, [&](const auto &entry) {
+      os << entry.first << " " << entry.second;
+    });
+    os << "\n";
+  }
+}
+
 void Remarks::printSummary(llvm::raw_ostream &os) const {
   // From the line that is printed to the functions that have this remark.
   std::map<std::string, std::set<StringRef>> left, slow;
@@ -206,6 +226,7 @@ void Remarks::printSummary(llvm::raw_ostream &os) const {
   print("without a fast schedule", slow);
   if (left.empty() && slow.empty())
     os << "nothing was left out of a kernel, or has no fast schedule\n";
+  printCounts(all, os);
 }
 
 llvm::Error Remarks::write(StringRef path) const {

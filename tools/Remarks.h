@@ -22,7 +22,8 @@ public:
   void describeKernels(mlir::ModuleOp program);
 
   /// Prints the kernels of each entry, grouped by loop. Then prints which ops
-  /// were left out of kernels, which have no fast schedule, and why.
+  /// were left out of kernels, which have no fast schedule, and why; and how
+  /// often each pass did what it remarks.
   void printSummary(llvm::raw_ostream &os) const;
 
   /// Writes the remarks in LLVM's YAML format, which tools such as
