@@ -120,10 +120,10 @@ CRIA_API cria_status cria_stream_finish(cria_stream *stream, const char **text,
 /* ---- Chat -------------------------------------------------------------- */
 
 /* The template by which a checkpoint's folder writes a conversation as text:
- * chat_template.jinja, or the one in tokenizer_config.json. It is interpreted,
- * and reaches nothing outside of it. A rendering that takes more than a second
- * or so, or more than 256 MiB, or nests too deeply, is
- * CRIA_RESOURCE_EXHAUSTED. */
+ * chat_template.jinja, or the one in chat_template.json, or the one in
+ * tokenizer_config.json. It is interpreted, and reaches nothing outside of it.
+ * A rendering that takes more than a second or so, or more than 256 MiB, or
+ * nests too deeply, is CRIA_RESOURCE_EXHAUSTED. */
 typedef struct cria_chat cria_chat;
 
 /* CRIA_NOT_FOUND if the folder, or file.gguf, has no template. */

@@ -124,6 +124,16 @@ Result<Template> Template::load(const std::string &folder) {
   std::string source;
   Tokens tokens;
   Status status;
+  // Processors of images kept theirs in a file like a config.
+  std::string older = folder + "/chat_template.json";
+  bool isOlder = !alone && std::filesystem::exists(older, ignored);
+  if (isOlder) {
+    Result<JsonDocument> document = readJson(path = older);
+    if (!document.ok())
+      return document.status();
+    JsonCursor root(document->root(), path, status);
+    source = readSource(root["chat_template"]);
+  }
   bool old = true; // before "added_tokens_decoder"
   if (std::filesystem::exists(configPath, ignored)) {
     Result<JsonDocument> config = readJson(configPath);
@@ -132,7 +142,7 @@ Result<Template> Template::load(const std::string &folder) {
     JsonCursor root(config->root(), configPath, status);
     readTokens(root, tokens);
     old = !root.find("added_tokens_decoder");
-    if (auto found = root.find("chat_template"); found && !alone) {
+    if (auto found = root.find("chat_template"); found && !alone && !isOlder) {
       source = readSource(*found);
       path = configPath;
     }
@@ -146,7 +156,7 @@ Result<Template> Template::load(const std::string &folder) {
     if (!text.ok())
       return text.status();
     source = *text;
-  } else if (path != configPath) {
+  } else if (path != configPath && !isOlder) {
     return Status(CRIA_NOT_FOUND, folder + ": no chat template: neither "
                                            "chat_template.jinja nor one in "
                                            "tokenizer_config.json");

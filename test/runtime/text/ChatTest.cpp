@@ -89,6 +89,19 @@ TEST(Chat, TakesTheDefaultOfSeveralTemplates) {
               fails(CRIA_NOT_FOUND, "no template named 'default'"));
 }
 
+TEST(Chat, TakesTheTemplateOfAProcessor) {
+  TemporaryFolder folder;
+  folder.write("tokenizer_config.json", R"({"chat_template": "tokenizer"})");
+  folder.write("chat_template.json", R"({"chat_template": "processor"})");
+  EXPECT_EQ(text(loadAndRender(folder)), "processor");
+  folder.write("chat_template.json", "{}");
+  EXPECT_THAT(loadAndRender(folder).status(),
+              fails(CRIA_INVALID_ARGUMENT,
+                    "chat_template.json: 'chat_template' is missing"));
+  folder.write("chat_template.jinja", "alone");
+  EXPECT_EQ(text(loadAndRender(folder)), "alone");
+}
+
 TEST(Chat, SaysWhatIsWrongWithTheFiles) {
   TemporaryFolder folder;
   EXPECT_THAT(loadAndRender(folder).status(),
