@@ -164,7 +164,7 @@ def check_embeddings(tools, artifact):
         wait_for(lambda: server.metrics()["prompt_tokens_total"] > before, "embeddings begin")
         return server.complete(PROMPTS[0], **fields).text, time.monotonic()
 
-    with Server(tools, artifact, f"--embeddings={plain}", "--pages=300") as server:
+    with Server(tools, artifact, f"--embeddings={plain}") as server:
         alone = server.complete(PROMPTS[0], **fields).text
         each = [embeddings(one)[0][0] for one in inputs]
         before = server.metrics()["prompt_tokens_total"]

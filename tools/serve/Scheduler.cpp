@@ -189,10 +189,12 @@ void Scheduler::remove(const std::shared_ptr<Job> &job) {
   }
   auto passed = std::find(passes.begin(), passes.end(), job);
   if (passed != passes.end()) {
+    bool waits = passed != passes.begin() || !embeddingBegan;
     if (passed == passes.begin())
       resetPass();
     passes.erase(passed);
-    unqueue(*job);
+    if (waits)
+      unqueue(*job);
   }
 }
 
@@ -550,6 +552,8 @@ bool Scheduler::pass() {
   if (passes.empty())
     return true;
   std::shared_ptr<Job> job = passes.front();
+  if (job->embeds && !std::exchange(embeddingBegan, true))
+    unqueue(*job); // others need not wait for it
   try {
     job->embeds ? embedChunk(*job) : scoreChunk(*job);
     failedPasses = 0;
@@ -596,6 +600,7 @@ void Scheduler::passed(const std::shared_ptr<Job> &job) {
 /// Forgets what was computed for the first job of `passes`.
 void Scheduler::resetPass() {
   passIndex = passDone = 0;
+  embeddingBegan = false;
   scores = {};
   logits = {}; // tens of megabytes
 }

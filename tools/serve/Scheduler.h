@@ -123,6 +123,7 @@ private:
 
   // The first of them.
   size_t passIndex = 0, passDone = 0; // of the job: prompt, and ids of it
+  bool embeddingBegan = false;        // so that the job is in no queue
   std::optional<Session> session;     // of embeddings
   std::vector<double> sums;
   std::vector<float> hidden;
