@@ -38,12 +38,12 @@ static constexpr ProgramOption kOptions[] = {
      "Type of weights and activations: auto (the config's), f32, f16, bf16",
      Text{&ProgramOptions::dtype, readDType}, Recorded::OfCaches,
      /*isFlag=*/false, nullptr, ReadBy::Import},
-    {"max-seq", "n",
+    {"max-seq", "N",
      "Positions of the KV cache (default: max_position_embeddings, at most "
      "4096)",
      Number{&ProgramOptions::maxSeq, 1, 1 << 24}, Recorded::OfCaches,
      /*isFlag=*/true, nullptr, ReadBy::Import},
-    {"quantize", "formats",
+    {"quantize", "FORMATS",
      "Store matrices in blocks of 32 numbers: q8_0, q4_0 or none; after a "
      "comma, embedding=FORMAT and head=FORMAT if these differ",
      Text{&ProgramOptions::quantize, nullptr}, Recorded::InFlags,
@@ -53,30 +53,30 @@ static constexpr ProgramOption kOptions[] = {
      "type of activations)",
      Text{&ProgramOptions::kv, readKv}, Recorded::InFlags, /*isFlag=*/true,
      "none", ReadBy::Import},
-    {"lora-rank", "n",
-     "Leave room for unmerged LoRA adapters, whose ranks add up to n at most "
+    {"lora-rank", "N",
+     "Leave room for unmerged LoRA adapters, whose ranks add up to N at most "
      "(default: none)",
      Number{&ProgramOptions::loraRank, 0, 1 << 16}, Recorded::InFlags,
      /*isFlag=*/true, "0", ReadBy::Import},
-    {"part", "name",
+    {"part", "NAME",
      "Part of a model that reads images: text, vision or projector, as "
      "docs/images.md lists them (default: text)",
      Text{&ProgramOptions::part, nullptr}, Recorded::InFlags, /*isFlag=*/true,
      "text", ReadBy::Import},
-    {"shards", "n",
+    {"shards", "N",
      "Split the model over so many ranks, processes of MPI: heads, MLP and "
      "vocabulary (default: 1)",
      Number{&ProgramOptions::shards, 1, 1024}, Recorded::InModel,
      /*isFlag=*/true, "1", ReadBy::Import},
-    {"chunk", "n", "Most tokens of one prefill call (default: 512)",
+    {"chunk", "N", "Most tokens of one prefill call (default: 512)",
      Number{&ProgramOptions::chunk, 1, 4096}, Recorded::InModel,
      /*isFlag=*/true, nullptr, ReadBy::Later},
-    {"batch", "n",
-     "Run up to n sequences together, over a KV cache of pages (default: one "
+    {"batch", "N",
+     "Run up to N sequences together, over a KV cache of pages (default: one "
      "sequence)",
      Number{&ProgramOptions::batch, 1, 256}, Recorded::InFlags,
      /*isFlag=*/true, "0", ReadBy::Later},
-    {"schedules", "file",
+    {"schedules", "FILE",
      "Sizes of the schedules for GPUs: tiles, stages, splits, as JSON. "
      "--report=schedules prints such a file (default: sizes for an H100 and an "
      "H200)",

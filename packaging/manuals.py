@@ -146,7 +146,7 @@ def read_cli11(tool, lines):
         if line.endswith(":") and not line.startswith(" "):
             group = line.removesuffix(":")
         elif found := CLI11.fullmatch(head if text and line[29] == " " else line):
-            value = (found["value"] or "").strip()
+            value = (found["value"] or "").strip(" []")
             option = Option(found["names"].split(","), value, "", group=group)
             if "|" in value:
                 option.choices = [(choice, "") for choice in value.split("|")]

@@ -3,6 +3,7 @@
 
 #include "runtime/base/Json.h"
 #include "runtime/cria.h"
+#include "tools/HelpText.h"
 
 #include <CLI/CLI.hpp>
 
@@ -94,20 +95,16 @@ public:
   }
 
   std::string make_option_desc(const CLI::Option *option) const override {
-    constexpr size_t width = 80;
-    std::istringstream words(option->get_description());
-    std::string text;
-    size_t begin = 0; // of the line
-    for (std::string word; words >> word;) {
-      bool isFull =
-          text.size() + 1 + word.size() - begin > width - get_column_width();
-      if (isFull)
-        begin = text.size() + 1;
-      if (!text.empty())
-        text += isFull ? '\n' : ' ';
-      text += word;
-    }
-    return text;
+    return wrapped(option->get_description(), kHelpWidth - get_column_width());
+  }
+
+  std::string make_description(const CLI::App *app) const override {
+    return wrapped(app->get_description(), kHelpWidth) + "\n";
+  }
+
+  std::string make_footer(const CLI::App *app) const override {
+    std::string footer = app->get_footer();
+    return footer.empty() ? "" : wrapped(footer, kHelpWidth) + "\n";
   }
 };
 
@@ -141,12 +138,12 @@ inline std::optional<int> parseCommandLine(CLI::App &app, const char *tool,
     app.parse(argc, argv);
   } catch (const CLI::Success &done) {
     return app.exit(done);
-  } catch (const CLI::ExtrasError &) {
-    fprintf(stderr, "%s: error: %s\n", tool,
-            unknownArgument(app, app.remaining().front()).c_str());
-    return 2;
   } catch (const CLI::ParseError &error) {
-    fprintf(stderr, "%s: error: %s\n", tool, error.what());
+    // What is missing may be what is written wrong.
+    std::vector<std::string> unknown = app.remaining();
+    std::string what =
+        unknown.empty() ? error.what() : unknownArgument(app, unknown.front());
+    fprintf(stderr, "%s: error: %s\n", tool, what.c_str());
     return 2;
   }
   return std::nullopt;

@@ -33,11 +33,14 @@ static void addOptions(CLI::App &app, BenchOptions &options,
                       ->type_name("DIR");
   auto *seed = app.add_option("--random-weights", options.seed,
                               "draw the weights from SEED (default: 1)");
-  seed->check(wholeNumber<uint64_t>(0, UINT64_MAX))->excludes(weights);
+  seed->check(wholeNumber<uint64_t>(0, UINT64_MAX))
+      ->type_name("SEED")
+      ->excludes(weights);
   addWeightOptions(app, options.binding);
   addCacheOption(app, options.binding);
   app.add_option("--prompt-len", options.promptLengths,
                  "tokens of the prefills (default: 512, or as many as fit)")
+      ->type_name("N,...")
       ->delimiter(',')
       ->check(wholeNumber(1, 1 << 24));
   app.add_option("--gen-len", options.genLength,
@@ -45,10 +48,12 @@ static void addOptions(CLI::App &app, BenchOptions &options,
       ->check(wholeNumber(1, 1 << 24));
   app.add_option("--depth", options.depths,
                  "positions before the decoded tokens (default: 0)")
+      ->type_name("N,...")
       ->delimiter(',')
       ->check(wholeNumber(0, 1 << 24));
   app.add_option("--batch", options.batches,
-                 "decode so many sequences at once, too: 1,2,4,8")
+                 "decode so many sequences at once, too")
+      ->type_name("N,...")
       ->delimiter(',')
       ->check(wholeNumber(1, 1 << 16));
   app.add_option("--threads", options.threads, "threads (default: one a core)")

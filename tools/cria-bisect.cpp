@@ -56,9 +56,11 @@ static void addOptions(CLI::App &app, Options &options) {
       ->check(wholeNumber<uint64_t>(0, UINT64_MAX))
       ->type_name("SEED");
   app.add_option("--ids", options.ids,
-                 "token ids of the prompt: 1,2,3 (default: the reference's)");
+                 "token ids of the prompt (default: the reference's)")
+      ->type_name("1,2,3");
   app.add_option("--source-ids", options.sourceIds,
-                 "token ids for the model's encoder");
+                 "token ids for the model's encoder")
+      ->type_name("1,2,3");
   app.add_option("--device", options.device,
                  "device to run on; auto: the GPU if possible")
       ->type_name("auto|cpu|cuda|emulated");

@@ -6,6 +6,7 @@
 #include "lowering/import/LedgerReport.h"
 #include "lowering/import/Shrink.h"
 #include "lowering/support/WriteFile.h"
+#include "tools/CompilerHelp.h"
 #include "tools/CompilerVersion.h"
 #include "tools/ProgramFlags.h"
 #include "tools/Remarks.h"
@@ -29,71 +30,73 @@ using namespace cria;
 namespace cl = llvm::cl;
 namespace json = llvm::json;
 
-static cl::OptionCategory category("cria-compile options");
+static cl::OptionCategory ofModel("Model"), ofMachines("Machines"),
+    ofCompiling("Compiling"), ofTexts("Texts and reports"),
+    ofDebugging("Debugging");
 static cl::opt<std::string>
     input(cl::Positional, cl::desc("DIR|CONFIG.json|MODEL.gguf|PROGRAM.mlir"),
-          cl::cat(category));
+          cl::cat(ofModel));
 static cl::opt<std::string>
-    output("o", cl::value_desc("file"),
+    output("o", cl::value_desc("FILE"),
            cl::desc("File to write: the artifact, or the output of --emit or "
                     "--report"),
-           cl::cat(category));
+           cl::cat(ofCompiling));
 static cl::opt<std::string> target("target", cl::init("cpu"),
                                    cl::value_desc("cpu|cuda|cpu,cuda"),
                                    cl::desc("Kind of machine: cpu, cuda, "
                                             "or both in one artifact"),
-                                   cl::cat(category));
+                                   cl::cat(ofMachines));
 static cl::opt<std::string>
-    cpu("cpu", cl::init("native"), cl::value_desc("names"),
+    cpu("cpu", cl::init("native"), cl::value_desc("NAMES"),
         cl::desc("CPUs to compile for: native, x86-64-v3, znver4, ... If there "
                  "are several, x86-64-v3,x86-64-v4, the runtime takes the best "
                  "code that the machine's CPU can run"),
-        cl::cat(category));
+        cl::cat(ofMachines));
 static cl::opt<std::string>
-    machine("machine", cl::value_desc("file"),
+    machine("machine", cl::value_desc("FILE"),
             cl::desc("Measured rates of the CPU, written by cria-bench "
                      "--save-machine. They choose schedules (default: a table "
                      "does), and give the floors in --report=plan and html"),
-            cl::cat(category));
+            cl::cat(ofMachines));
 static cl::list<std::string> chip(
-    "chip", cl::CommaSeparated, cl::value_desc("chips"),
+    "chip", cl::CommaSeparated, cl::value_desc("CHIPS"),
     cl::desc("NVIDIA chips to compile for, the oldest first: sm_80, "
              "sm_90, ... Later chips run the code, too, except code for "
              "sm_90a. If there are several, the runtime takes the latest that "
              "the device can run (default: sm_80,sm_90,sm_90a; with --emit=ptx "
              "and sass sm_80)"),
-    cl::cat(category));
+    cl::cat(ofMachines));
 static cl::list<std::string>
-    cubin("cubin", cl::CommaSeparated, cl::value_desc("chips"),
+    cubin("cubin", cl::CommaSeparated, cl::value_desc("CHIPS"),
           cl::desc("Add machine code for NVIDIA chips, such as sm_90 (needs "
                    "ptxas)"),
-          cl::cat(category));
+          cl::cat(ofMachines));
 static cl::opt<std::string> emit(
-    "emit", cl::value_desc("phase"),
+    "emit", cl::value_desc("PHASE"),
     cl::desc(
         "Print the program at a phase instead: import, fuse, linalg, "
         "tile, llvm, llvmir, asm, obj; for cuda import, fuse, linalg, "
         "tile, llvm, ptx, obj, and sass, the machine code that ptxas makes "
         "of the PTX (needs ptxas and nvdisasm)"),
-    cl::cat(category));
+    cl::cat(ofTexts));
 static cl::opt<std::string>
-    dumpPhases("dump-phases", cl::value_desc("dir"),
+    dumpPhases("dump-phases", cl::value_desc("DIR"),
                cl::desc("Write the program at every phase into a folder"),
-               cl::cat(category));
+               cl::cat(ofTexts));
 static cl::opt<bool>
     lines("g",
           cl::desc("Add line numbers to the code for CPUs: of the file "
                    "2-linalg.mlir that --dump-phases writes, or of the text of "
                    "linalg or tile that is compiled. gdb then shows and steps "
                    "through this text"),
-          cl::cat(category));
+          cl::cat(ofTexts));
 static cl::opt<bool> noLocations(
     "no-locations",
     cl::desc("For --emit=import and --dump-phases: print import without "
              "locations, for reading. Locations name the model's modules; "
              "kernels that are compiled from a text without them are named "
              "after their ops"),
-    cl::cat(category));
+    cl::cat(ofTexts));
 static cl::opt<std::string> reportKind(
     "report",
     cl::value_desc("plan|html|config|families|keys|gguf-keys|schedules"),
@@ -106,60 +109,61 @@ static cl::opt<std::string> reportKind(
         "key of configs and of GGUF files, as Markdown; schedules: the sizes "
         "of the schedules for GPUs, as a file "
         "for --schedules"),
-    cl::cat(category));
+    cl::cat(ofTexts));
 static cl::opt<std::string>
-    measured("measured", cl::value_desc("file"),
+    measured("measured", cl::value_desc("FILE"),
              cl::desc("For --report=html: measured times of kernels, from "
                       "cria-bench --kernels --json or cria-run --profile"),
-             cl::cat(category));
+             cl::cat(ofTexts));
 static cl::opt<bool> asJson("json", cl::desc("Print --report=plan as JSON"),
-                            cl::cat(category));
+                            cl::cat(ofTexts));
 static cl::opt<std::string>
-    depth("depth", cl::value_desc("n"),
+    depth("depth", cl::value_desc("N"),
           cl::desc("For --report: tokens of the text before the counted ones "
                    "(default: 0)"),
-          cl::cat(category));
+          cl::cat(ofTexts));
 static cl::list<std::string>
-    allowUnknown("allow-unknown", cl::value_desc("key"),
+    allowUnknown("allow-unknown", cl::value_desc("KEY"),
                  cl::desc("Ignore this unknown key of the config, such as a or "
                           "rope_scaling.a"),
-                 cl::cat(category));
+                 cl::cat(ofModel));
 static cl::opt<std::string> shrink(
     "shrink", cl::value_desc("layers=N,hidden=N,vocab=N"),
     cl::desc("Write the config of a small model like this one instead, for "
              "debugging. Other sizes stay, unless they depend on these"),
-    cl::cat(category));
+    cl::cat(ofModel));
 static cl::opt<std::string>
-    jobs("jobs", cl::value_desc("n"),
+    jobs("jobs", cl::value_desc("N"),
          cl::desc("Threads that compile (default: one for each core); the "
                   "artifact does not depend on their number"),
-         cl::cat(category));
+         cl::cat(ofCompiling));
 static cl::alias jobsAlias("j", cl::desc("Short for --jobs"),
-                           cl::aliasopt(jobs), cl::Prefix, cl::cat(category));
+                           cl::aliasopt(jobs), cl::Prefix,
+                           cl::cat(ofCompiling));
 static cl::opt<bool>
     printRemarks("remarks",
                  cl::desc("Print which fusions fired, why others did not, and "
                           "which ops have no fast schedule; at the end, the "
                           "kernels of each entry and what was missed"),
-                 cl::cat(category));
+                 cl::cat(ofTexts));
 static cl::opt<std::string>
-    remarksFile("remarks-output-file", cl::value_desc("file"),
+    remarksFile("remarks-output-file", cl::value_desc("FILE"),
                 cl::desc("Write the remarks as YAML, for llvm-remarkutil and "
                          "opt-viewer"),
-                cl::cat(category));
+                cl::cat(ofTexts));
 static cl::list<std::string>
     taps("taps", cl::CommaSeparated, cl::ValueOptional,
-         cl::value_desc("kernels"),
+         cl::value_desc("KERNELS"),
          cl::desc("Let cria-bisect read and replace the results of kernels; "
                   "with names of kernels, leave the others out"),
-         cl::cat(category));
+         cl::cat(ofDebugging));
 static cl::opt<bool>
     plain("plain",
           cl::desc("Compile each op with MLIR's plain loops, without "
                    "schedules: slow, a reference for cria-bisect (cpu only)"),
-          cl::cat(category));
+          cl::cat(ofDebugging));
 
-static const ProgramFlags programFlags(category, /*later=*/true);
+static const ProgramFlags programFlags(ofModel, /*later=*/true);
 
 /// Chips that have everything kernels need, and that PTX 8.0 knows.
 static constexpr llvm::StringRef kChips[] = {"sm_80", "sm_86", "sm_87",
@@ -174,6 +178,18 @@ static int fail(const llvm::Twine &message) {
 static int fail(llvm::Error error) {
   std::string message = llvm::toString(std::move(error));
   return message.empty() ? 1 : fail(message);
+}
+
+/// Says what is wrong with the command line.
+template <typename Message> static int refuse(Message message) {
+  fail(std::move(message));
+  return 2;
+}
+
+static bool wantsHelp(llvm::ArrayRef<const char *> arguments) {
+  return llvm::any_of(arguments, [](llvm::StringRef argument) {
+    return argument == "--help" || argument == "-help" || argument == "-h";
+  });
 }
 
 /// Prints one line for each diagnostic, its notes below it.
@@ -677,37 +693,42 @@ int main(int argc, char **argv) {
   mlir::registerMLIRContextCLOptions();
   mlir::registerPassManagerCLOptions();
   mlir::registerDefaultTimingManagerCLOptions();
-  cl::HideUnrelatedOptions(category);
-  bool isRead = cl::ParseCommandLineOptions(
-      argc, argv,
-      "Compiles a Hugging Face config.json, or the one of a folder, the "
-      "metadata of a GGUF file, or a program in the llama dialect, to an "
-      "artifact without weights. The "
-      "output of --emit=import, fuse, linalg or tile can be compiled, too.\n",
-      &llvm::errs());
-  if (isRead && input.empty())
-    fail("expected a folder, a config.json, a GGUF file or a program to "
-         "compile: --help says more");
-  if (!isRead || input.empty())
+  const cl::OptionCategory *groups[] = {&ofModel, &ofMachines, &ofCompiling,
+                                        &ofTexts, &ofDebugging};
+  cl::HideUnrelatedOptions(groups);
+  if (wantsHelp({argv + 1, argv + argc})) {
+    printHelp("cria-compile",
+              "Compiles a Hugging Face config.json, or the one of a folder, "
+              "the metadata of a GGUF file, or a program in the llama dialect, "
+              "to an artifact without weights. The output of --emit=import, "
+              "fuse, linalg or tile can be compiled, too.",
+              "DIR|CONFIG.json|MODEL.gguf|PROGRAM.mlir", groups, llvm::outs());
+    return 0;
+  }
+  bool isRead = cl::ParseCommandLineOptions(argc, argv, "", &llvm::errs());
+  if (!isRead)
     return 2;
+  if (input.empty())
+    return refuse("expected a folder, a config.json, a GGUF file or a program "
+                  "to compile: --help says more");
   if (llvm::sys::fs::is_directory(input))
     input += "/config.json";
   if (shrink.getNumOccurrences())
     return writeShrunk();
   auto options = readOptions();
   if (!options)
-    return fail(options.takeError());
+    return refuse(options.takeError());
   std::optional<Phase> last = Phase::Obj;
   if (!emit.empty())
     last = emit == "sass" ? Phase::Ptx : phaseByName(emit);
   if (llvm::Error error = checkReport())
-    return fail(std::move(error));
+    return refuse(std::move(error));
   if (noLocations && emit != "import" && dumpPhases.empty())
-    return fail("--no-locations: expected --emit=import or --dump-phases with "
-                "it: no other text has locations");
+    return refuse("--no-locations: expected --emit=import or --dump-phases "
+                  "with it: no other text has locations");
   if (emit.empty() && output.empty() && dumpPhases.empty() &&
       reportKind.empty())
-    return fail("expected -o, --emit, --dump-phases or --report");
+    return refuse("expected -o, --emit, --dump-phases or --report");
 
   return compile(*options, last);
 }

@@ -192,7 +192,7 @@ std::optional<int> parseOptions(int argc, char **argv, ServeOptions &options) {
   addNetwork(app, options);
   app.add_flag("-q,--quiet", options.quiet, "print errors alone");
   app.footer("Clients use http://127.0.0.1:8080/v1; a browser finds a chat at "
-             "http://127.0.0.1:8080/.\nSIGTERM ends the server after the texts "
+             "http://127.0.0.1:8080/. SIGTERM ends the server after the texts "
              "that are computed; docs/serve.md has the rest.");
   std::optional<int> code = parseCommandLine(app, "cria-serve", argc, argv);
   options.embeds = app.count("--embeddings") > 0;

@@ -42,7 +42,8 @@ static int run(int argc, char **argv) {
   CLI::App app{"Turns all text on stdin into token ids on one line, or back."};
   std::string path;
   bool noSpecial = false, noParse = false, decode = false;
-  app.add_option("TOKENIZER.json", path, "a Hugging Face tokenizer.json")
+  app.add_option("TOKENIZER", path,
+                 "a Hugging Face tokenizer.json, or a file.gguf")
       ->required();
   app.add_flag("--no-special", noSpecial,
                "add no special tokens; with --decode, print none");

@@ -313,8 +313,8 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
   weights->type_name("DIR");
   random->type_name("SEED");
   app.footer("Sampling defaults come from generation_config.json; without that "
-             "file, sampling is\ngreedy. stdout receives the text, or instead "
-             "the ids of --print-ids or a file called -.\nEverything else goes "
+             "file, sampling is greedy. stdout receives the text, or instead "
+             "the ids of --print-ids or a file called -. Everything else goes "
              "to stderr.");
 }
 
