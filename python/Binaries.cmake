@@ -1,8 +1,8 @@
 # Installs `libraries` into the wheel under the names that programs ask for, what they
 # need that not every Linux has, `tools`, and `emulator`, which is empty or a library.
-file(GET_RUNTIME_DEPENDENCIES LIBRARIES ${libraries}
+file(GET_RUNTIME_DEPENDENCIES LIBRARIES ${libraries} EXECUTABLES ${tools}
   RESOLVED_DEPENDENCIES_VAR needed
-  PRE_INCLUDE_REGEXES "pcre2" "utf8proc" PRE_EXCLUDE_REGEXES ".*")
+  PRE_INCLUDE_REGEXES "pcre2" "utf8proc" "png16" "jpeg" PRE_EXCLUDE_REGEXES ".*")
 function(copy_to folder)
   file(MAKE_DIRECTORY ${folder})
   foreach(file IN LISTS ARGN)

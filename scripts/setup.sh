@@ -9,7 +9,7 @@ build=$root/build
 packages=(
   cmake g++ ninja-build python3
   libmlir-22-dev llvm-22-dev mlir-22-tools liblld-22-dev zlib1g-dev libzstd-dev
-  nlohmann-json3-dev libpcre2-dev libutf8proc-dev libcli11-dev
+  nlohmann-json3-dev libpcre2-dev libutf8proc-dev libcli11-dev libjpeg-dev libpng-dev
 )
 # For the other targets:
 further=(

@@ -44,6 +44,16 @@ static void printWarnings(const Run &run,
 /// Sequences that a model compiled for --prompts runs together.
 static constexpr const char *kBatch = "--batch=8";
 
+Result<std::string> cria::compileFor(const Run &run, CompileRequest request) {
+  request.device = deviceOptions(run.options).kind;
+  request.setChild = setChild;
+  auto say = [](const std::string &line) {
+    fprintf(stderr, "cria-run: %s\n", line.c_str());
+  };
+  auto quiet = [](const std::string &) {};
+  return run.options.quiet ? compiled(request, quiet) : compiled(request, say);
+}
+
 /// Compiles the model if it is no artifact. Its artifact then takes its place.
 static Status compileModel(Run &run) {
   RunOptions &options = run.options;
@@ -51,21 +61,14 @@ static Status compileModel(Run &run) {
     return Status();
   CompileRequest request;
   request.model = options.artifact;
-  request.device = deviceOptions(options).kind;
-  request.setChild = setChild;
   std::istringstream words(options.compile);
   for (std::string word; words >> word;)
     request.flags.push_back(word);
   if (!options.prompts.empty())
     request.defaults.push_back(kBatch);
-  auto say = [](const std::string &line) {
-    fprintf(stderr, "cria-run: %s\n", line.c_str());
-  };
-  auto quiet = [](const std::string &) {};
-  Result<std::string> artifact =
-      options.quiet ? compiled(request, quiet) : compiled(request, say);
+  Result<std::string> artifact = compileFor(run, std::move(request));
   if (artifact.ok())
-    options.artifact = *artifact;
+    run.compiledFrom = std::exchange(options.artifact, *artifact);
   return artifact.status();
 }
 
@@ -249,6 +252,8 @@ static Status readPrompt(Run &run) {
   if (!ids.ok())
     return ids.status();
   run.prompt = std::move(*ids);
+  if (run.actions && !options.hasIds)
+    run.actions->finishPrompt(*run.tokenizer, run.prompt);
   for (int32_t id : run.prompt)
     if (id >= run.manifest().vocabSize)
       return Status(CRIA_INVALID_ARGUMENT,
@@ -315,11 +320,13 @@ static void printSummary(const Run &run, double loaded, uint64_t seed) {
 static int runAll(Run &run) {
   Status status = checkOptions(run.options);
   bool chat = run.options.chat, prompts = !run.options.prompts.empty();
-  for (auto step : {compileModel, openMachine, openModel, chooseSeed,
-                    loadGeneration, loadTokenizer, loadGrammar})
+  for (auto step : {readImages, compileModel, openMachine, openModel,
+                    chooseSeed, loadGeneration, loadTokenizer, loadGrammar,
+                    loadConfig, loadActions, loadImages})
     if (status.ok())
       status = step(run);
-  for (auto step : {encodeSource, readPrompt, readPrefix, setLimit})
+  for (auto step :
+       {encodeSource, readPrompt, placeImages, readPrefix, setLimit})
     if (status.ok() && !chat && !prompts)
       status = step(run);
   if (status.ok())
@@ -331,6 +338,8 @@ static int runAll(Run &run) {
     if (run.options.printIds && (status.ok() || caughtSignal()))
       if (Status written = writeOut(joinIds(run.generated) + "\n"); status.ok())
         status = written;
+    if (status.ok() && run.actions)
+      status = printActions(run);
     if (status.ok() || caughtSignal())
       printSummary(run, loaded, seed);
     if (status.ok() && !run.options.profile.empty())

@@ -34,8 +34,10 @@ static const Family *unnestTower(json &config, const ImagePart &part,
       auto place = static_cast<size_t>(part.place);
       return list.is_array() && place < list.size() ? list[place] : json();
     };
-    tower = {{"model_type", entry("timm_model_ids")},
-             {"image_size", entry("image_sizes")}};
+    // A small version of a model has the sizes of a tower beside its name.
+    json id = entry("timm_model_ids");
+    tower = id.is_object() ? id : json{{"model_type", id}};
+    tower["image_size"] = entry("image_sizes");
     if (json act = entry("timm_override_act_layers"); !act.is_null())
       tower["hidden_act"] = act;
   }

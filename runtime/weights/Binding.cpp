@@ -148,7 +148,7 @@ static void addExtras(const Manifest &manifest, const Checkpoint &checkpoint,
   }
   warnUnused(std::move(names), "", binding);
   warnUnused(std::move(derived), " (derived from the config)", binding);
-  warnUnused(std::move(images), " (images are not read)", binding);
+  warnUnused(std::move(images), " (of images)", binding);
   for (const auto &[size, layer] : beyond)
     binding.extraLayers.push_back(layer);
 }

@@ -14,7 +14,8 @@ import tempfile
 
 MOST_BYTES = 45 << 20
 TOOLS = ("cria-run", "cria-bench", "cria-inspect")
-CARRIED = ("libpcre2-8.so", "libutf8proc.so")  # a bare machine may lack them
+# A bare machine may lack these.
+CARRIED = ("libpcre2-8.so", "libutf8proc.so", "libpng16.so", "libjpeg.so", "libz.so")
 EXPECTED = ("libc.so", "libm.so", "libstdc++.so", "libgcc_s.so", "ld-linux", "linux-vdso")
 PYTHON = ("capi.py", "cases.py", "emulated.py", "families.py", "harness.py")
 CHECKS = ("check.py", "tasks.py", "torch_tasks.py", "ncu.py", "predicted.json")

@@ -134,18 +134,23 @@ def gemma3():
     return load(config).get_image_features(pixels).pooler_output[0].numpy()
 
 
-with torch.no_grad():
-    made = {name: rows_of(config) for name, config in towers.TOWERS.items()}
-    small = towers.TIMM["timm-dinov2"]
-    other = {
-        **towers.TOWERS["registers"],
-        **{key: value for key, value in small.items() if key != "model_type"},
-        "mlp_ratio": small["intermediate_size"] // small["hidden_size"],
-    }
-    other.pop("intermediate_size")
-    made["timm-dinov2"] = rows_of(other, timm_tensor("featurizer"))
-    other = {**towers.TOWERS["siglip"], "hidden_act": "gelu"}
-    made["timm-siglip"] = rows_of(other, timm_tensor("fused_featurizer"))
-    made["llava"], made["llava-logits"] = llava()
-    made["gemma3"] = gemma3()
-np.savez_compressed(towers.GOLDENS, **made)
+def main():
+    with torch.no_grad():
+        made = {name: rows_of(config) for name, config in towers.TOWERS.items()}
+        small = towers.TIMM["timm-dinov2"]
+        other = {
+            **towers.TOWERS["registers"],
+            **{key: value for key, value in small.items() if key != "model_type"},
+            "mlp_ratio": small["intermediate_size"] // small["hidden_size"],
+        }
+        other.pop("intermediate_size")
+        made["timm-dinov2"] = rows_of(other, timm_tensor("featurizer"))
+        other = {**towers.TOWERS["siglip"], "hidden_act": "gelu"}
+        made["timm-siglip"] = rows_of(other, timm_tensor("fused_featurizer"))
+        made["llava"], made["llava-logits"] = llava()
+        made["gemma3"] = gemma3()
+    np.savez_compressed(towers.GOLDENS, **made)
+
+
+if __name__ == "__main__":
+    main()

@@ -231,39 +231,6 @@ def check_gemma3(tools, device, goldens):
     projector.check(goldens["gemma3"], rows)
 
 
-def check_openvla(tools):
-    """The shapes of openvla/openvla-7b: 256 patches, two towers, a projector."""
-    path = tools.scratch / "openvla.json"
-    path.write_text(json.dumps(OPENVLA))
-    dino = {
-        "patch_filters": [1024, 3, 14, 14],
-        "position_rows": [1, 256, 1024],
-        "register_rows": [1, 4, 1024],
-        "q": [1024, 1024],
-    }
-    siglip = {
-        "patch_filters": [1152, 3, 14, 14],
-        "position_rows": [1, 256, 1152],
-        "fc1": [4304, 1152],
-    }
-    linears = {
-        "projector_1": [8704, 2176],
-        "projector_2": [4096, 8704],
-        "projector_3": [4096, 4096],
-    }
-    for part, positions, shapes in [
-        ("vision", 261, dino),
-        ("vision2", 256, siglip),
-        ("projector", None, linears),
-    ]:
-        artifact = tools.compile(path, f"--part={part}", "--plain", out=f"{part}.cria")
-        manifest = manifest_of(tools, artifact)
-        found = {weight["symbol"]: weight["shape"] for weight in manifest["weights"]}
-        check(shapes.items() <= found.items(), f"openvla, {part}: {found}")
-        got = manifest["model"]["max_seq"]
-        check(positions in (None, got), f"openvla, {part}: {got} positions")
-
-
 def check_refusals(tools, tower, rows):
     """Ids, too many patches, patches of another size, and parts that are not there."""
     session = tower.session()
@@ -318,7 +285,6 @@ def main():
         tower = check_tower(tools, name, config, device, goldens[name])
     check_llava(tools, device, goldens)
     check_gemma3(tools, device, goldens)
-    check_openvla(tools)
     check_refusals(tools, tower, patches(image(SMALL), SMALL["patch_size"]))
 
 

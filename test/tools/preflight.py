@@ -5,6 +5,7 @@ missing, of another type, extra or unaligned, and reads nothing but headers.
 """
 
 import json
+import math
 import pathlib
 import struct
 import sys
@@ -21,7 +22,7 @@ def write_shard(path, shapes, dtypes, pad):
     """A safetensors file whose data is a hole."""
     header, end = {}, 0
     for name, shape in shapes.items():
-        size = 2 * shape[0] * (shape[1] if shape[1:] else 1)
+        size = 2 * math.prod(shape)
         dtype = dtypes.get(name, "F16")
         header[name] = {
             "dtype": dtype,
@@ -104,4 +105,5 @@ def main():
         check(line in run.text, run.text[-2000:])
 
 
-main()
+if __name__ == "__main__":
+    main()

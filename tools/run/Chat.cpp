@@ -55,11 +55,39 @@ static void restart(const Run &run, Conversation &talk) {
     talk.say("system", run.options.system);
 }
 
+/// The messages as templates of models with images read them: a text is a part
+/// of a message. The images are parts in front of the user's first text.
+static json inParts(const Run &run, const json &messages) {
+  json all = json::array();
+  size_t images = run.images.rows.size();
+  for (const json &message : messages) {
+    json parts = json::array();
+    if (message["role"] == "user")
+      for (; images > 0; --images)
+        parts.push_back({{"type", "image"}});
+    parts.push_back({{"type", "text"}, {"text", message["content"]}});
+    all.push_back({{"role", message["role"]}, {"content", parts}});
+  }
+  return all;
+}
+
+/// Puts the begin token in front of the prompt if the tokenizer has one for
+/// texts and the template does not write it, as transformers' processors do;
+/// its tokenizers leave that to the template.
+static Status begin(Run &run) {
+  Result<std::vector<int32_t>> ids = run.tokenizer->encode("");
+  if (ids.ok() && !ids->empty() && run.prompt[0] != ids->front())
+    run.prompt.insert(run.prompt.begin(), ids->front());
+  return ids.status();
+}
+
 /// Makes the conversation the prompt. The session keeps as much of it as it
 /// can.
 static Status encodeConversation(Run &run, Conversation &talk) {
-  json variables = {{"messages", talk.messages},
-                    {"add_generation_prompt", true}};
+  bool hasParts = run.imageModel;
+  json variables = {
+      {"messages", hasParts ? inParts(run, talk.messages) : talk.messages},
+      {"add_generation_prompt", true}};
   Result<std::vector<int32_t>> ids =
       chat::encode(talk.form, *run.tokenizer, variables.dump());
   if (!ids.ok())
@@ -67,6 +95,10 @@ static Status encodeConversation(Run &run, Conversation &talk) {
   run.prompt = std::move(*ids);
   if (run.prompt.empty())
     return Status(CRIA_INVALID_ARGUMENT, "the chat template renders nothing");
+  if (Status status = hasParts ? begin(run) : Status(); !status.ok())
+    return status;
+  if (Status status = placeImages(run); !status.ok())
+    return status;
   if (Status status = setLimit(run); !status.ok())
     return status;
   auto parted = std::mismatch(talk.held.begin(), talk.held.end(),

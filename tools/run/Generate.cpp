@@ -36,6 +36,8 @@ Result<int64_t> newIds(const Run &run, int64_t prompt) {
                         std::to_string(run.manifest().maxSeq));
     return std::min(*wanted, room);
   }
+  if (run.actions)
+    return std::min(run.actions->count(), room);
   if (run.options.hasEmbedding)
     return 0;
   if (generation.maxNewTokens)
@@ -128,8 +130,7 @@ static Status take(Run &run, int64_t done, int64_t count, Sampler *sampler,
                    PromptOutputs &outputs) {
   const float *last = nullptr;
   NextIds next(run);
-  Status status = outputs.feed(run, &run.prompt[done], count, done,
-                               sampler ? &last : nullptr);
+  Status status = outputs.feed(run, count, done, sampler ? &last : nullptr);
   if (status.ok() && caughtSignal())
     return Status(CRIA_CANCELLED, "interrupted");
   if (!status.ok() || !sampler)
@@ -163,9 +164,10 @@ static Status feedPrompt(Run &run, Sampler &sampler, PromptOutputs &outputs) {
   for (int64_t at = first, tokens; at < count; at += tokens) {
     const int32_t *ids = &run.prompt[at];
     tokens = std::min(chunk - at % chunk, count - at); // as if all were fed
+    bool isImage = run.images.at(at, tokens);
     bool draws = at + tokens == count && run.limit > 0;
     Status status;
-    if (outputs.any())
+    if (outputs.any() || isImage)
       status = take(run, at, tokens, draws ? &sampler : nullptr, outputs);
     else if (draws)
       status = draw(run, "prefill", ids, tokens, sampler);

@@ -32,7 +32,8 @@ struct RunOptions {
   std::string profile, machine, prompts;
   std::string system, source, sourceIds, prefixEmbeddings;
   WeightOptions binding;
-  std::vector<std::string> allowUnknown, stops;
+  std::vector<std::string> allowUnknown, stops, images, parts;
+  std::string patches, actions;
   std::optional<std::string> jsonSchema, grammar, regex;
   std::optional<double> temperature, topP, minP, repetitionPenalty,
       presencePenalty, frequencyPenalty;
@@ -43,14 +44,15 @@ struct RunOptions {
   int threads = 0;
   bool hasPrompt = false, hasIds = false, printIds = false, chat = false,
        quiet = false, hasSource = false, hasSourceIds = false,
-       hasEmbedding = false, normalize = false;
+       hasEmbedding = false, normalize = false, hasActions = false;
 
   /// How many results other than the text of a prompt go to stdout.
   int resultsOnStdout() const {
     bool printsEmbedding =
         hasEmbedding && (embedding.empty() || embedding == "-");
     return printIds + bool(logProbs) + (logits == "-") + (hidden == "-") +
-           printsEmbedding + (profile == "-") + chat + !prompts.empty();
+           printsEmbedding + (profile == "-") + chat + !prompts.empty() +
+           hasActions + (patches == "-");
   }
 };
 
@@ -171,6 +173,34 @@ inline std::vector<CLI::Option *> addPrompt(CLI::App &app,
   return {prompt, ids, file, prefix};
 }
 
+/// Options for images in the prompt; returns them.
+inline std::vector<CLI::Option *> addImages(CLI::App &app,
+                                            RunOptions &options) {
+  HelpGroup group(app, "Images");
+  auto *image = app.add_option(
+      "--image", options.images,
+      "PNG or JPEG file that the model sees, where the prompt has the image's "
+      "token, such as <image>; repeatable");
+  image->type_name("FILE")->allow_extra_args(false);
+  app.add_option("--part", options.parts,
+                 "artifact of cria-compile --part for the images; repeatable "
+                 "(default: compiled as a folder's text is)")
+      ->type_name("FILE")
+      ->allow_extra_args(false)
+      ->needs(image);
+  app.add_option("--patches", options.patches,
+                 "NumPy file for the patches that the vision towers read, "
+                 "float32 (patches, numbers)")
+      ->type_name("FILE")
+      ->needs(image);
+  auto *actions = app.add_option(
+      "--actions", options.actions,
+      "print the numbers of the action that OpenVLA draws, as JSON, by the "
+      "statistics of this dataset in the config (default: of the only one)");
+  actions->expected(0, 1)->type_name("DATASET")->needs(image);
+  return {image, actions};
+}
+
 /// --prompts, which excludes `others`.
 inline CLI::Option *addPrompts(CLI::App &app, RunOptions &options,
                                const std::vector<CLI::Option *> &others) {
@@ -256,11 +286,15 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
                                 "draw weights from this seed instead")
                      ->check(wholeNumber<uint64_t>(0, UINT64_MAX));
   std::vector<CLI::Option *> notChat = addPrompt(app, options);
+  std::vector<CLI::Option *> images = addImages(app, options);
+  images[0]->excludes(notChat.back()); // rows in front move the images' places
+  notChat.push_back(images[1]);
   addSource(app, options);
-  app.add_option("-n,--max-tokens", options.maxTokens,
-                 "most tokens to generate (default: the limit of "
-                 "generation_config.json, or the end of the context)")
-      ->check(wholeNumber<int64_t>(0, INT64_MAX));
+  images[1]->excludes(
+      app.add_option("-n,--max-tokens", options.maxTokens,
+                     "most tokens to generate (default: the limit of "
+                     "generation_config.json, or the end of the context)")
+          ->check(wholeNumber<int64_t>(0, INT64_MAX)));
   app.add_option("--stop", options.stops,
                  "end the text before this one; several may be given (default: "
                  "stop_strings of generation_config.json)")
@@ -307,6 +341,7 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
   addCacheOption(app, options.binding);
   addGeneration(app, options);
   auto *prompts = addPrompts(app, options, notChat);
+  prompts->excludes(images[0]);
   prompts->excludes(addProfile(app, options));
   notChat.push_back(prompts);
   addChat(app, options, notChat);
@@ -356,8 +391,8 @@ inline Status checkOptions(const RunOptions &options) {
     return Status(
         CRIA_INVALID_ARGUMENT,
         "standard output takes one of --print-ids, --logprobs, --logits=-, "
-        "--hidden=-, --embedding, --profile=-, --prompts and --chat's "
-        "replies, got several");
+        "--hidden=-, --embedding, --profile=-, --patches=-, --actions, "
+        "--prompts and --chat's replies, got several");
   if (size_t bad = findInvalidUtf8(options.system); bad != std::string::npos)
     return Status(CRIA_INVALID_ARGUMENT,
                   "--system is not UTF-8 at byte " + std::to_string(bad));
@@ -405,6 +440,7 @@ inline std::optional<int> parseOptions(int argc, char **argv,
   options.hasSource = app.count("--source") > 0;
   options.hasSourceIds = app.count("--source-ids") > 0;
   options.hasEmbedding = app.count("--embedding") > 0;
+  options.hasActions = app.count("--actions") > 0;
   return std::nullopt;
 }
 

@@ -54,8 +54,8 @@ PromptOutputs::PromptOutputs(const Run &run) {
       problem = (*file)->status();
 }
 
-Status PromptOutputs::feed(Run &run, const int32_t *ids, int64_t count,
-                           int64_t done, const float **last) {
+Status PromptOutputs::feed(Run &run, int64_t count, int64_t done,
+                           const float **last) {
   int64_t vocab = run.manifest().vocabSize, rows = 0;
   Outputs wanted;
   if (logits) {
@@ -72,8 +72,12 @@ Status PromptOutputs::feed(Run &run, const int32_t *ids, int64_t count,
     states.resize(static_cast<size_t>(count * run.manifest().hiddenSize));
     wanted.hidden = {CRIA_LOGITS_ALL, states.data()};
   }
-  Status status = timed(run, "prefill", count, rows,
-                        [&] { return run.session->feed(ids, count, wanted); });
+  const float *image = run.images.at(done, count);
+  Status status = timed(run, "prefill", count, rows, [&] {
+    return image ? run.session->feedEmbeddings(image, count, run.images.width,
+                                               wanted)
+                 : run.session->feed(&run.prompt[done], count, wanted);
+  });
   if (!status.ok())
     return status;
   if (pooling) {

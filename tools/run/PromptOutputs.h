@@ -42,11 +42,10 @@ public:
   /// Why a file cannot be made, or an output does not exist.
   const Status &status() const { return problem; }
   bool any() const { return logits || hidden || pooling; }
-  /// Feeds a chunk of the prompt, the ids from index `done` on, and takes the
-  /// outputs that are wanted. `last`, if not null, receives the logits of the
-  /// last id, which live until the next call.
-  Status feed(Run &run, const int32_t *ids, int64_t count, int64_t done,
-              const float **last);
+  /// Feeds a chunk of the prompt, the `count` ids or rows of an image from
+  /// index `done` on, and takes the outputs that are wanted. `last`, if not
+  /// null, receives the last logits, which live until the next call.
+  Status feed(Run &run, int64_t count, int64_t done, const float **last);
   /// Completes the files, and the embedding.
   Status finish(const Run &run);
 

@@ -8,6 +8,8 @@
 #include "runtime/text/grammar/Grammar.h"
 #include "runtime/text/tokenizer/TextStream.h"
 #include "tools/Lines.h"
+#include "tools/run/Actions.h"
+#include "tools/run/Images.h"
 #include "tools/run/Npy.h"
 #include "tools/run/Options.h"
 #include "tools/run/Process.h"
@@ -31,7 +33,13 @@ struct Run {
   std::shared_ptr<const grammar::Grammar> grammar; // of all texts; may be null
   std::optional<grammar::Matcher> matcher;         // of the current text
   bool grammarFailed = false; // the text ended with an error of it
+  std::string compiledFrom;   // the folder that --model named, if it did
   NpyMatrix prefix;           // embeddings before the prompt
+  JsonDocument config;        // of the checkpoint; see loadConfig
+  std::string configPath;
+  const ImageModel *imageModel = nullptr; // how the model takes images
+  PromptImages images;
+  std::optional<Actions> actions;
   std::vector<int32_t> prompt, generated;
   int32_t next = 0;          // drawn, not yet fed
   std::vector<float> logits; // that `next` was drawn from, for --logprobs
@@ -64,6 +72,10 @@ Status timed(Run &run, const char *name, int64_t count, int64_t logits,
                         std::move(run.kernels)});
   return status;
 }
+
+/// Compiles a model, or finds what was compiled before, for the device of the
+/// run. Says so unless the run is quiet.
+Result<std::string> compileFor(const Run &run, CompileRequest request);
 
 /// How many ids to generate after a prompt of `prompt` tokens. A number that
 /// the user gives must fit the context. A default, and the number for each
