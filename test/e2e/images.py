@@ -115,6 +115,7 @@ OPENVLA = towers.OPENVLA | {
     "timm_model_ids": TIMM,
     "torch_dtype": "float32",
 }
+SCENE = "tall.png"  # its height shrinks more than its width
 ORDER = "In: What action should the robot take to move?\nOut:"
 
 
@@ -280,12 +281,12 @@ def check_llava(folder, goldens, cache):
 
 def check_openvla(folder, goldens):
     pixels = goldens["pixels-openvla"]
-    run = folder.run(["photo.jpg"], f"--prompt={ORDER}", "--actions", "-q").ok()
+    run = folder.run([SCENE], f"--prompt={ORDER}", "--actions", "-q").ok()
     got, wanted = np.array(json.loads(run.text)), goldens["openvla-actions"]
     check(np.abs(got - wanted).max() < 1e-15, f"actions {got}, expected {wanted}")
     file, other = (folder.tools.scratch / f"openvla.{kind}" for kind in ("logits", "patches"))
     run = folder.run(
-        ["photo.jpg"],
+        [SCENE],
         "--ids=" + ",".join(map(str, goldens["openvla-ids"])),
         f"--logits={file}",
         f"--patches={other}",

@@ -179,7 +179,10 @@ def timm_config(place):
 
 
 def openvla():
-    image = opened("photo.jpg").resize((images.SIDE, images.SIDE), Image.BICUBIC)
+    # Rows first, which all versions of Pillow before 13 do by themselves.
+    image = opened(images.SCENE)
+    for height in [image.height, images.SIDE]:
+        image = image.resize((images.SIDE, height), Image.BICUBIC)
     made = {"pixels-openvla": np.asarray(image)}
     features = []
     for place, prefix in enumerate(["featurizer", "fused_featurizer"]):

@@ -44,8 +44,8 @@ enum class Filter { Bilinear, Bicubic };
 /// torchvision takes as many as fit in 16 with the largest weight, Pillow 22.
 enum class Rounding { Torchvision, Pillow };
 
-/// `image` as torchvision, with antialias, or Pillow resizes it, to the last
-/// bit.
+/// `image` as torchvision, with antialias, or Pillow before version 13 resizes
+/// it, to the last bit.
 Image resized(const Image &image, int64_t height, int64_t width, Filter filter,
               Rounding rounding);
 
