@@ -697,6 +697,9 @@ LogicalResult ResidualOp::verify() {
       failed(expectSize(*this, "a factor of size", // residual_c2
                         dim(getStream(), 1), dim(getFactor(), 0))))
     return failure();
+  if (getTimes() && failed(expectSize(*this, "times of size", // residual_c3
+                                      1, dim(getTimes(), 0))))
+    return failure();
   return expectFinite(*this, getScale()); // residual_c1
 }
 
@@ -763,16 +766,21 @@ LogicalResult RouteOp::verify() {
            << dimension(experts) << " experts, got " << k;
   if (failed(verifyGroups(*this, experts)))
     return failure();
-  if (failed(expectFinite(*this, getScale()))) // route_c3
+  if (failed(expectFinite(*this, getScale())) || // route_c3
+      failed(expectFinite(*this, getLogitScale())))
     return failure();
   float floor = toF32(getFloor());
   if (!std::isfinite(floor) || floor < 0) // route_c3
     return emitOpError("expected a floor of at least 0, finite in f32, got ")
            << getFloor().convertToDouble();
-  if (!getCorrection())
+  if (getCorrection() && // route_c4
+      failed(expectSize(*this, "a correction of size", experts,
+                        dim(getCorrection(), 0))))
+    return failure();
+  if (!getFactors())
     return success();
-  return expectSize(*this, "a correction of size", experts, // route_c4
-                    dim(getCorrection(), 0));
+  return expectSize(*this, "factors of size", experts, // route_c4
+                    dim(getFactors(), 0));
 }
 
 LogicalResult ExpertLinearOp::inferReturnTypes(MLIRContext *,

@@ -665,35 +665,40 @@ def Llama_SetRowsOp : Llama_Op<"set_rows",
 }
 
 def Llama_ResidualOp : Llama_Op<"residual",
-    [Pure, AllTypesMatch<["stream", "update", "result"]>]> {
+    [Pure, AttrSizedOperandSegments,
+     AllTypesMatch<["stream", "update", "result"]>]> {
   let summary = "addition to the residual stream";
   let description = [{
     `result = stream + scale * update`, in f32. Bufferization updates the buffer
     of the first operand, the stream, in place. With a factor,
     `result[t, i] = stream[t, i] + scale * factor[i] * update[t, i]` (DINOv2's layer
-    scale).
+    scale). With `times`, the sum is multiplied with one number: `times[0] * (stream
+    + scale * update)`, rounded once (Gemma 4's layer scalar).
 
     ```mlir
     %x1 = llama.residual %x, %update : tensor<?x64xbf16>
     %x2 = llama.residual %x, %update {scale = 0.22 : f64} : tensor<?x64xbf16>
     %x3 = llama.residual %x, %update factor(%f : tensor<64xbf16>) : tensor<?x64xbf16>
+    %x4 = llama.residual %x, %update times(%one : tensor<1xbf16>) : tensor<?x64xbf16>
     ```
 
     Constraints:
     - (C1) the scale is finite in f32.
     - (C2) the factor has a number for each column.
+    - (C3) `times` has one number.
   }];
   let arguments = (ins Llama_Matrix:$stream, Llama_Matrix:$update,
-      Optional<Llama_Vector>:$factor, DefaultValuedAttr<F64Attr, "1.0">:$scale);
+      Optional<Llama_Vector>:$factor, Optional<Llama_Vector>:$times,
+      DefaultValuedAttr<F64Attr, "1.0">:$scale);
   let results = (outs Llama_Matrix:$result);
   let builders = [OpBuilder<(ins "::mlir::Value":$stream,
       "::mlir::Value":$update, "double":$scale), [{
     build($_builder, $_state, stream, update, /*factor=*/::mlir::Value(),
-          ::llvm::APFloat(scale));
+          /*times=*/::mlir::Value(), ::llvm::APFloat(scale));
   }]>];
   let assemblyFormat = [{
-    $stream `,` $update (`factor` `(` $factor^ `:` type($factor) `)`)? attr-dict
-    `:` type($stream)
+    $stream `,` $update (`factor` `(` $factor^ `:` type($factor) `)`)?
+    (`times` `(` $times^ `:` type($times) `)`)? attr-dict `:` type($stream)
   }];
   let hasVerifier = 1;
 }
@@ -749,11 +754,13 @@ def Llama_Normalization : I32EnumAttr<"Normalization",
   let cppNamespace = "::cria::llama";
 }
 
-def Llama_RouteOp : Llama_Op<"route", [Pure, InferTypeOpAdaptor]> {
+def Llama_RouteOp : Llama_Op<"route",
+    [Pure, AttrSizedOperandSegments, InferTypeOpAdaptor]> {
   let summary = "the experts that each token chooses, and their weights";
   let description = [{
     Token t has a score `s[e]` for each of the E experts e: the softmax of its
     logits over all experts, the sigmoid of each logit, or the logits themselves.
+    Logits are first multiplied with `logit_scale`.
     The token chooses the k experts with the largest `c[e] = s[e] + correction[e]`,
     the largest first. Of equal numbers the lower expert comes first. NaN counts as
     larger than any number, as in `torch.topk`. So the chosen experts are k
@@ -774,11 +781,13 @@ def Llama_RouteOp : Llama_Op<"route", [Pure, InferTypeOpAdaptor]> {
     | `softmax` | `e^w[j] / sum_i e^w[i]` |
     | `sigmoid` | `1 / (1 + e^-w[j])` |
 
-    All is in f32.
+    With `factors`, weight j is also multiplied with `factors[experts[j]]`
+    (Gemma 4). All is in f32.
 
     ```mlir
     %experts, %weights = llama.route %logits top 2 normalize sum : tensor<?x8xf32>
     %e, %w = llama.route %logits top 2 score sigmoid correction(%c : tensor<8xf32>) normalize sum {floor = 1.0e-20 : f64, scale = 2.5 : f64, groups = 4, kept_groups = 2} : tensor<?x8xf32>
+    %f, %v = llama.route %logits top 2 normalize sum factors(%c : tensor<8xf32>) {logit_scale = 0.125 : f64} : tensor<?x8xf32>
     ```
 
     Constraints:
@@ -786,23 +795,28 @@ def Llama_RouteOp : Llama_Op<"route", [Pure, InferTypeOpAdaptor]> {
     - (C2) `groups` divides E; `groups` and `kept_groups` come together. 1 <=
       `kept_groups` <= `groups`, k <= `kept_groups` * E / `groups`, and 1 <=
       `group_best` <= E / `groups`.
-    - (C3) `scale` and `floor` are finite in f32, and `floor` is not negative.
-    - (C4) the correction has E numbers.
+    - (C3) `scale`, `logit_scale` and `floor` are finite in f32, and `floor` is
+      not negative.
+    - (C4) the correction has E numbers, and so have the factors.
   }];
   let arguments = (ins Llama_Shares:$logits,
-      Optional<Llama_Vector>:$correction, I64Attr:$k,
+      Optional<Llama_Vector>:$correction, Optional<Llama_Vector>:$factors,
+      I64Attr:$k,
       DefaultValuedAttr<Llama_Score, "::cria::llama::Score::Softmax">:$score,
       DefaultValuedAttr<Llama_Normalization,
                         "::cria::llama::Normalization::None">:$normalize,
       DefaultValuedAttr<F64Attr, "0.0">:$floor,
       DefaultValuedAttr<F64Attr, "1.0">:$scale,
+      DefaultValuedAttr<F64Attr, "1.0">:$logit_scale,
       OptionalAttr<I64Attr>:$groups, OptionalAttr<I64Attr>:$kept_groups,
       DefaultValuedAttr<I64Attr, "2">:$group_best);
   let results = (outs Llama_Chosen:$experts, Llama_Shares:$weights);
   let assemblyFormat = [{
     $logits `top` $k (`score` $score^)?
     (`correction` `(` $correction^ `:` type($correction) `)`)?
-    (`normalize` $normalize^)? attr-dict `:` type($logits)
+    (`normalize` $normalize^)?
+    (`factors` `(` $factors^ `:` type($factors) `)`)? attr-dict
+    `:` type($logits)
   }];
   let hasVerifier = 1;
 }

@@ -20,7 +20,7 @@ using namespace cria::llama;
 
 static bool readsWeights(Operation *op) {
   if (auto sum = dyn_cast<ResidualOp>(op))
-    return bool(sum.getFactor());
+    return sum.getFactor() || sum.getTimes();
   return isa<EmbedOp, AddRowsOp, SetRowsOp, RMSNormOp, LayerNormOp, LinearOp,
              ExpertLinearOp, HeadLinearOp, HeadOp>(op);
 }

@@ -7,8 +7,8 @@
 /// of its key multiply the query, and the rows of its value multiply the sum of
 /// latent rows: the heads attend to the latent rows of tokens, as if these were
 /// the keys and values of one KV head.
-#include "lowering/import/Import.h"
 #include "dialect/Dialect.h"
+#include "lowering/import/Import.h"
 #include "lowering/import/Layers.h"
 #include "lowering/import/Rope.h"
 
@@ -860,11 +860,13 @@ RouteOp Importer::route(Value x, Value layer) {
     normalize = Normalization::Sum;
     floor = names.floor;
   }
-  auto route = RouteOp::create(
-      b, loc, logits, correction, static_cast<uint64_t>(c.chosenExperts), score,
-      normalize, llvm::APFloat(floor), llvm::APFloat(c.expertScale),
-      /*groups=*/IntegerAttr(),
-      /*kept_groups=*/IntegerAttr());
+  auto route =
+      RouteOp::create(b, loc, logits, correction, /*factors=*/Value(),
+                      static_cast<uint64_t>(c.chosenExperts), score, normalize,
+                      llvm::APFloat(floor), llvm::APFloat(c.expertScale),
+                      /*logit_scale=*/llvm::APFloat(1.0),
+                      /*groups=*/IntegerAttr(),
+                      /*kept_groups=*/IntegerAttr());
   if (c.expertGroups > 1) {
     route.setGroups(c.expertGroups);
     route.setKeptGroups(c.keptGroups);
@@ -937,7 +939,7 @@ SmallVector<Value> Importer::layer(const Text &text, const LayerKind &kind,
   auto add = [&](Value update, StringRef factor) {
     at(layerPath);
     x = ResidualOp::create(b, loc, x, update, optionalWeight(factor, layer),
-                           llvm::APFloat(c.residualScale));
+                           /*times=*/Value(), llvm::APFloat(c.residualScale));
   };
   const LayerNorms &norms = family.norms;
   auto mlpOf = [&](Value read) {

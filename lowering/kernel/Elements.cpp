@@ -192,6 +192,8 @@ std::optional<Element> Elements::reshaped(const Element &element,
     split.push_back(at);
     llvm::append_range(source.at, llvm::reverse(split));
   }
+  if (source.at.empty()) // a tensor of one number
+    source.at.assign(shape.size(), constant(0));
   return source;
 }
 

@@ -169,6 +169,16 @@ static Value sigmoidOf(LinalgBuilder &b, Value x) {
   });
 }
 
+/// scale * x, f32.
+static Value scaled(LinalgBuilder &b, Value x, llvm::APFloat scale) {
+  double factor = scale.convertToDouble();
+  if (factor == 1)
+    return x;
+  return b.map({x}, b.getF32Type(), [&](Values v) -> SmallVector<Value> {
+    return {arith::MulFOp::create(b, b.getLoc(), v[0], b.f32(factor))};
+  });
+}
+
 /// The weights of the chosen experts, whose scores are w (T, S).
 Value FunctionLowering::normalized(RouteOp op, Value w) {
   switch (op.getNormalize()) {
@@ -194,7 +204,7 @@ Value FunctionLowering::normalized(RouteOp op, Value w) {
 }
 
 void FunctionLowering::lower(RouteOp op) {
-  Value scores = any(op.getLogits());
+  Value scores = scaled(b, any(op.getLogits()), op.getLogitScale());
   if (op.getScore() != Score::Logits)
     scores = op.getScore() == Score::Softmax ? softmaxRows(scores)
                                              : sigmoidOf(b, scores);
@@ -227,12 +237,17 @@ void FunctionLowering::lower(RouteOp op) {
         return {tensor::ExtractOp::create(b, b.getLoc(), scores,
                                           ValueRange{t, asIndex(b, v[0])})};
       });
-  weights = normalized(op, weights);
-  if (double scale = op.getScale().convertToDouble(); scale != 1)
-    weights =
-        b.map({weights}, b.getF32Type(), [&](Values v) -> SmallVector<Value> {
-          return {arith::MulFOp::create(b, b.getLoc(), v[0], b.f32(scale))};
+  weights = scaled(b, normalized(op, weights), op.getScale());
+  if (op.getFactors()) {
+    Value factors = stored(op.getFactors());
+    weights = b.map(
+        {weights, experts}, b.getF32Type(),
+        [&](Values v) -> SmallVector<Value> {
+          Value factor = tensor::ExtractOp::create(
+              b, b.getLoc(), factors, ValueRange{asIndex(b, v[1])});
+          return {arith::MulFOp::create(b, b.getLoc(), v[0], b.widen(factor))};
         });
+  }
   storedForm[op.getExperts()] = experts;
   storedForm[op.getWeights()] = weights;
 }

@@ -609,6 +609,13 @@ void FunctionLowering::lower(ResidualOp op) {
     inputs.push_back(stored(op.getFactor()));
     maps.push_back(b.select(2, {1}));
   }
+  if (op.getTimes()) {
+    inputs.push_back(
+        tensor::CollapseShapeOp::create(b, b.getLoc(), stored(op.getTimes()),
+                                        ArrayRef<ReassociationIndices>()));
+    maps.push_back(b.select(2, {}));
+  }
+  size_t times = inputs.size() - 1;
   Value stream = stored(op.getStream()), into = stream;
   bool isInPlace = !isWeight(op.getStream());
   if (!isInPlace) {
@@ -623,7 +630,10 @@ void FunctionLowering::lower(ResidualOp op) {
               old = isInPlace ? v.back() : v[inputs.size() - 1];
         if (op.getFactor())
           update = arith::MulFOp::create(b, b.getLoc(), update, v[1]);
-        return {arith::AddFOp::create(b, b.getLoc(), old, update)};
+        Value sum = arith::AddFOp::create(b, b.getLoc(), old, update);
+        if (op.getTimes())
+          sum = arith::MulFOp::create(b, b.getLoc(), sum, v[times]);
+        return {sum};
       })[0];
 }
 

@@ -448,6 +448,15 @@ func.func @residual(%x: tensor<?x4xf32>, %f: tensor<5xf32>) {
 
 // -----
 
+// residual_c3
+func.func @residual(%x: tensor<?x4xf32>, %f: tensor<4xf32>) {
+  // expected-error @below {{expected times of size 1, got 4}}
+  %y = llama.residual %x, %x times(%f : tensor<4xf32>) : tensor<?x4xf32>
+  return
+}
+
+// -----
+
 // weight_c11
 // expected-error @below {{expected an input to be one whole row of floats, got 'tensor<2x48xf32>'}}
 llama.weight @patches : tensor<2x48xf32> from "patches" input

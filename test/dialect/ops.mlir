@@ -181,6 +181,8 @@ func.func @route(%logits: tensor<?x8xf32>, %c: tensor<8xf32>) -> (tensor<?x2xi32
   %experts, %weights = llama.route %logits top 2 normalize sum : tensor<?x8xf32>
   // CHECK: llama.route %{{.*}} top 2 score sigmoid correction(%{{.*}} : tensor<8xf32>) normalize sum {floor = 9.99{{.*}}E-21 : f64, groups = 4 : i64, kept_groups = 2 : i64, scale = 2.500000e+00 : f64} : tensor<?x8xf32>
   %e, %w = llama.route %logits top 2 score sigmoid correction(%c : tensor<8xf32>) normalize sum {floor = 1.0e-20 : f64, scale = 2.5 : f64, groups = 4, kept_groups = 2} : tensor<?x8xf32>
+  // CHECK: llama.route %{{.*}} top 2 normalize sum factors(%{{.*}} : tensor<8xf32>) {logit_scale = 1.250000e-01 : f64} : tensor<?x8xf32>
+  %f, %v = llama.route %logits top 2 normalize sum factors(%c : tensor<8xf32>) {logit_scale = 0.125 : f64} : tensor<?x8xf32>
   // CHECK: return %[[E]], %[[W]]
   return %experts, %weights : tensor<?x2xi32>, tensor<?x2xf32>
 }
@@ -204,13 +206,15 @@ func.func @combine(%weights: tensor<?x2xf32>, %d: tensor<?x2x64xbf16>) -> tensor
 }
 
 // CHECK-LABEL: func @residual
-func.func @residual(%x: tensor<?x64xbf16>, %update: tensor<?x64xbf16>, %f: tensor<64xbf16>) {
+func.func @residual(%x: tensor<?x64xbf16>, %update: tensor<?x64xbf16>, %f: tensor<64xbf16>, %one: tensor<1xbf16>) {
   // CHECK: llama.residual %{{.*}}, %{{.*}} : tensor<?x64xbf16>
   %x1 = llama.residual %x, %update : tensor<?x64xbf16>
   // CHECK: llama.residual %{{.*}}, %{{.*}} {scale = 2.200000e-01 : f64} : tensor<?x64xbf16>
   %x2 = llama.residual %x, %update {scale = 0.22 : f64} : tensor<?x64xbf16>
   // CHECK: llama.residual %{{.*}}, %{{.*}} factor(%{{.*}} : tensor<64xbf16>) : tensor<?x64xbf16>
   %x3 = llama.residual %x, %update factor(%f : tensor<64xbf16>) : tensor<?x64xbf16>
+  // CHECK: llama.residual %{{.*}}, %{{.*}} times(%{{.*}} : tensor<1xbf16>) : tensor<?x64xbf16>
+  %x4 = llama.residual %x, %update times(%one : tensor<1xbf16>) : tensor<?x64xbf16>
   return
 }
 

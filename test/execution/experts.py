@@ -18,13 +18,15 @@ def program(dtype="f32"):
     return p
 
 
-def route_of(p, logits, k, correction=None, **options):
+def route_of(p, logits, k, correction=None, factors=None, **options):
     """The experts, as floats for the logits of a program, and their weights."""
     score = f" score {options['score']}" if "score" in options else ""
     normalize = f" normalize {options['normalize']}" if "normalize" in options else ""
     of = f" correction({correction.name} : {correction.type})" if correction else ""
     floats = [
-        f"{key} = {options[key]:e} : f64" for key in ("floor", "scale") if key in options
+        f"{key} = {options[key]:e} : f64"
+        for key in ("floor", "logit_scale", "scale")
+        if key in options
     ]
     numbers = [
         f"{key} = {options[key]} : i64"
@@ -32,13 +34,18 @@ def route_of(p, logits, k, correction=None, **options):
         if key in options
     ]
     attributes = f" {{{', '.join(floats + numbers)}}}" if floats + numbers else ""
-    op = f"llama.route {logits.name} top {k}{score}{of}{normalize}{attributes}"
+    times = f" factors({factors.name} : {factors.type})" if factors else ""
+    op = f"llama.route {logits.name} top {k}{score}{of}{normalize}{times}{attributes}"
     name = f"%route{len(p.body)}"
     p.body.append(f"{name}:2 = {op} : {logits.type}")
 
     def part(i, dtype):
         routed = lambda call: reference.route(
-            call[logits], k, correction=call[correction], **options
+            call[logits],
+            k,
+            correction=call[correction],
+            factors=call[factors],
+            **options,
         )[i]
         return Value(f"{name}#{i}", (None, k), dtype, routed)
 
@@ -73,6 +80,10 @@ def route():
             made = route_of(p, p.tokens(experts, scale=2), k, **options)
             x = made[1] if part else as_floats(p, made[0])
             yield f"{experts} {k} {'weights' if part else 'experts'}", p.returns(x)
+    p = program()
+    options = {"normalize": "sum", "logit_scale": 0.3}
+    made = route_of(p, p.tokens(9, scale=2), 4, factors=p.weight(9), **options)
+    yield "factors", p.returns(made[1])
     for i, groups in enumerate(GROUPS):
         for part in 0, 1:
             p = program()

@@ -103,8 +103,11 @@ def route(
     groups=None,
     kept_groups=None,
     group_best=2,
+    logit_scale=1.0,
+    factors=None,
 ):
     """Experts and weights (tokens, k), as a token at a time is sorted."""
+    logits = logits * logits.dtype.type(logit_scale)
     scores = {"softmax": softmax, "sigmoid": sigmoid, "logits": np.array}[score](logits)
     choices = scores if correction is None else scores + correction
     experts = np.zeros((len(logits), k), int)
@@ -124,7 +127,8 @@ def route(
         w = w / (sums + floor if normalize == "sum" else np.maximum(sums, floor))
     elif normalize != "none":
         w = {"softmax": softmax, "sigmoid": sigmoid}[normalize](w)
-    return experts, w * w.dtype.type(scale)
+    w = w * w.dtype.type(scale)
+    return experts, w if factors is None else w * factors[experts]
 
 
 def expert_linear(x, weight, experts, bias=None):

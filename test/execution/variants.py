@@ -184,6 +184,18 @@ def scaled_residual():
         op = f"llama.residual {x.name}, {y.name}{given} : {x.type}"
         z = p.emit(op, x.shape, lambda call: call[x] + call[factor] * call[y])
         yield f"{dtype} factor", p.returns(z)
+        p = Program(dtype)
+        p.slack = 4
+        x = p.tokens(35)
+        y = linear_of(p, x, p.weight(35, 35, scale=0.3), p.weight(35))
+        times = p.weight(1)
+        op = f"llama.residual {x.name}, {y.name} times({times.name} : {times.type})"
+        z = p.emit(
+            f"{op} : {x.type}",
+            x.shape,
+            lambda call: (call[x] + call[y]) * call[times],
+        )
+        yield f"{dtype} times", p.returns(z)
 
 
 def heads():
