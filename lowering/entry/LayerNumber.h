@@ -1,6 +1,8 @@
 /// The layers that an op of a program reads: a constant, or the induction
-/// variable of a loop with constant bounds, plus a constant. verifyProgram
-/// refuses other layers, and layers that do not exist; nothing checks later.
+/// variable of a loop with constant bounds. Constants may be added to it, and
+/// multiply it or divide it without a rest: layers of one kind have caches of
+/// their own. verifyProgram refuses other layers, and layers that do not exist;
+/// nothing checks later.
 #pragma once
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -39,29 +41,51 @@ inline std::optional<LayerNumber> loopNumber(mlir::Value layer) {
   return LayerNumber{*first, *step, *last};
 }
 
+/// What `op` makes of a number: a sum, a product or a quotient with the
+/// constant `by`; nothing if a product has a negative factor, or a quotient a
+/// rest.
+inline std::optional<int64_t> applied(mlir::Operation *op, int64_t number,
+                                      int64_t by) {
+  if (llvm::isa<mlir::arith::AddIOp>(op))
+    return llvm::checkedAdd(number, by);
+  if (llvm::isa<mlir::arith::MulIOp>(op))
+    return by < 0 ? std::nullopt : llvm::checkedMul(number, by);
+  if (by < 1 || number < 0 || number % by)
+    return std::nullopt;
+  return number / by;
+}
+
 /// The layers that `layer` stands for; nothing if it is not as described above.
 inline std::optional<LayerNumber> layerNumber(mlir::Value layer) {
-  std::optional<int64_t> offset = 0;
-  while (auto sum = layer.getDefiningOp<mlir::arith::AddIOp>()) {
-    std::optional<int64_t> more = getConstantIntValue(sum.getRhs());
-    if (more)
-      offset = llvm::checkedAdd(*offset, *more);
-    if (!more || !offset)
+  llvm::SmallVector<std::pair<mlir::Operation *, int64_t>> steps;
+  mlir::Operation *op = layer.getDefiningOp();
+  while (llvm::isa_and_nonnull<mlir::arith::AddIOp, mlir::arith::MulIOp,
+                               mlir::arith::DivUIOp>(op)) {
+    std::optional<int64_t> by = getConstantIntValue(op->getOperand(1));
+    if (!by)
       return std::nullopt;
-    layer = sum.getLhs();
+    steps.emplace_back(op, *by);
+    layer = op->getOperand(0);
+    op = layer.getDefiningOp();
   }
   std::optional<LayerNumber> number;
   if (std::optional<int64_t> known = getConstantIntValue(layer))
     number = LayerNumber{*known, 0, *known};
   else
     number = loopNumber(layer);
-  if (!number)
-    return std::nullopt;
-  std::optional<int64_t> first = llvm::checkedAdd(number->first, *offset),
-                         last = llvm::checkedAdd(number->last, *offset);
-  if (!first || !last)
-    return std::nullopt;
-  return LayerNumber{*first, number->step, *last};
+  for (auto [op, by] : llvm::reverse(steps)) {
+    if (!number)
+      return std::nullopt;
+    bool isSum = llvm::isa<mlir::arith::AddIOp>(op);
+    std::optional<int64_t> first = applied(op, number->first, by),
+                           step = isSum ? number->step
+                                        : applied(op, number->step, by),
+                           last = applied(op, number->last, by);
+    if (!first || !step || !last)
+      return std::nullopt;
+    number = LayerNumber{*first, *step, *last};
+  }
+  return number;
 }
 
 /// Reports an error if `layer` of `op` is not as described above, or not below

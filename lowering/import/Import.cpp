@@ -7,8 +7,8 @@
 /// of its key multiply the query, and the rows of its value multiply the sum of
 /// latent rows: the heads attend to the latent rows of tokens, as if these were
 /// the keys and values of one KV head.
-#include "dialect/Dialect.h"
 #include "lowering/import/Import.h"
+#include "dialect/Dialect.h"
 #include "lowering/import/Layers.h"
 #include "lowering/import/Rope.h"
 

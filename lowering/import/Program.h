@@ -33,7 +33,7 @@ mlir::OwningOpRef<mlir::ModuleOp> loadProgram(llvm::StringRef path,
 /// - Ropes, appends, attention and learned positions use the function's
 ///   position. Attention `over` another text uses that text's number of tokens.
 /// - Layers exist, and are constants or induction variables of loops with
-///   constant bounds, plus a constant.
+///   constant bounds; see LayerNumber.h.
 /// - The functions are made of llama ops, scf.for, arith on numbers, and
 ///   reshapes and slices of tensors. Slices lie within their sources, and
 ///   numbers of rows agree (Rows.h).
