@@ -92,12 +92,11 @@ void FunctionLowering::lower(CausalConvOp op) {
         for (int64_t j = 0; j <= kept; ++j) {
           Value term = v[0];
           if (j < kept) {
-            // Row `behind - kept` of the call, if that is not negative.
-            Value behind = p.add(token, b.index(j)),
-                  first = p.less(behind, most),
-                  from = p.select(first, zero, p.sub(behind, most)),
-                  place = p.rem(p.add(position, behind), kept),
-                  isBefore = p.less(p.add(position, behind), most);
+            // The row of the call with number row - kept, if not negative.
+            Value row = p.add(token, b.index(j)), first = p.less(row, most),
+                  from = p.select(first, zero, p.sub(row, most)),
+                  place = p.rem(p.add(position, row), kept),
+                  isBefore = p.less(p.add(position, row), most);
             Value old = p.select(isBefore, b.f32(0),
                                  p.element(state, {layer, place, column}));
             term = p.select(first, old, p.element(x, {from, column}));
