@@ -7,7 +7,7 @@
 namespace cria {
 
 uint64_t MemoryNeed::total(int64_t positions) const {
-  return weights + code + scratch +
+  return weights + code + scratch + states +
          cachePerPosition * static_cast<uint64_t>(positions);
 }
 
@@ -26,8 +26,10 @@ MemoryNeed memoryNeed(const Artifact &artifact) {
   need.weights = manifest.weightBytes();
   need.code = artifact.fileBytes();
   need.scratch = manifest.scratchBytes();
-  need.cachePerPosition =
-      manifest.cacheBytes() / static_cast<uint64_t>(manifest.maxSeq);
+  for (const CacheSpec &cache : manifest.caches)
+    need.states += cache.isState ? cache.bytes : 0;
+  need.cachePerPosition = (manifest.cacheBytes() - need.states) /
+                          static_cast<uint64_t>(manifest.maxSeq);
   return need;
 }
 
@@ -142,8 +144,9 @@ std::string preflightReport(const Artifact &artifact, const Binding &binding,
   text += concat(
       {"memory: ", mebibytes(need.weights), " of weights, ",
        mebibytes(need.cachePerPosition * static_cast<uint64_t>(positions)),
-       " of KV caches for ", positions, " positions, ", mebibytes(need.scratch),
-       " of scratch, ", mebibytes(need.code),
+       " of KV caches for ", positions, " positions, ",
+       need.states ? mebibytes(need.states) + " of states, " : "",
+       mebibytes(need.scratch), " of scratch, ", mebibytes(need.code),
        " of code: ", mebibytes(need.total(positions)), " of ",
        mebibytes(memory), " available\n"});
   text +=
