@@ -237,8 +237,9 @@ static void finishLayers(ObjectReader &reader, ConfigDraft &draft) {
     else if (draft.noRopeInterval)
       kind.rotates = (static_cast<int64_t>(i) + 1) % draft.noRopeInterval != 0;
     kind.hasState =
-        typesListed
-            ? draft.layerTypes[i] == "conv"
+        typesListed ? draft.layerTypes[i] == draft.family->stateType()
+        : draft.attentionInterval
+            ? (static_cast<int64_t>(i) + 1) % draft.attentionInterval != 0
             : attentionListed && !llvm::is_contained(draft.attentionList,
                                                      static_cast<int64_t>(i));
     bool sees = typesListed ? draft.layerTypes[i] == "sliding_attention"
@@ -402,6 +403,10 @@ void cria::readAll(const json &config, const std::set<std::string> &added,
     checkIds(reader, draft);
   finishHeads(reader, draft);
   finishMlp(reader, draft);
+  if (draft.deltaKeyHeads && draft.deltaHeads % draft.deltaKeyHeads)
+    reader.fail("'linear_num_value_heads' " + llvm::Twine(draft.deltaHeads) +
+                " is not a multiple of 'linear_num_key_heads' " +
+                llvm::Twine(draft.deltaKeyHeads));
   finishExperts(reader, draft);
   if (reader.failed())
     return;

@@ -64,7 +64,8 @@ struct LayerKind {
   size_t rope = 0;
   /// Whether the MLP is a mixture of experts.
   bool hasExperts = false;
-  /// Whether a convolution takes the place of attention: see ConvModules.
+  /// Whether what has a state takes the place of attention: see ConvModules and
+  /// DeltaModules.
   bool hasState = false;
 
   bool operator==(const LayerKind &other) const {
@@ -118,6 +119,8 @@ struct ModelConfig {
   int64_t latentSize = 0, queryLatentSize = 0, plainDim = 0, valueDim = 0;
   /// For convolutions: the tokens that a filter reads, its own included.
   int64_t filterSize = 0;
+  /// For the delta rule: heads, heads of keys, and sizes of a key and a value.
+  int64_t deltaHeads = 0, deltaKeyHeads = 0, deltaKeyDim = 0, deltaValueDim = 0;
   int64_t maxPositions = 0; // max_position_embeddings
   /// If not 0, the positions beyond which the model computes what is not
   /// supported.

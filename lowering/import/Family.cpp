@@ -50,6 +50,23 @@ static constexpr ExpertModules kCorrectedExperts = {
     .shared = {"mlp.shared_experts.gate_proj", "mlp.shared_experts.up_proj",
                "mlp.shared_experts.down_proj"}};
 
+/// What Qwen 3.5 with and without experts have in common.
+static constexpr llvm::StringLiteral kQwen35Keys =
+    "attention_bias full_attention_interval hidden_act layer_types "
+    "linear_conv_kernel_dim linear_key_head_dim linear_num_key_heads "
+    "linear_num_value_heads linear_value_head_dim partial_rotary_factor "
+    "rms_norm_eps";
+static constexpr llvm::StringLiteral kQwen35Defaults =
+    R"({"full_attention_interval": 4, "head_dim": 256, "hidden_act": "silu",
+        "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,
+        "linear_num_key_heads": 16, "linear_num_value_heads": 32,
+        "linear_value_head_dim": 128, "max_position_embeddings": 32768,
+        "num_key_value_heads": 4, "rms_norm_eps": 1e-6})";
+static constexpr llvm::StringLiteral kQwen35Fixed =
+    R"({"attn_output_gate": true, "mlp_only_layers": []})";
+static constexpr llvm::StringLiteral kQwen35Ignored =
+    "mamba_ssm_dtype mtp_num_hidden_layers mtp_use_dedicated_embeddings";
+
 static constexpr LatentModules kLatent = {.row =
                                               "self_attn.kv_a_proj_with_mqa"};
 
@@ -1075,6 +1092,74 @@ static const Family kFamilies[] = {
          "sliding_window": 4096})",
      .headNorm = HeadNorm::EachHead,
      .window = WindowRule::LastLayers},
+    {.modelType = "qwen3_5",
+     .architecture = "Qwen3_5ForConditionalGeneration",
+     .models = "Qwen 3.5 and 3.6 without experts",
+     .differs = "the text of a model that reads images",
+     .keys = "",
+     .defaults = R"({"tie_word_embeddings": false})",
+     .ignored = "image_token_id initializer_range video_token_id vision_config "
+                "vision_end_token_id vision_start_token_id",
+     .text = "qwen3_5_text"},
+    {.modelType = "qwen3_5_moe",
+     .architecture = "Qwen3_5MoeForConditionalGeneration",
+     .models = "Qwen 3.5 and 3.6 with experts, such as 35B-A3B",
+     .differs = "the text of a model that reads images",
+     .keys = "",
+     .defaults = R"({"tie_word_embeddings": false})",
+     .ignored = "image_token_id initializer_range video_token_id vision_config "
+                "vision_end_token_id vision_start_token_id",
+     .text = "qwen3_5_moe_text"},
+    {.modelType = "qwen3_5_moe_text",
+     .architecture = "Qwen3_5MoeForCausalLM",
+     .models = "",
+     .differs = "as qwen3_5_text, and mixtures of experts beside an MLP, which "
+                "has a factor for each token",
+     .keys = "attention_bias full_attention_interval hidden_act layer_types "
+             "linear_conv_kernel_dim linear_key_head_dim linear_num_key_heads "
+             "linear_num_value_heads linear_value_head_dim "
+             "moe_intermediate_size num_experts num_experts_per_tok "
+             "partial_rotary_factor rms_norm_eps "
+             "shared_expert_intermediate_size",
+     .defaults = R"({"full_attention_interval": 4, "head_dim": 256,
+         "hidden_act": "silu", "intermediate_size": 512,
+         "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,
+         "linear_num_key_heads": 16, "linear_num_value_heads": 32,
+         "linear_value_head_dim": 128, "max_position_embeddings": 32768,
+         "moe_intermediate_size": 512, "num_experts": 256,
+         "num_experts_per_tok": 8, "num_key_value_heads": 2,
+         "rms_norm_eps": 1e-6, "shared_expert_intermediate_size": 512})",
+     .fixed = kQwen35Fixed,
+     .ignored = kQwen35Ignored,
+     .norm = kUnitOffset,
+     .attention = {.gatesHeads = true},
+     .delta = {.in = "linear_attn.in_proj_qkv"},
+     .headNorm = HeadNorm::EachHead,
+     .experts = {.router = "mlp.gate",
+                 .weights = ExpertModules::Sum,
+                 .shared = {"mlp.shared_expert.gate_proj",
+                            "mlp.shared_expert.up_proj",
+                            "mlp.shared_expert.down_proj"},
+                 .sharedGate = "mlp.shared_expert_gate"},
+     .biases = {Bias::Given, Bias::Given, Bias::Never},
+     .rope = {.part = 0.25, .keys = "mrope_interleaved mrope_section"}},
+    {.modelType = "qwen3_5_text",
+     .architecture = "Qwen3_5ForCausalLM",
+     .models = "",
+     .differs = "the text of qwen3_5: norms with 1 + weight, also of each "
+                "head's queries and keys; a gate for each head; rope on a part "
+                "of each head; in most layers, the gated delta rule in place "
+                "of attention",
+     .keys = kQwen35Keys,
+     .defaults = kQwen35Defaults,
+     .fixed = kQwen35Fixed,
+     .ignored = kQwen35Ignored,
+     .norm = kUnitOffset,
+     .attention = {.gatesHeads = true},
+     .delta = {.in = "linear_attn.in_proj_qkv"},
+     .headNorm = HeadNorm::EachHead,
+     .biases = {Bias::Given, Bias::Given, Bias::Never},
+     .rope = {.part = 0.25, .keys = "mrope_interleaved mrope_section"}},
     {.modelType = "qwen3_moe",
      .architecture = "Qwen3MoeForCausalLM",
      .models = "Qwen 3 30B-A3B and 235B-A22B, Qwen 3 Coder",

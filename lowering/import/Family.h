@@ -47,6 +47,9 @@ struct AttentionModules {
   bool fusesHeads = false;
   llvm::StringLiteral queryNorm = "self_attn.q_norm",
                       keyNorm = "self_attn.k_norm";
+  /// Whether the query's module has the rows of each head's query and then of a
+  /// gate, whose sigmoid is a factor of what the head computes.
+  bool gatesHeads = false;
   /// The tensor with a sink for each query head; empty if there is none.
   llvm::StringLiteral sinks = "";
 };
@@ -80,6 +83,24 @@ struct ConvModules {
   /// convolved; empty if the family has no such layers.
   llvm::StringLiteral in = "";
   llvm::StringLiteral filter = "conv.conv", out = "conv.out_proj";
+};
+
+/// The modules of a gated delta rule, in layers that have it in place of
+/// attention: see llama.delta_rule.
+struct DeltaModules {
+  /// The rows of queries, keys and values, which are convolved first; empty if
+  /// the family has no such layers.
+  llvm::StringLiteral in = "";
+  llvm::StringLiteral filter = "linear_attn.conv1d";
+  /// Of each head: a gate for each number, the rate, and the step with the
+  /// tensors of its bias and of the logarithm of its decay.
+  llvm::StringLiteral gate = "linear_attn.in_proj_z",
+                      rate = "linear_attn.in_proj_b",
+                      step = "linear_attn.in_proj_a",
+                      stepBias = "linear_attn.dt_bias",
+                      logDecay = "linear_attn.A_log";
+  /// The norm of each head, with its weight as it is.
+  llvm::StringLiteral norm = "linear_attn.norm", out = "linear_attn.out_proj";
 };
 
 /// The modules of an MLP. An MLP whose `gate` is empty has no gate.
@@ -282,6 +303,7 @@ struct Family {
   AttentionModules attention = {};
   LatentModules latent = {};
   ConvModules conv = {};
+  DeltaModules delta = {};
   /// If the family reads use_qk_norm, only where that is true.
   HeadNorm headNorm = HeadNorm::None;
   /// The MLP of layers without experts.
@@ -311,6 +333,13 @@ struct Family {
   /// Whether the activation that configs call gelu is its tanh approximation.
   bool geluIsTanh = false;
 
+  /// What layer_types calls layers that have a state in place of attention;
+  /// empty if there are none.
+  llvm::StringRef stateType() const {
+    return !conv.in.empty()    ? "conv"
+           : !delta.in.empty() ? "linear_attention"
+                               : "";
+  }
   bool readsImages() const { return !vision.patches.empty(); }
   bool reads(llvm::StringRef key) const;
   bool ignores(llvm::StringRef key) const;

@@ -19,6 +19,8 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Diagnostics.h"
 
+#include <cmath>
+
 using namespace mlir;
 using namespace cria;
 using namespace cria::llama;
@@ -62,6 +64,7 @@ private:
   void declareAttention();
   void declareLatentAttention();
   void declareConv(Layers layers);
+  void declareDelta(Layers layers);
   void declareMlp(const MlpModules &names, StringRef prefix, int64_t inner,
                   Layers layers);
   void declareExperts(Layers layers);
@@ -95,6 +98,11 @@ private:
   Value latentAttention(const Text &text, const LayerKind &kind, Value x,
                         Value layer, Value &cache);
   Value conv(const Text &text, Value x, Value layer, Value &state);
+  Value delta(const Text &text, Value x, Value layer,
+              MutableArrayRef<Value> states);
+  Value convolved(const Text &text, Value x, Value layer, Value &state);
+  Value linearInF32(StringRef symbol, Value x, Value layer);
+  SmallVector<Type> stateTypes();
   GQAOp attend(const Text &text, const LayerKind &kind, Value q, Value k,
                Value v, Value layer);
   Value rotated(const Text &text, const LayerKind &kind, Value x);
@@ -259,14 +267,14 @@ WeightOp Importer::declareTensor(StringRef name, ArrayRef<int64_t> shape,
 }
 
 void Importer::declareAttention() {
-  int64_t q = c.heads * c.headDim, kv = c.kvHeads * c.headDim,
-          hidden = c.hiddenSize, all = q + 2 * kv;
+  int64_t q = c.heads * c.headDim, gate = family.attention.gatesHeads ? q : 0,
+          kv = c.kvHeads * c.headDim, hidden = c.hiddenSize, all = q + 2 * kv;
   const AttentionModules &names = family.attention;
   bool bias = c.queryKeyValueBias;
   if (names.fusesHeads) {
     declareLinear(names.fused, all, hidden, bias);
   } else {
-    declareLinear(names.query, q, hidden, bias, names.fused, 0, all);
+    declareLinear(names.query, q + gate, hidden, bias, names.fused, 0, all);
     declareLinear(names.key, kv, hidden, bias, names.fused, q, all);
     declareLinear(names.value, kv, hidden, bias, names.fused, q + kv, all);
   }
@@ -317,6 +325,41 @@ void Importer::declareConv(Layers layers) {
   if (c.convBias)
     declare(names.filter, "bias", {hidden}, layers, biasSymbol(convFilter));
   declareLinear(convOut, names.out, hidden, hidden, c.convBias, layers);
+}
+
+/// The numbers of a token that are convolved before the delta rule: those of
+/// queries, keys and values.
+static int64_t deltaColumns(const ModelConfig &c) {
+  return 2 * c.deltaKeyHeads * c.deltaKeyDim + c.deltaHeads * c.deltaValueDim;
+}
+
+/// The symbols of the delta rule's weights.
+static constexpr llvm::StringLiteral deltaIn = "delta_in",
+                                     deltaGate = "delta_gate",
+                                     deltaRate = "delta_rate",
+                                     deltaStep = "delta_step",
+                                     deltaDecay = "delta_log_decay",
+                                     deltaNorm = "delta_norm",
+                                     deltaOut = "delta_out";
+
+void Importer::declareDelta(Layers layers) {
+  const DeltaModules &names = family.delta;
+  int64_t hidden = c.hiddenSize, columns = deltaColumns(c),
+          values = c.deltaHeads * c.deltaValueDim;
+  auto declareMatrix = [&](StringRef symbol, StringRef path, int64_t out,
+                           int64_t in) {
+    declareLinear(symbol, path, out, in, /*bias=*/false, layers);
+  };
+  declareMatrix(deltaIn, names.in, columns, hidden);
+  declareMatrix(deltaGate, names.gate, values, hidden);
+  declareMatrix(deltaRate, names.rate, c.deltaHeads, hidden);
+  declareMatrix(deltaStep, names.step, c.deltaHeads, hidden);
+  declareTensor(names.stepBias, {c.deltaHeads}, layers, biasSymbol(deltaStep));
+  declareTensor(names.logDecay, {c.deltaHeads}, layers, deltaDecay);
+  declare(names.filter, "weight", {columns, 1, c.filterSize}, layers,
+          convFilter);
+  declare(names.norm, "weight", {c.deltaValueDim}, layers, deltaNorm);
+  declareMatrix(deltaOut, names.out, hidden, values);
 }
 
 /// The symbol of a linear of an MLP. The prefix tells MLPs of one layer apart.
@@ -409,7 +452,7 @@ void Importer::declareLayer() {
   else if (!attending.empty())
     declareAttention();
   if (!recurrent.empty())
-    declareConv(recurrent);
+    family.conv.in.empty() ? declareDelta(recurrent) : declareConv(recurrent);
   declareNorm(family.norms.attentionEnd, c.hiddenSize, all);
   declareNorm(family.norms.mlp, c.hiddenSize, all);
   auto hasExperts = [&](int64_t i) { return c.kinds[i].hasExperts; };
@@ -579,6 +622,20 @@ RankedTensorType Importer::cacheType() {
                       : tensor({c.layers, c.kvHeads, maxSeq, c.headDim});
 }
 
+/// The types of the states: of convolutions, and of the delta rule.
+SmallVector<Type> Importer::stateTypes() {
+  if (recurrent.empty())
+    return {};
+  bool isDelta = family.conv.in.empty();
+  int64_t columns = isDelta ? deltaColumns(c) : c.hiddenSize;
+  SmallVector<Type> types = {tensor({c.layers, c.filterSize - 1, columns})};
+  if (isDelta)
+    types.push_back(RankedTensorType::get(
+        {c.layers, c.deltaHeads * c.deltaKeyDim, c.deltaValueDim},
+        b.getF32Type()));
+  return types;
+}
+
 func::FuncOp Importer::declareForward() {
   constexpr int64_t n = ShapedType::kDynamic;
   auto logits = RankedTensorType::get({n, c.vocabSize}, b.getF32Type());
@@ -590,9 +647,8 @@ func::FuncOp Importer::declareForward() {
   if (c.layers)
     for (SmallVector<Type> *types : {&inputs, &results})
       types->append(c.latentSize ? 1 : 2, cacheType());
-  if (!recurrent.empty())
-    for (SmallVector<Type> *types : {&inputs, &results})
-      types->push_back(tensor({c.layers, c.filterSize - 1, c.hiddenSize}));
+  for (SmallVector<Type> *types : {&inputs, &results})
+    types->append(stateTypes());
   at("model");
   return func::FuncOp::create(b, loc, "forward",
                               b.getFunctionType(inputs, results));
@@ -721,15 +777,21 @@ Value Importer::attention(const Text &text, const LayerKind &kind, Value x,
   Value tokens = text.tokens, position = text.position, &k = caches[0],
         &v = caches[1];
   const AttentionModules &names = family.attention;
-  Value q, keys, values;
+  Value q, keys, values, gate;
   if (names.fusesHeads) {
     Value all = splitHeads(tokens, linear(names.fused, x, layer), c.heads);
     q = part(text, all, 0, c.headDim);
     keys = part(text, all, c.headDim, c.headDim);
     values = part(text, all, 2 * c.headDim, c.headDim);
   } else {
-    q = heads(tokens, linear(names.query, x, layer), c.heads, names.queryNorm,
-              layer);
+    q = linear(names.query, x, layer);
+    if (names.gatesHeads) {
+      Value both = splitHeads(tokens, q, c.heads);
+      gate = part(text, both, c.headDim, c.headDim);
+      q = norm(names.queryNorm, part(text, both, 0, c.headDim), layer);
+    } else {
+      q = heads(tokens, q, c.heads, names.queryNorm, layer);
+    }
     keys = heads(tokens, linear(names.key, x, layer), c.kvHeads, names.keyNorm,
                  layer);
     values = heads(tokens, linear(names.value, x, layer), c.kvHeads, "", layer);
@@ -745,25 +807,76 @@ Value Importer::attention(const Text &text, const LayerKind &kind, Value x,
   }
   k = KVAppendOp::create(b, loc, keys, k, layer, position, /*pages=*/Value());
   v = KVAppendOp::create(b, loc, values, v, layer, position, /*pages=*/Value());
-  GQAOp mixed = attend(text, kind, q, k, v, layer);
+  Value mixed = attend(text, kind, q, k, v, layer);
+  if (gate)
+    mixed = gated(gate, mixed, Activation::Sigmoid);
   return linear(outSymbol(), mergeHeads(b, loc, mixed), layer);
+}
+
+/// Convolves each column with its filter.
+Value Importer::convolved(const Text &text, Value x, Value layer,
+                          Value &state) {
+  loc = module.lookupSymbol<WeightOp>(convFilter).getLoc();
+  Value filter = tensor::CollapseShapeOp::create(
+      b, loc, weight(convFilter, layer),
+      ArrayRef<ReassociationIndices>{{0, 1}, {2}});
+  auto mixed =
+      CausalConvOp::create(b, loc, x, filter, state, layer, text.position,
+                           optionalWeight(biasSymbol(convFilter), layer));
+  state = mixed.getNext();
+  return mixed.getResult();
+}
+
+/// A linear whose result stays in f32.
+Value Importer::linearInF32(StringRef symbol, Value x, Value layer) {
+  loc = module.lookupSymbol<WeightOp>(symbol).getLoc();
+  return LinearOp::create(b, loc, x, weight(symbol, layer),
+                          optionalWeight(biasSymbol(symbol), layer),
+                          TypeAttr::get(b.getF32Type()));
+}
+
+/// Builds a gated delta rule.
+Value Importer::delta(const Text &text, Value x, Value layer,
+                      MutableArrayRef<Value> states) {
+  int64_t keys = c.deltaKeyHeads * c.deltaKeyDim,
+          values = c.deltaHeads * c.deltaValueDim;
+  Value mixed = convolved(text, linear(deltaIn, x, layer), layer, states[0]);
+  mixed = ActivateOp::create(b, loc, Activation::Silu, mixed);
+  auto headsOf = [&](int64_t first, int64_t size, int64_t heads) {
+    return splitHeads(text.tokens, part(text, mixed, first, size), heads);
+  };
+  Value query = headsOf(0, keys, c.deltaKeyHeads),
+        key = headsOf(keys, keys, c.deltaKeyHeads),
+        value = headsOf(2 * keys, values, c.deltaHeads);
+  Value step = linearInF32(deltaStep, x, layer);
+  step = ActivateOp::create(b, loc, Activation::Softplus, step);
+  Value rate = linearInF32(deltaRate, x, layer);
+  rate = ActivateOp::create(b, loc, Activation::Sigmoid, rate);
+  Value gate =
+      splitHeads(text.tokens, linear(deltaGate, x, layer), c.deltaHeads);
+  loc = module.lookupSymbol<WeightOp>(deltaDecay).getLoc();
+  auto rule = DeltaRuleOp::create(
+      b, loc, query, key, value, step, rate, weight(deltaDecay, layer),
+      states[1], layer, text.position,
+      llvm::APFloat(std::pow(static_cast<double>(c.deltaKeyDim), -0.5)),
+      llvm::APFloat(1e-6));
+  states[1] = rule.getNext();
+  loc = module.lookupSymbol<WeightOp>(deltaNorm).getLoc();
+  Value normed = RMSNormOp::create(
+      b, loc, rule.getResult(), weight(deltaNorm, layer), /*squares=*/Value(),
+      llvm::APFloat(c.normEps), /*round_once=*/false, /*unit_offset=*/false,
+      /*column=*/0, /*size=*/IntegerAttr());
+  normed = gated(gate, normed, Activation::Silu);
+  return linear(deltaOut, mergeHeads(b, loc, normed), layer);
 }
 
 /// Builds a gated convolution.
 Value Importer::conv(const Text &text, Value x, Value layer, Value &state) {
   Value gate = linear(convGate, x, layer),
         product = gated(gate, linear(convIn, x, layer), Activation::Identity);
-  loc = module.lookupSymbol<WeightOp>(convFilter).getLoc();
-  Value filter = tensor::CollapseShapeOp::create(
-      b, loc, weight(convFilter, layer),
-      ArrayRef<ReassociationIndices>{{0, 1}, {2}});
-  auto mixed =
-      CausalConvOp::create(b, loc, product, filter, state, layer, text.position,
-                           optionalWeight(biasSymbol(convFilter), layer));
-  state = mixed.getNext();
+  Value mixed = convolved(text, product, layer, state);
   Value factor = linear(convFactor, x, layer);
-  return linear(convOut, gated(factor, mixed.getResult(), Activation::Identity),
-                layer);
+  return linear(convOut, gated(factor, mixed, Activation::Identity), layer);
 }
 
 Value Importer::latentAttention(const Text &text, const LayerKind &kind,
@@ -837,10 +950,7 @@ Value Importer::mlp(const MlpModules &names, StringRef prefix, Value x,
 /// Chooses the experts of each token.
 RouteOp Importer::route(Value x, Value layer) {
   const ExpertModules &names = family.experts;
-  loc = module.lookupSymbol<WeightOp>("router").getLoc();
-  Value logits = LinearOp::create(b, loc, x, weight("router", layer),
-                                  optionalWeight("router_bias", layer),
-                                  TypeAttr::get(b.getF32Type()));
+  Value logits = linearInF32("router", x, layer);
   Value correction = optionalWeight("router_correction", layer);
   if (names.correctionIsRow)
     correction = tensor::CollapseShapeOp::create(
@@ -947,8 +1057,14 @@ SmallVector<Value> Importer::layer(const Text &text, const LayerKind &kind,
                            : mlp(family.mlp, "", read, layer);
   };
   Value read = normed(norms.attention, x), made;
-  Value mixed = kind.hasState ? conv(text, read, layer, caches.back())
-                              : attention(text, kind, read, layer, caches);
+  Value mixed;
+  if (!kind.hasState)
+    mixed = attention(text, kind, read, layer, caches);
+  else if (!family.conv.in.empty())
+    mixed = conv(text, read, layer, caches.back());
+  else
+    mixed =
+        delta(text, read, layer, MutableArrayRef<Value>(caches).take_back(2));
   // Reads x before the sum with attention's result takes its place.
   if (family.isParallel)
     made = mlpOf(norms.mlp.empty() ? read : normed(norms.mlp, x));

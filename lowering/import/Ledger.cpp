@@ -124,18 +124,17 @@ static void layerTypes(Reader &reader, llvm::StringRef key, Draft &draft) {
     reader.fail(reader.quoted(key) + " is missing");
   if (!list)
     return;
-  bool hasConv = !draft.family->conv.in.empty();
+  llvm::StringRef other = draft.family->stateType();
+  if (other.empty())
+    other = "sliding_attention";
   for (const json &type : list->is_array() ? *list : json::array({*list}))
-    if (type == "full_attention" ||
-        type == (hasConv ? "conv" : "sliding_attention"))
+    if (type == "full_attention" || type == other.str())
       draft.layerTypes.push_back(type.get<std::string>());
     else if (type == "attention") // as Granite says it
       draft.layerTypes.push_back("full_attention");
     else
-      reader.failKey(key,
-                     "expected a list of full_attention and " +
-                         llvm::Twine(hasConv ? "conv" : "sliding_attention") +
-                         ", got " + shownJson(*list));
+      reader.failKey(key, "expected a list of full_attention and " + other +
+                              ", got " + shownJson(*list));
 }
 
 static void ropeLayers(Reader &reader, llvm::StringRef key, Draft &draft) {
@@ -399,6 +398,9 @@ static const LedgerKey kKeys[] = {
      firstExperts},
     {"forced_bos_token_id", false, "null", kGeneration, nullptr},
     {"forced_eos_token_id", false, "null", kGeneration, nullptr},
+    {"full_attention_interval", false, "",
+     "each n-th layer has attention; for configs without layer_types",
+     size<&Draft::attentionInterval, kMaxDim>},
     {"full_attn_idxs", false, "",
      "layers with attention; for configs without layer_types",
      listOfLayers<&Draft::attentionList>},
@@ -426,9 +428,20 @@ static const LedgerKey kKeys[] = {
     {"layer_norm_eps", false, "", "epsilon of norms",
      positive<&Draft::normEps>},
     {"layer_types", false, "",
-     "for each layer, full attention, a window or a convolution", layerTypes},
+     "for each layer, full attention, a window, or what has a state",
+     layerTypes},
     {"layerdrop", false, "any", kTraining, nullptr},
     {"length_penalty", false, "1", kGeneration, nullptr},
+    {"linear_conv_kernel_dim", false, "",
+     "tokens that a convolution's filter reads", filterSize},
+    {"linear_key_head_dim", false, "", "size of a key of the delta rule",
+     size<&Draft::deltaKeyDim, kMaxHeadDim>},
+    {"linear_num_key_heads", false, "", "heads of keys of the delta rule",
+     size<&Draft::deltaKeyHeads, kMaxHeads>},
+    {"linear_num_value_heads", false, "", "heads of the delta rule",
+     size<&Draft::deltaHeads, kMaxHeads>},
+    {"linear_value_head_dim", false, "", "size of a value of the delta rule",
+     size<&Draft::deltaValueDim, kMaxHeadDim>},
     {"logit_scale", false, "1", "factor of logits", logitScale},
     {"logits_scaling", false, "1", "divisor of logits",
      optionalPositive<&Draft::logitsScaling>},

@@ -24,6 +24,7 @@ struct ConfigDraft : ModelConfig {
   int64_t maxWindowLayers = 0;
   std::vector<std::string> layerTypes;
   std::vector<int64_t> attentionList; // full_attn_idxs
+  int64_t attentionInterval = 0;      // full_attention_interval
   /// How Lfm2's intermediate_size becomes the width of an MLP.
   bool adjustsMlp = false;
   double mlpFactor = 1;

@@ -158,12 +158,13 @@ void Shrinker::shrinkLayers() {
                           "num_experts", "num_shared_expert"})
     if (auto list = result.find(key); list != result.end() && list->is_array())
       list->erase(list->begin() + sizes.layers, list->end());
-  if (config.family->reads("full_attn_idxs") && !isGiven("layer_types")) {
-    json attending = json::array();
-    for (auto [i, layer] : llvm::enumerate(kept))
-      if (!config.kinds[layer].hasState)
-        attending.push_back(i);
-    result["full_attn_idxs"] = std::move(attending);
+  if (llvm::StringRef state = config.family->stateType();
+      !state.empty() && !isGiven("layer_types")) {
+    json types = json::array();
+    for (size_t layer : kept)
+      types.push_back(config.kinds[layer].hasState ? state.str()
+                                                   : "full_attention");
+    result["layer_types"] = std::move(types);
   }
   result["num_hidden_layers"] = sizes.layers;
   auto first = [&](auto matches) {

@@ -185,6 +185,7 @@ CASES = {
         scaling=families.rope("dynamic"),
         max_position_embeddings=families.ORIGINAL,
     ),
+    "f32-qwen3_5_text": own_rope("qwen3_5_text"),
     **{f"f32-{name}": alone(name) for name in families.OTHERS},
     "f32-ministral3": own_rope("ministral3"),
     "bf16-qwen3": family("qwen3", "bf16"),

@@ -52,6 +52,9 @@ def rope(name, **more):
     return {"rope_type": name} | ROPES[name] | more
 
 
+MROPE = {"rope_theta": 1e6, "mrope_interleaved": True, "mrope_section": [2, 2, 2]}
+
+
 def config(family, changes, **more):
     return SMALL | {"model_type": family} | changes | more
 
@@ -140,6 +143,22 @@ FAMILIES = {
     ),
     "phi": config("phi", {}),
     "qwen3_vl_text": config("qwen3_vl_text", {"head_dim": 24}),
+    "qwen3_5_text": config(
+        "qwen3_5_text",
+        {"head_dim": 24, "linear_num_key_heads": 2, "linear_num_value_heads": 4}
+        | {"linear_key_head_dim": 12, "linear_value_head_dim": 20}
+        | {"num_hidden_layers": 6, "full_attention_interval": 3}
+        | {"rope_parameters": rope("default", partial_rotary_factor=0.5) | MROPE},
+    ),
+    "qwen3_5_moe_text": config(
+        "qwen3_5_moe_text",
+        {"head_dim": 24, "linear_num_key_heads": 2, "linear_num_value_heads": 2}
+        | {"linear_key_head_dim": 12, "linear_value_head_dim": 12}
+        | {"layer_types": ["linear_attention", "full_attention"] * 2}
+        | {"num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 40}
+        | {"shared_expert_intermediate_size": 56}
+        | {"rope_parameters": rope("default", partial_rotary_factor=0.5) | MROPE},
+    ),
     "seed_oss": config("seed_oss", {"head_dim": 24}),
     "stablelm": config("stablelm", {"use_qkv_bias": True}),
     "starcoder2": config("starcoder2", {"sliding_window": 24}),
@@ -353,6 +372,22 @@ COMPOSITES = {
             "out_hidden_size": 64,
             "num_position_embeddings": 16,
             "deepstack_visual_indexes": [0],
+        },
+        "image_token_id": 319,
+        "video_token_id": 318,
+        "vision_start_token_id": 316,
+        "vision_end_token_id": 317,
+    },
+    "qwen3_5": {
+        "model_type": "qwen3_5",
+        "text_config": text_of("qwen3_5_text") | {"num_hidden_layers": 3},
+        "vision_config": {
+            "hidden_size": 16,
+            "intermediate_size": 16,
+            "depth": 1,
+            "num_heads": 2,
+            "out_hidden_size": 64,
+            "num_position_embeddings": 16,
         },
         "image_token_id": 319,
         "video_token_id": 318,

@@ -54,7 +54,7 @@ def configs():
         every[name] = config | LARGE
         for key in ("layer_types", "mlp_layer_types"):
             if key in config:
-                every[name] |= {key: config[key] * 8}
+                every[name] |= {key: (config[key] * 8)[: LARGE["num_hidden_layers"]]}
         if "kv_lora_rank" in config:
             every[name] |= {"num_key_value_heads": LARGE["num_attention_heads"]}
     mixed = {"layer_types": ["full_attention"] * 28 + ["sliding_attention"] * 4}
@@ -81,6 +81,8 @@ def shrunk(tools, name, config, sizes):
     compiler = tools.bin / "cria-compile"
     execute([compiler, whole, f"--shrink={asked}", "-o", small]).ok()
     usual = {own: key for key, own in families.own_names(config).items()}
+    # Older configs of lfm2 call these otherwise.
+    usual |= {"block_ff_dim": "intermediate_size", "tie_embedding": "tie_word_embeddings"}
     config = json.loads(small.read_text())
     return {usual.get(key, key): value for key, value in config.items()}, small
 
