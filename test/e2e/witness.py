@@ -45,6 +45,8 @@ FAMILIES = {
     "gemma2": families.FAMILIES["gemma2"],
     "qwen3": families.FAMILIES["qwen3"],
     "minicpm3": families.FAMILIES["minicpm3"],
+    "lfm2": families.FAMILIES["lfm2"]
+    | {"num_hidden_layers": 2, "layer_types": ["conv", "full_attention"]},
     "phi3": json.loads((HERE / "goldens/f32-phi3-longrope/config.json").read_text()),
     "blocks": families.config(
         "llama", {"hidden_size": 64, "intermediate_size": 96, "head_dim": 16}
@@ -79,7 +81,8 @@ def empty_cache(cache, stored):
     if cache["dtype"] == "q8_0":
         *outer, size = cache["shape"]
         return np.zeros([*outer, size // 32, 34], np.uint8)
-    return np.zeros(cache["shape"], np.uint16 if stored == "bf16" else np.float32)
+    narrow = stored == "bf16" and cache["dtype"] != "f32"
+    return np.zeros(cache["shape"], np.uint16 if narrow else np.float32)
 
 
 def numbers(cache):
@@ -133,7 +136,8 @@ class Memory:
                 self.arrays[table["slot"] + i] = guarded(values.astype(np.float32))
         self.weights = dict(enumerate(self.arrays))
         self.slots = (ctypes.c_void_p * len(self.arrays))(
-            *(array.ctypes.data for array in self.arrays)
+            # No layer reads a slot between those of a weight that some layers lack.
+            *(None if array is None else array.ctypes.data for array in self.arrays)
         )
         self.caches = [empty_cache(cache, stored) for cache in manifest["caches"]]
         self.chunk = CHUNK
