@@ -192,6 +192,13 @@ LogicalResult Sharder::findMakers(Operation *op) {
   };
   if (type.getRank() == 3 && llvm::any_of(op->getOperands(), isSlice))
     return success();
+  // Neither are a layer's own numbers of each token, nor their gate.
+  auto isOfLayer = [](Value factor) {
+    auto slice = factor.getDefiningOp<tensor::ExtractSliceOp>();
+    return slice && slice.isDynamicOffset(1);
+  };
+  if (type.getRank() == 2 && llvm::any_of(op->getOperands(), isOfLayer))
+    return success();
   if (failed(
           divide(op, "of the MLP's intermediate size", type.getShape().back())))
     return failure();

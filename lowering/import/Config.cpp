@@ -59,9 +59,36 @@ static void finishHeads(ObjectReader &reader, ConfigDraft &draft) {
                 llvm::Twine(draft.headDim));
 }
 
+/// Checks and completes the sizes of heads of layers that see all keys.
+static void finishFullHeads(ObjectReader &reader, ConfigDraft &draft) {
+  HeadSizes &full = draft.fullHeads;
+  if (!full.headDim || reader.failed())
+    return;
+  if (!draft.keysAreValues && draft.ownHeads.empty())
+    full.kvHeads = 0; // transformers reads it only then
+  if (!full.kvHeads)
+    full.kvHeads = draft.kvHeads;
+  if (draft.heads % full.kvHeads)
+    reader.fail("'num_attention_heads' " + llvm::Twine(draft.heads) +
+                " is not a multiple of 'num_global_key_value_heads' " +
+                llvm::Twine(full.kvHeads));
+  if (full.headDim % 2)
+    reader.fail("'global_head_dim' must be even, got " +
+                llvm::Twine(full.headDim));
+}
+
+/// Checks the numbers that each layer has for each id.
+static void checkLayerNumbers(ObjectReader &reader, const ConfigDraft &draft) {
+  if (draft.layerNumbers && draft.layerRows < draft.vocabSize)
+    reader.failKey("vocab_size_per_layer_input",
+                   "expected at least 'vocab_size', " +
+                       llvm::Twine(draft.vocabSize) + ", got " +
+                       llvm::Twine(draft.layerRows));
+}
+
 /// The key that says how many experts a token chooses.
 static llvm::StringRef chosenKey(const Family &family) {
-  for (const char *key : {"moe_k", "moe_topk"})
+  for (const char *key : {"moe_k", "moe_topk", "top_k_experts"})
     if (family.reads(key))
       return key;
   return "num_experts_per_tok";
@@ -70,7 +97,9 @@ static llvm::StringRef chosenKey(const Family &family) {
 /// Checks and completes the numbers of experts.
 static void finishExperts(ObjectReader &reader, ConfigDraft &draft) {
   const Family &family = *draft.family;
-  if (family.experts.router.empty())
+  if (!draft.mixes)
+    draft.experts = 0;
+  if (family.experts.router.empty() || !draft.mixes)
     return;
   for (const char *key : {"moe_num_experts", "n_routed_experts", "num_experts",
                           "num_local_experts"})
@@ -83,7 +112,9 @@ static void finishExperts(ObjectReader &reader, ConfigDraft &draft) {
   draft.sharedSize += draft.sharedExperts * draft.expertSize;
   int64_t groups = draft.expertGroups, kept = draft.keptGroups,
           size = draft.experts / groups;
-  if (draft.chosenExperts > draft.experts)
+  if (!draft.chosenExperts)
+    reader.fail(reader.quoted(chosenKey(family)) + " is missing");
+  else if (draft.chosenExperts > draft.experts)
     reader.fail(reader.quoted(chosenKey(family)) + ": expected at most " +
                 llvm::Twine(draft.experts) + ", the number of experts, got " +
                 llvm::Twine(draft.chosenExperts));
@@ -120,7 +151,10 @@ static void finishFactors(ConfigDraft &draft) {
   double scores = draft.queryScalar
                       ? draft.queryScalar
                       : static_cast<double>(draft.plainDim + draft.headDim);
-  draft.attentionScale = std::pow(scores, -0.5) * draft.scoreFactor;
+  if (draft.family->dividesScores || draft.queryScalar)
+    draft.attentionScale = std::pow(scores, -0.5) * draft.scoreFactor;
+  if (!draft.family->experts.routerNorm.empty())
+    draft.routerScale = std::pow(static_cast<double>(draft.hiddenSize), -0.5);
   if (draft.attentionMultiplier)
     draft.attentionScale = draft.attentionMultiplier;
   if (draft.family->scalesEmbedding)
@@ -165,6 +199,9 @@ static bool hasWindow(const ConfigDraft &draft, size_t layer) {
     return static_cast<int64_t>(layer) >= draft.maxWindowLayers;
   case WindowRule::Pattern:
     return (static_cast<int64_t>(layer) + 1) % draft.windowPattern != 0;
+  case WindowRule::PatternAndLast:
+    return (static_cast<int64_t>(layer) + 1) % draft.windowPattern != 0 &&
+           static_cast<int64_t>(layer) + 1 < draft.layers;
   case WindowRule::WithoutRope:
     return draft.useWindow && !draft.kinds[layer].rotates;
   }
@@ -222,6 +259,32 @@ static void checkRuns(ObjectReader &reader, llvm::ArrayRef<LayerKind> kinds) {
         llvm::Twine(maxBodies) + ", got " + llvm::Twine(bodies));
 }
 
+/// Refuses layers that read keys and values which no layer before them has, and
+/// sizes of heads of other layers than those that see all keys.
+static void checkReading(ObjectReader &reader, const ConfigDraft &draft) {
+  auto isFull = [](const LayerKind &kind) { return !kind.window; };
+  llvm::ArrayRef<LayerKind> kinds = draft.kinds;
+  if (draft.family->window == WindowRule::PatternAndLast && kinds.back().window)
+    reader.failKey("layer_types", "expected the last layer to be "
+                                  "full_attention, got sliding_attention");
+  for (const LayerKind &kind : kinds)
+    if (kind.readsOthers && llvm::none_of(kinds, [&](const LayerKind &other) {
+          return !other.readsOthers && isFull(other) == isFull(kind);
+        }))
+      return reader.failKey("num_kv_shared_layers",
+                            "expected layers of each type before the last " +
+                                llvm::Twine(draft.readingLayers) +
+                                ", whose keys and values these read");
+  std::vector<int64_t> full;
+  for (auto [i, kind] : llvm::enumerate(kinds))
+    if (isFull(kind))
+      full.push_back(static_cast<int64_t>(i));
+  if (!draft.ownHeads.empty() && draft.ownHeads != full)
+    reader.failKey("per_layer_config",
+                   "expected an entry for each layer with full_attention, and "
+                   "no other");
+}
+
 static void finishLayers(ObjectReader &reader, ConfigDraft &draft) {
   draft.kinds.assign(static_cast<size_t>(draft.layers), LayerKind());
   bool ropeListed =
@@ -251,14 +314,18 @@ static void finishLayers(ObjectReader &reader, ConfigDraft &draft) {
     kind.rotates &= draft.rotates && rotates(draft, sees);
     kind.rope = sees && !draft.ropes.empty() ? draft.ropes.size() - 1 : 0;
     kind.hasExperts = hasExperts(draft, static_cast<int64_t>(i));
+    kind.readsOthers =
+        static_cast<int64_t>(i) >= draft.layers - draft.readingLayers;
   }
   checkRuns(reader, draft.kinds);
+  checkReading(reader, draft);
 }
 
 /// The parameters of a layer's attention.
 static int64_t attentionParameters(const ModelConfig &c) {
   if (!c.latentSize)
-    return 2 * c.hiddenSize * c.headDim * (c.heads + c.kvHeads);
+    return 2 * c.hiddenSize * std::max(c.headDim, c.fullHeads.headDim) *
+           (c.heads + std::max(c.kvHeads, c.fullHeads.kvHeads));
   int64_t query = c.heads * (c.plainDim + c.headDim),
           keysAndValues = c.heads * (c.plainDim + c.valueDim),
           rank = c.queryLatentSize;
@@ -271,10 +338,12 @@ static int64_t attentionParameters(const ModelConfig &c) {
 /// product overflows.
 static void checkSize(const ModelConfig &c, ObjectReader &reader) {
   int64_t attention = attentionParameters(c),
-          inner = std::max(c.intermediateSize,
+          inner = std::max(c.intermediateSize * (c.widensReading ? 2 : 1),
                            c.experts * c.expertSize + c.sharedSize),
           mlp = 3 * c.hiddenSize * inner;
-  int64_t perLayer = attention + mlp, ends = 2 * c.vocabSize * c.hiddenSize;
+  int64_t embedding = c.layerNumbers * (c.vocabSize + 3 * c.hiddenSize),
+          perLayer = attention + mlp + embedding,
+          ends = 2 * c.vocabSize * c.hiddenSize;
   if (perLayer > maxParameters / c.layers ||
       perLayer * c.layers + ends > maxParameters)
     reader.fail("expected at most " + llvm::Twine(maxParameters) +
@@ -407,7 +476,9 @@ void cria::readAll(const json &config, const std::set<std::string> &added,
     reader.fail("'linear_num_value_heads' " + llvm::Twine(draft.deltaHeads) +
                 " is not a multiple of 'linear_num_key_heads' " +
                 llvm::Twine(draft.deltaKeyHeads));
+  finishFullHeads(reader, draft);
   finishExperts(reader, draft);
+  checkLayerNumbers(reader, draft);
   if (reader.failed())
     return;
   if (!isTower && draft.family->rope.layers != RotatedLayers::None)

@@ -31,11 +31,21 @@ enum class GateFunction {
 
 /// How inverse frequencies are computed from the base: see Rope.h.
 struct RopeConfig {
-  enum class Kind { Default, Linear, Dynamic, Yarn, LongRope, Llama3 };
+  enum class Kind {
+    Default,
+    Linear,
+    Dynamic,
+    Yarn,
+    LongRope,
+    Llama3,
+    Proportional
+  };
   Kind kind = Kind::Default;
   double theta = 10000.0;
   /// Elements of a head that are rotated.
   int64_t dims = 0;
+  /// For proportional: the first of the frequencies that are 0.
+  int64_t zerosFrom = 0;
   double factor = 1.0;
   /// The positions that the model was first trained for; for dynamic, all of
   /// the model's positions.
@@ -67,11 +77,23 @@ struct LayerKind {
   /// Whether what has a state takes the place of attention: see ConvModules and
   /// DeltaModules.
   bool hasState = false;
+  /// Whether the layer has no keys and values of its own, and reads those of
+  /// the last layer before it that has, and a window if this one has.
+  bool readsOthers = false;
 
   bool operator==(const LayerKind &other) const {
     return rotates == other.rotates && window == other.window &&
            rope == other.rope && hasExperts == other.hasExperts &&
-           hasState == other.hasState;
+           hasState == other.hasState && readsOthers == other.readsOthers;
+  }
+};
+
+/// The KV heads of a layer, and the size of a head.
+struct HeadSizes {
+  int64_t kvHeads = 0, headDim = 0;
+
+  bool operator==(const HeadSizes &other) const {
+    return kvHeads == other.kvHeads && headDim == other.headDim;
   }
 };
 
@@ -113,6 +135,19 @@ struct ModelConfig {
   int64_t kvHeads = 0;
   /// The size of a head; in latent attention, the part that is rotated.
   int64_t headDim = 0;
+  /// The heads of layers that see all keys, if their sizes differ from the
+  /// other layers'; else 0.
+  HeadSizes fullHeads;
+  /// Whether in these layers values are made of keys as they are before their
+  /// norm.
+  bool keysAreValues = false;
+  /// The last layers, whose LayerKind::readsOthers is true; whether their MLPs
+  /// are twice as wide.
+  int64_t readingLayers = 0;
+  bool widensReading = false;
+  /// The numbers that each layer has for each id, and the rows of their table;
+  /// 0: none.
+  int64_t layerNumbers = 0, layerRows = 0;
   /// For latent attention: the latent numbers of a token, and of its query (0
   /// if queries are made otherwise), the part of a query or key that is not
   /// rotated, and the size of a value.
@@ -151,6 +186,8 @@ struct ModelConfig {
   /// and logits.
   double embeddingScale = 1, attentionScale = 1, residualScale = 1,
          logitScale = 1;
+  /// The factor of the logits of routers.
+  double routerScale = 1;
   /// Soft caps of attention scores and logits; 0: none.
   double attentionSoftcap = 0, logitSoftcap = 0;
   bool tied = false; // the head is the embedding
@@ -166,6 +203,13 @@ struct ModelConfig {
   std::vector<LedgerRow> ledger;     // by key
   std::vector<std::string> warnings; // lines for the user
 
+  /// Whether a layer has the sizes `fullHeads`.
+  bool hasFullHeads(const LayerKind &kind) const {
+    return fullHeads.headDim && !kind.window;
+  }
+  HeadSizes headsOf(const LayerKind &kind) const {
+    return hasFullHeads(kind) ? fullHeads : HeadSizes{kvHeads, headDim};
+  }
   /// Whether the model reads rows of numbers in place of ids.
   bool takesRows() const { return family->readsImages() || projector; }
 };

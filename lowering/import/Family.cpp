@@ -436,6 +436,69 @@ static const Family kFamilies[] = {
      .windowPattern = 6,
      .rope = {.theta = 1e6, .windowTheta = 1e4},
      .scalesEmbedding = true},
+    {.modelType = "gemma4",
+     .architecture = "Gemma4ForConditionalGeneration",
+     .models = "Gemma 4 26B-A4B, 31B, E2B and E4B",
+     .differs = "the text of a model that reads images and hears",
+     .keys = "",
+     .defaults = R"({"tie_word_embeddings": true})",
+     .ignored = "audio_config audio_token_id boa_token_id boi_token_id "
+                "eoa_token_id eoa_token_index eoi_token_id image_token_id "
+                "initializer_range video_token_id vision_config "
+                "vision_soft_tokens_per_image",
+     .text = "gemma4_text"},
+    {.modelType = "gemma4_text",
+     .architecture = "Gemma4ForCausalLM",
+     .models = "",
+     .differs = "the text of gemma4: as gemma3_text, and norms of values; "
+                "layers without a window have heads of another size, which may "
+                "make values of keys; a factor of each layer's result; experts "
+                "beside the MLP; embeddings of each layer; last layers that "
+                "read the keys and values of others",
+     .keys = "attention_bias attention_k_eq_v enable_moe_block "
+             "final_logit_softcapping global_head_dim hidden_activation "
+             "hidden_size_per_layer_input layer_types moe_intermediate_size "
+             "num_experts num_global_key_value_heads num_kv_shared_layers "
+             "per_layer_config rms_norm_eps sliding_window top_k_experts "
+             "use_double_wide_mlp vocab_size_per_layer_input",
+     .defaults = R"({"enable_moe_block": false, "global_head_dim": 512,
+         "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh",
+         "hidden_size": 2304, "hidden_size_per_layer_input": 256,
+         "intermediate_size": 9216, "max_position_embeddings": 131072,
+         "num_attention_heads": 8, "num_hidden_layers": 30,
+         "num_key_value_heads": 4, "rms_norm_eps": 1e-6,
+         "rope_parameters": {
+           "full_attention": {"partial_rotary_factor": 0.25,
+             "rope_theta": 1e6, "rope_type": "proportional"},
+           "sliding_attention": {"rope_theta": 1e4, "rope_type": "default"}},
+         "sliding_window": 512, "tie_word_embeddings": true,
+         "vocab_size": 262144, "vocab_size_per_layer_input": 262144})",
+     // Only tokens of images see later ones.
+     .fixed = R"({"use_bidirectional_attention": "vision"})",
+     .norm = kRoundsOnce,
+     .norms = kFourNorms,
+     .layerFactor = "layer_scalar",
+     .attention = {.normalizesValues = true},
+     .headNorm = HeadNorm::EachHead,
+     .experts = {.router = "router.proj",
+                 .weights = ExpertModules::Sum,
+                 .each = {"", "", "experts.down_proj", "experts.gate_up_proj"},
+                 .norm = "pre_feedforward_layernorm_2",
+                 .mlpEnd = "post_feedforward_layernorm_1",
+                 .end = "post_feedforward_layernorm_2",
+                 .routerNorm = "router.scale",
+                 .factors = "router.per_expert_scale",
+                 .areBare = true},
+     .layerEmbeddings = {"model.embed_tokens_per_layer",
+                         "model.per_layer_model_projection",
+                         "model.per_layer_projection_norm",
+                         "per_layer_input_gate", "per_layer_projection",
+                         "post_per_layer_input_norm"},
+     .dividesScores = false,
+     .window = WindowRule::PatternAndLast,
+     .windowPattern = 6,
+     .rope = {.theta = 1e6, .windowTheta = 1e4, .isProportional = true},
+     .scalesEmbedding = true},
     {.modelType = "glm",
      .architecture = "GlmForCausalLM",
      .models = "GLM-4 9B and GLM-Edge",

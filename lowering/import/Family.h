@@ -52,6 +52,8 @@ struct AttentionModules {
   bool gatesHeads = false;
   /// The tensor with a sink for each query head; empty if there is none.
   llvm::StringLiteral sinks = "";
+  /// Whether each head's values are normalized, without weights.
+  bool normalizesValues = false;
 };
 
 /// The modules that only latent attention has; `query` and `out` are in
@@ -149,6 +151,28 @@ struct ExpertModules {
   /// A linear with one row. The sigmoid of its result is the factor of what the
   /// MLP beside the experts computes. Empty if there is no factor.
   llvm::StringLiteral sharedGate = "";
+  /// If a layer has both the MLP of layers without experts and experts: the
+  /// norm of what the experts read, and the norms of what the MLP and the
+  /// experts computed, which are then added. Empty if it has only experts.
+  llvm::StringLiteral norm = "", mlpEnd = "", end = "";
+  /// The tensor of a norm of what the router reads, whose logits are then
+  /// divided by the root of the hidden size; empty if there is none.
+  llvm::StringLiteral routerNorm = "";
+  /// A tensor with a factor of each expert's weight; empty if there is none.
+  llvm::StringLiteral factors = "";
+  /// Whether a tensor of all experts is called as the module is.
+  bool areBare = false;
+};
+
+/// The modules of embeddings that each layer has for itself. The first three
+/// are the model's: a table with a row of numbers for all layers, a linear that
+/// makes such a row of the embedding, and a norm of what it makes for a layer.
+/// The others are a layer's: a linear of the hidden states, which gates the
+/// layer's numbers; a linear back to hidden states, and a norm of what is added
+/// to these.
+struct LayerEmbeddings {
+  llvm::StringLiteral table = "", projection = "", norm = ""; // empty: none
+  llvm::StringLiteral gate = "", out = "", end = "";
 };
 
 /// Whether linears have a bias: if a key of the config says so, or whatever it
@@ -173,6 +197,8 @@ enum class WindowRule {
   FromLayer,
   /// All layers, except each n-th: see Family::windowPattern.
   Pattern,
+  /// As Pattern, and the last layer has no window.
+  PatternAndLast,
   /// The layers without rope, if use_sliding_window is true.
   WithoutRope,
 };
@@ -199,6 +225,8 @@ struct RopeRule {
   /// Whether pairs of elements are neighbours instead of half a head apart,
   /// unless rope_interleave says it.
   bool isInterleaved = false;
+  /// Whether the type proportional is known.
+  bool isProportional = false;
   /// Keys in rope_parameters that other families do not have.
   llvm::StringLiteral keys = "";
   /// Whether rope scalings have Phi 3's names, and a text that grows beyond the
@@ -296,6 +324,9 @@ struct Family {
   /// Tensors with a factor for each column of what attention and the MLP add to
   /// the residual stream; empty if there are none.
   llvm::StringLiteral attentionFactor = "", mlpFactor = "";
+  /// A tensor with one factor of the hidden states after a layer; empty if
+  /// there is none.
+  llvm::StringLiteral layerFactor = "";
   /// The norm after the layers; empty if there is none.
   llvm::StringLiteral lastNorm = "model.norm";
   llvm::StringLiteral head = "lm_head";
@@ -309,6 +340,10 @@ struct Family {
   /// The MLP of layers without experts.
   MlpModules mlp = {};
   ExpertModules experts = {};
+  LayerEmbeddings layerEmbeddings = {};
+  /// Whether attention scores are divided by a root: that of the head size,
+  /// unless query_pre_attn_scalar says it.
+  bool dividesScores = true;
   /// Whether checkpoints have the matrices of linears transposed, except the
   /// head's.
   bool areTransposed = false;

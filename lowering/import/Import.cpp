@@ -37,6 +37,15 @@ struct Text {
   Value tokens, position;
   /// The tables of ModelConfig::ropes, one for each.
   SmallVector<GetRopeOp> ropes;
+  /// For each token, the numbers of all layers (n, L * N), one layer's after
+  /// the other's; null if layers have none.
+  Value layerNumbers;
+};
+
+/// The layer that is built: its number, and the number of its keys and values
+/// in their caches.
+struct LayerNumbers {
+  Value layer, inCaches;
 };
 
 /// Numbers of layers, in ascending order.
@@ -49,9 +58,9 @@ public:
            ModuleOp module)
       : c(config), layerPath((family.layers + ".*").str()), maxSeq(maxSeq),
         type(type), b(module.getContext()), module(module),
-        all(llvm::to_vector(llvm::seq(c.layers))) {
+        caches(layerCaches(c)), all(llvm::to_vector(llvm::seq(c.layers))) {
     for (int64_t i : all)
-      (c.layers && c.kinds[i].hasState ? recurrent : attending).push_back(i);
+      (c.kinds[i].hasState ? recurrent : attending).push_back(i);
   }
 
   void run();
@@ -62,9 +71,11 @@ private:
   void declarePositions();
   void declareLayer();
   void declareAttention();
+  void declareAttention(const LayerKind &kind, Layers layers);
   void declareLatentAttention();
   void declareConv(Layers layers);
   void declareDelta(Layers layers);
+  void declareLayerEmbeddings();
   void declareMlp(const MlpModules &names, StringRef prefix, int64_t inner,
                   Layers layers);
   void declareExperts(Layers layers);
@@ -77,7 +88,8 @@ private:
   void declareVision();
   void declareProjector(const ProjectorModules &names);
   void declareRope(const RopeConfig &rope, StringRef symbol);
-  void declareNorm(StringRef path, int64_t size, Layers layers);
+  void declareNorm(StringRef path, int64_t size, Layers layers,
+                   StringRef prefix = "");
   void declareLinear(StringRef path, int64_t out, int64_t in, bool bias,
                      StringRef fused = "", int64_t row = 0, int64_t rows = 0);
   void declareLinear(StringRef symbol, StringRef path, int64_t out, int64_t in,
@@ -86,40 +98,44 @@ private:
   WeightOp declare(StringRef path, StringRef kind, ArrayRef<int64_t> shape,
                    Layers layers, StringRef symbol = "");
   func::FuncOp declareForward();
-  RankedTensorType cacheType();
-  SmallVector<Value> layer(const Text &text, const LayerKind &kind, Value layer,
+  SmallVector<Type> cacheTypes();
+  SmallVector<Value> layer(const Text &text, int64_t kind, LayerNumbers number,
                            ValueRange carried);
+  Value numberInCaches(const LayerRun &layers, int64_t i, Value first,
+                       Value layer);
   SmallVector<Value> run(const Text &text, const LayerRun &layers,
                          ValueRange carried);
   std::string outSymbol() const;
   StringRef normSymbol(StringRef path, bool layered) const;
-  Value attention(const Text &text, const LayerKind &kind, Value x, Value layer,
-                  MutableArrayRef<Value> caches);
+  Value attention(const Text &text, const LayerKind &kind, Value x,
+                  LayerNumbers number, MutableArrayRef<Value> caches);
   Value latentAttention(const Text &text, const LayerKind &kind, Value x,
                         Value layer, Value &cache);
-  Value conv(const Text &text, Value x, Value layer, Value &state);
-  Value delta(const Text &text, Value x, Value layer,
+  Value conv(const Text &text, Value x, LayerNumbers number, Value &state);
+  Value delta(const Text &text, Value x, LayerNumbers number,
               MutableArrayRef<Value> states);
-  Value convolved(const Text &text, Value x, Value layer, Value &state);
+  Value convolved(const Text &text, Value x, LayerNumbers number, Value &state);
   Value linearInF32(StringRef symbol, Value x, Value layer);
-  SmallVector<Type> stateTypes();
   GQAOp attend(const Text &text, const LayerKind &kind, Value q, Value k,
                Value v, Value layer);
   Value rotated(const Text &text, const LayerKind &kind, Value x);
   Value part(const Text &text, Value x, int64_t first, int64_t size);
   Value joined(Value a, Value b);
   Value splitHeads(Value tokens, Value x, int64_t count);
+  Value layerNumbers(Value tokens, Value ids, Value x);
+  Value addLayerNumbers(const Text &text, Value x, Value layer);
   Value mlp(const MlpModules &names, StringRef prefix, Value x, Value layer);
   Value gated(Value gate, Value up, Activation function, double limit = 0,
               double alpha = 1);
   RouteOp route(Value x, Value layer);
   Value everyOther(Value tokens, Value x, int64_t first);
   Value experts(Value tokens, Value x, Value layer);
-  Value heads(Value tokens, Value x, int64_t count, StringRef norm,
-              Value layer);
+  Value heads(Value tokens, Value x, int64_t count, StringRef norm, Value layer,
+              StringRef prefix = "");
   Value linear(StringRef symbol, Value x, Value layer);
   Value norm(StringRef path, Value x, Value layer,
-             std::optional<double> eps = {});
+             std::optional<double> eps = {}, StringRef prefix = "");
+  Value plainNorm(Value x, Value weight = {});
   Value rows(StringRef symbol);
   Value embed(Value ids, Value position);
   Value given(Value ids);
@@ -159,14 +175,16 @@ private:
   Type type;
   OpBuilder b;
   ModuleOp module;
+  const LayerCaches caches;
   SmallVector<int64_t> all, attending, recurrent; // layers
   Location loc = b.getUnknownLoc();
 };
 } // namespace
 
-/// The symbols of Family::attentionFactor and mlpFactor.
+/// The symbols of Family::attentionFactor, mlpFactor and layerFactor.
 static constexpr llvm::StringLiteral attentionFactor = "attention_factor",
-                                     mlpFactor = "mlp_factor";
+                                     mlpFactor = "mlp_factor",
+                                     layerFactor = "layer_factor";
 
 /// The symbol of a module: "q_proj" for "self_attn.q_proj".
 static StringRef lastName(StringRef path) {
@@ -178,13 +196,15 @@ static std::string biasSymbol(StringRef symbol) {
 }
 
 /// Declares a weight of the module `path`: one of each of some layers, or, if
-/// there are none, one of the model.
+/// there are none, one of the model. Without a path it is the layer's own.
 WeightOp Importer::declare(StringRef path, StringRef kind,
                            ArrayRef<int64_t> shape, Layers layers,
                            StringRef symbol) {
   bool layered = !layers.empty();
-  std::string module = layered ? (layerPath + "." + path).str() : path.str();
-  std::string source = (layered ? family.layers + ".{}." + path : path).str();
+  StringRef dot = path.empty() ? "" : ".";
+  std::string own = (path + dot).str(),
+              module = layered ? (layerPath + dot + path).str() : path.str(),
+              source = (layered ? family.layers + ".{}." + own : own).str();
   if (size_t expert = module.find("{}"); expert != std::string::npos)
     module.replace(expert, 2, "*");
   at(module);
@@ -193,7 +213,7 @@ WeightOp Importer::declare(StringRef path, StringRef kind,
   auto made = WeightOp::create(
       b, loc, symbol.empty() ? lastName(path) : symbol,
       layered ? b.getI64IntegerAttr(count) : IntegerAttr(), tensor(shape),
-      source + "." + kind.str(), /*first_row=*/IntegerAttr(),
+      source + kind.str(), /*first_row=*/IntegerAttr(),
       /*source_rows=*/IntegerAttr(), first, /*adapter=*/false,
       /*tied=*/FlatSymbolRefAttr(), /*slot=*/IntegerAttr(),
       /*split=*/SplitAttr(), /*sym_visibility=*/StringAttr(),
@@ -236,12 +256,19 @@ StringRef Importer::normSymbol(StringRef path, bool layered) const {
   return !layered && name == family.norms.mlp ? "last_norm" : name;
 }
 
-/// Declares the tensors of a norm, or nothing if `path` is empty: of the model,
-/// if there are no layers.
-void Importer::declareNorm(StringRef path, int64_t size, Layers layers) {
+/// The symbol of a linear or a norm. The prefix tells modules of one name apart
+/// that a layer has, or layers of several kinds.
+static std::string prefixed(StringRef prefix, StringRef path) {
+  return (prefix + lastName(path)).str();
+}
+
+/// Declares the tensors of a norm, or nothing if `path` is empty. The norm is
+/// the model's if there are no layers.
+void Importer::declareNorm(StringRef path, int64_t size, Layers layers,
+                           StringRef prefix) {
   if (path.empty())
     return;
-  StringRef symbol = normSymbol(path, !layers.empty());
+  std::string symbol = (prefix + normSymbol(path, !layers.empty())).str();
   if (family.norm.hasWeight)
     declare(path, "weight", {size}, layers, symbol);
   if (family.norm.hasBias)
@@ -262,29 +289,59 @@ WeightOp Importer::declareTensor(StringRef name, ArrayRef<int64_t> shape,
                                  Layers layers, StringRef symbol) {
   if (name.empty())
     return {};
-  auto [path, tensor] = name.rsplit('.');
+  size_t dot = name.rfind('.');
+  StringRef tensor = lastName(name), path = name.substr(0, dot);
+  if (dot == StringRef::npos)
+    path = "";
   return declare(path, tensor, shape, layers, symbol.empty() ? tensor : symbol);
 }
 
+/// The prefix of symbols of attention.
+static StringRef attentionPrefix(const ModelConfig &c, const LayerKind &kind) {
+  return c.hasFullHeads(kind) ? "full_" : "";
+}
+
 void Importer::declareAttention() {
-  int64_t q = c.heads * c.headDim, gate = family.attention.gatesHeads ? q : 0,
-          kv = c.kvHeads * c.headDim, hidden = c.hiddenSize, all = q + 2 * kv;
+  auto isFull = [&](int64_t i) { return c.hasFullHeads(c.kinds[i]); };
+  SmallVector<int64_t> full = llvm::filter_to_vector(attending, isFull),
+                       others = llvm::filter_to_vector(
+                           attending, [&](int64_t i) { return !isFull(i); });
+  for (Layers layers : {Layers(others), Layers(full)})
+    if (!layers.empty())
+      declareAttention(c.kinds[layers.front()], layers);
+}
+
+/// Declares the attention of layers whose heads have the sizes of `kind`.
+void Importer::declareAttention(const LayerKind &kind, Layers layers) {
+  auto [kvHeads, headDim] = c.headsOf(kind);
+  int64_t q = c.heads * headDim, gate = family.attention.gatesHeads ? q : 0,
+          kv = kvHeads * headDim, hidden = c.hiddenSize, all = q + 2 * kv;
   const AttentionModules &names = family.attention;
+  StringRef prefix = attentionPrefix(c, kind);
+  SmallVector<int64_t> own = llvm::filter_to_vector(
+      layers, [&](int64_t i) { return !c.kinds[i].readsOthers; });
   bool bias = c.queryKeyValueBias;
+  auto declareRows = [&](StringRef path, int64_t out, int64_t row,
+                         Layers layers) {
+    declareLinear(prefixed(prefix, path), path, out, hidden, bias, layers,
+                  names.fused, row, all);
+  };
   if (names.fusesHeads) {
     declareLinear(names.fused, all, hidden, bias);
   } else {
-    declareLinear(names.query, q + gate, hidden, bias, names.fused, 0, all);
-    declareLinear(names.key, kv, hidden, bias, names.fused, q, all);
-    declareLinear(names.value, kv, hidden, bias, names.fused, q + kv, all);
+    declareRows(names.query, q + gate, 0, layers);
+    declareRows(names.key, kv, q, own);
+    if (!c.keysAreValues || kind.window)
+      declareRows(names.value, kv, q + kv, own);
   }
   if (headNorm() != HeadNorm::None) {
     bool all = headNorm() == HeadNorm::AllHeads;
-    declareNorm(names.queryNorm, all ? q : c.headDim, attending);
-    declareNorm(names.keyNorm, all ? kv : c.headDim, attending);
+    declareNorm(names.queryNorm, all ? q : headDim, layers, prefix);
+    declareNorm(names.keyNorm, all ? kv : headDim, own, prefix);
   }
-  declareTensor(names.sinks, {c.heads}, attending, "");
-  declareLinear(outSymbol(), names.out, hidden, q, c.outBias, attending);
+  declareTensor(names.sinks, {c.heads}, layers, "");
+  declareLinear((prefix + outSymbol()).str(), names.out, hidden, q, c.outBias,
+                layers);
 }
 
 void Importer::declareLatentAttention() {
@@ -362,15 +419,10 @@ void Importer::declareDelta(Layers layers) {
   declareMatrix(deltaOut, names.out, hidden, values);
 }
 
-/// The symbol of a linear of an MLP. The prefix tells MLPs of one layer apart.
-static std::string mlpSymbol(StringRef prefix, StringRef path) {
-  return (prefix + lastName(path)).str();
-}
-
 void Importer::declareMlp(const MlpModules &names, StringRef prefix,
                           int64_t inner, Layers layers) {
   int64_t hidden = c.hiddenSize, both = 2 * inner;
-  auto symbol = [&](StringRef path) { return mlpSymbol(prefix, path); };
+  auto symbol = [&](StringRef path) { return prefixed(prefix, path); };
   if (!names.gate.empty())
     declareLinear(symbol(names.gate), names.gate, inner, hidden, c.mlpBias,
                   layers, names.fused, 0, both);
@@ -385,8 +437,10 @@ void Importer::declareMlp(const MlpModules &names, StringRef prefix,
 void Importer::declareExpert(StringRef symbol, StringRef path, int64_t out,
                              int64_t in, StringRef fused, int64_t row,
                              Layers layers) {
-  WeightOp made = declare(fused.empty() ? path : fused, "weight",
-                          {c.experts, out, in}, layers, symbol);
+  StringRef module = fused.empty() ? path : fused, tensor = "weight";
+  if (family.experts.areBare)
+    std::tie(module, tensor) = module.rsplit('.');
+  WeightOp made = declare(module, tensor, {c.experts, out, in}, layers, symbol);
   made.setExperts(true);
   if (!fused.empty()) {
     made.setFirstRow(row);
@@ -431,6 +485,11 @@ void Importer::declareExperts(Layers layers) {
       shape.insert(shape.begin(), 1);
     setF32(declare(path, tensor, shape, layers, "router_correction"));
   }
+  declareTensor(names.routerNorm, {hidden}, layers, "router_norm");
+  declareTensor(names.factors, {c.experts}, layers, "router_factors");
+  declareNorm(names.norm, hidden, layers);
+  declareNorm(names.mlpEnd, hidden, layers);
+  declareNorm(names.end, hidden, layers);
   if (names.areTransposed)
     return declareTransposed(layers);
   declareExpert("experts_gate", names.each.gate, inner, hidden,
@@ -445,27 +504,58 @@ void Importer::declareExperts(Layers layers) {
                   layers);
 }
 
+/// Whether a layer's MLP has twice the width, and the prefix of its symbols.
+static bool isWideMlp(const ModelConfig &c, const LayerKind &kind) {
+  return c.widensReading && kind.readsOthers;
+}
+static constexpr llvm::StringLiteral widePrefix = "wide_";
+
 void Importer::declareLayer() {
   declareNorm(family.norms.attention, c.hiddenSize, all);
   if (c.latentSize)
     declareLatentAttention();
   else if (!attending.empty())
     declareAttention();
-  if (!recurrent.empty())
-    family.conv.in.empty() ? declareDelta(recurrent) : declareConv(recurrent);
+  if (!recurrent.empty() && family.conv.in.empty())
+    declareDelta(recurrent);
+  else if (!recurrent.empty())
+    declareConv(recurrent);
   declareNorm(family.norms.attentionEnd, c.hiddenSize, all);
   declareNorm(family.norms.mlp, c.hiddenSize, all);
-  auto hasExperts = [&](int64_t i) { return c.kinds[i].hasExperts; };
-  SmallVector<int64_t> mixed = llvm::filter_to_vector(all, hasExperts),
-                       dense = llvm::filter_to_vector(
-                           all, [&](int64_t i) { return !hasExperts(i); });
+  auto only = [&](auto is) { return llvm::filter_to_vector(all, is); };
+  auto isMixed = [&](int64_t i) { return c.kinds[i].hasExperts; };
+  auto isWide = [&](int64_t i) { return isWideMlp(c, c.kinds[i]); };
+  bool hasBoth = !family.experts.norm.empty();
+  SmallVector<int64_t> mixed = only(isMixed), wide = only(isWide),
+                       dense = only([&](int64_t i) {
+                         return !isWide(i) && (hasBoth || !isMixed(i));
+                       });
   if (!dense.empty())
     declareMlp(family.mlp, "", c.intermediateSize, dense);
+  if (!wide.empty())
+    declareMlp(family.mlp, widePrefix, 2 * c.intermediateSize, wide);
   if (!mixed.empty())
     declareExperts(mixed);
   declareNorm(family.norms.mlpEnd, c.hiddenSize, all);
   declareTensor(family.attentionFactor, {c.hiddenSize}, all, attentionFactor);
   declareTensor(family.mlpFactor, {c.hiddenSize}, all, mlpFactor);
+  declareTensor(family.layerFactor, {1}, all, layerFactor);
+  if (c.layerNumbers)
+    declareLayerEmbeddings();
+}
+
+/// Declares the embeddings that each layer has for itself.
+void Importer::declareLayerEmbeddings() {
+  const LayerEmbeddings &names = family.layerEmbeddings;
+  int64_t numbers = c.layerNumbers, row = c.layers * numbers,
+          hidden = c.hiddenSize;
+  declare(names.table, "weight", {c.layerRows, row}, {}, lastName(names.table));
+  declareLinear(lastName(names.projection), names.projection, row, hidden,
+                /*bias=*/false, {});
+  declareNorm(names.norm, numbers, {});
+  declareLinear(names.gate, numbers, hidden, /*bias=*/false);
+  declareLinear(names.out, hidden, numbers, /*bias=*/false);
+  declareNorm(names.end, hidden, all);
 }
 
 /// The symbols of the ropes of ModelConfig::ropes.
@@ -616,22 +706,22 @@ void Importer::declareSymbols() {
     declareRope(rope, symbol);
 }
 
-/// Of keys or of values; of latent rows and rotated keys, one after the other.
-RankedTensorType Importer::cacheType() {
-  return c.latentSize ? tensor({c.layers, 1, maxSeq, c.latentSize + c.headDim})
-                      : tensor({c.layers, c.kvHeads, maxSeq, c.headDim});
-}
-
-/// The types of the states: of convolutions, and of the delta rule.
-SmallVector<Type> Importer::stateTypes() {
-  if (recurrent.empty())
-    return {};
+/// Of keys and of values, for each group of layers; of latent rows and rotated
+/// keys, one after the other.
+SmallVector<Type> Importer::cacheTypes() {
+  if (c.latentSize)
+    return {tensor({c.layers, 1, maxSeq, c.latentSize + c.headDim})};
+  SmallVector<Type> types;
+  for (const auto &[heads, layers] : caches.groups)
+    types.append(2, tensor({layers, heads.kvHeads, maxSeq, heads.headDim}));
+  if (!caches.states)
+    return types;
   bool isDelta = family.conv.in.empty();
   int64_t columns = isDelta ? deltaColumns(c) : c.hiddenSize;
-  SmallVector<Type> types = {tensor({c.layers, c.filterSize - 1, columns})};
+  types.push_back(tensor({caches.states, c.filterSize - 1, columns}));
   if (isDelta)
     types.push_back(RankedTensorType::get(
-        {c.layers, c.deltaHeads * c.deltaKeyDim, c.deltaValueDim},
+        {caches.states, c.deltaHeads * c.deltaKeyDim, c.deltaValueDim},
         b.getF32Type()));
   return types;
 }
@@ -646,9 +736,7 @@ func::FuncOp Importer::declareForward() {
                                                               : c.hiddenSize})};
   if (c.layers)
     for (SmallVector<Type> *types : {&inputs, &results})
-      types->append(c.latentSize ? 1 : 2, cacheType());
-  for (SmallVector<Type> *types : {&inputs, &results})
-    types->append(stateTypes());
+      types->append(cacheTypes());
   at("model");
   return func::FuncOp::create(b, loc, "forward",
                               b.getFunctionType(inputs, results));
@@ -673,9 +761,9 @@ Value Importer::optionalWeight(StringRef symbol, Value layer) {
 
 /// The norm of the module `path`, of the model or of a layer.
 Value Importer::norm(StringRef path, Value x, Value layer,
-                     std::optional<double> ownEps) {
+                     std::optional<double> ownEps, StringRef prefix) {
   at(layer ? layerPath + "." + path.str() : path.str());
-  StringRef symbol = normSymbol(path, layer != nullptr);
+  std::string symbol = (prefix + normSymbol(path, layer != nullptr)).str();
   Value gamma = optionalWeight(symbol, layer),
         beta = optionalWeight(biasSymbol(symbol), layer);
   llvm::APFloat eps(ownEps.value_or(c.normEps));
@@ -685,6 +773,15 @@ Value Importer::norm(StringRef path, Value x, Value layer,
   return RMSNormOp::create(b, loc, x, gamma, /*squares=*/Value(), eps,
                            family.norm.roundsOnce, family.norm.unitOffset,
                            /*column=*/0, /*size=*/IntegerAttr());
+}
+
+/// An RMS norm without a weight, or with one that is no module's.
+Value Importer::plainNorm(Value x, Value weight) {
+  return RMSNormOp::create(b, loc, x, weight, /*squares=*/Value(),
+                           llvm::APFloat(c.normEps),
+                           /*round_once=*/weight != nullptr,
+                           /*unit_offset=*/false, /*column=*/0,
+                           /*size=*/IntegerAttr());
 }
 
 /// The linear of a layer's module, with a bias if one is declared.
@@ -728,12 +825,12 @@ Value Importer::joined(Value a, Value c) {
 
 /// Reshapes (n, count * D) to (n, count, D), and normalizes if the family does.
 Value Importer::heads(Value tokens, Value x, int64_t count, StringRef normPath,
-                      Value layer) {
+                      Value layer, StringRef prefix) {
   if (headNorm() == HeadNorm::AllHeads && !normPath.empty())
-    x = norm(normPath, x, layer);
+    x = norm(normPath, x, layer, {}, prefix);
   x = splitHeads(tokens, x, count);
   if (headNorm() == HeadNorm::EachHead && !normPath.empty())
-    x = norm(normPath, x, layer);
+    x = norm(normPath, x, layer, {}, prefix);
   return x;
 }
 
@@ -771,12 +868,18 @@ static Value mergeHeads(OpBuilder &b, Location loc, Value heads) {
 }
 
 Value Importer::attention(const Text &text, const LayerKind &kind, Value x,
-                          Value layer, MutableArrayRef<Value> caches) {
+                          LayerNumbers number, MutableArrayRef<Value> caches) {
+  Value layer = number.layer;
   if (c.latentSize)
     return latentAttention(text, kind, x, layer, caches[0]);
   Value tokens = text.tokens, position = text.position, &k = caches[0],
         &v = caches[1];
   const AttentionModules &names = family.attention;
+  StringRef prefix = attentionPrefix(c, kind);
+  int64_t kvHeads = c.headsOf(kind).kvHeads;
+  auto rowsOf = [&](StringRef path) {
+    return linear(prefixed(prefix, path), x, layer);
+  };
   Value q, keys, values, gate;
   if (names.fusesHeads) {
     Value all = splitHeads(tokens, linear(names.fused, x, layer), c.heads);
@@ -784,45 +887,56 @@ Value Importer::attention(const Text &text, const LayerKind &kind, Value x,
     keys = part(text, all, c.headDim, c.headDim);
     values = part(text, all, 2 * c.headDim, c.headDim);
   } else {
-    q = linear(names.query, x, layer);
+    q = rowsOf(names.query);
     if (names.gatesHeads) {
       Value both = splitHeads(tokens, q, c.heads);
       gate = part(text, both, c.headDim, c.headDim);
       q = norm(names.queryNorm, part(text, both, 0, c.headDim), layer);
     } else {
-      q = heads(tokens, q, c.heads, names.queryNorm, layer);
+      q = heads(tokens, q, c.heads, names.queryNorm, layer, prefix);
     }
-    keys = heads(tokens, linear(names.key, x, layer), c.kvHeads, names.keyNorm,
-                 layer);
-    values = heads(tokens, linear(names.value, x, layer), c.kvHeads, "", layer);
+    if (!kind.readsOthers) {
+      Value key = rowsOf(names.key);
+      keys = heads(tokens, key, kvHeads, names.keyNorm, layer, prefix);
+      bool isKey = c.keysAreValues && !kind.window;
+      values =
+          heads(tokens, isKey ? key : rowsOf(names.value), kvHeads, "", layer);
+    }
   }
   std::string path = layerPath + "." + names.out.rsplit('.').first.str();
   at(path);
   q = rotated(text, kind, q);
-  keys = rotated(text, kind, keys);
+  if (!kind.readsOthers)
+    keys = rotated(text, kind, keys);
   if (headNorm() == HeadNorm::EachHeadAfterRope) {
     q = norm(names.queryNorm, q, layer);
     keys = norm(names.keyNorm, keys, layer);
     at(path);
   }
-  k = KVAppendOp::create(b, loc, keys, k, layer, position, /*pages=*/Value());
-  v = KVAppendOp::create(b, loc, values, v, layer, position, /*pages=*/Value());
-  Value mixed = attend(text, kind, q, k, v, layer);
+  if (!kind.readsOthers) {
+    if (names.normalizesValues)
+      values = plainNorm(values);
+    k = KVAppendOp::create(b, loc, keys, k, number.inCaches, position,
+                           /*pages=*/Value());
+    v = KVAppendOp::create(b, loc, values, v, number.inCaches, position,
+                           /*pages=*/Value());
+  }
+  Value mixed = attend(text, kind, q, k, v, number.inCaches);
   if (gate)
     mixed = gated(gate, mixed, Activation::Sigmoid);
-  return linear(outSymbol(), mergeHeads(b, loc, mixed), layer);
+  return linear((prefix + outSymbol()).str(), mergeHeads(b, loc, mixed), layer);
 }
 
 /// Convolves each column with its filter.
-Value Importer::convolved(const Text &text, Value x, Value layer,
+Value Importer::convolved(const Text &text, Value x, LayerNumbers number,
                           Value &state) {
   loc = module.lookupSymbol<WeightOp>(convFilter).getLoc();
   Value filter = tensor::CollapseShapeOp::create(
-      b, loc, weight(convFilter, layer),
+      b, loc, weight(convFilter, number.layer),
       ArrayRef<ReassociationIndices>{{0, 1}, {2}});
-  auto mixed =
-      CausalConvOp::create(b, loc, x, filter, state, layer, text.position,
-                           optionalWeight(biasSymbol(convFilter), layer));
+  auto mixed = CausalConvOp::create(
+      b, loc, x, filter, state, number.inCaches, text.position,
+      optionalWeight(biasSymbol(convFilter), number.layer));
   state = mixed.getNext();
   return mixed.getResult();
 }
@@ -836,11 +950,12 @@ Value Importer::linearInF32(StringRef symbol, Value x, Value layer) {
 }
 
 /// Builds a gated delta rule.
-Value Importer::delta(const Text &text, Value x, Value layer,
+Value Importer::delta(const Text &text, Value x, LayerNumbers number,
                       MutableArrayRef<Value> states) {
+  Value layer = number.layer;
   int64_t keys = c.deltaKeyHeads * c.deltaKeyDim,
           values = c.deltaHeads * c.deltaValueDim;
-  Value mixed = convolved(text, linear(deltaIn, x, layer), layer, states[0]);
+  Value mixed = convolved(text, linear(deltaIn, x, layer), number, states[0]);
   mixed = ActivateOp::create(b, loc, Activation::Silu, mixed);
   auto headsOf = [&](int64_t first, int64_t size, int64_t heads) {
     return splitHeads(text.tokens, part(text, mixed, first, size), heads);
@@ -857,7 +972,7 @@ Value Importer::delta(const Text &text, Value x, Value layer,
   loc = module.lookupSymbol<WeightOp>(deltaDecay).getLoc();
   auto rule = DeltaRuleOp::create(
       b, loc, query, key, value, step, rate, weight(deltaDecay, layer),
-      states[1], layer, text.position,
+      states[1], number.inCaches, text.position,
       llvm::APFloat(std::pow(static_cast<double>(c.deltaKeyDim), -0.5)),
       llvm::APFloat(1e-6));
   states[1] = rule.getNext();
@@ -871,10 +986,12 @@ Value Importer::delta(const Text &text, Value x, Value layer,
 }
 
 /// Builds a gated convolution.
-Value Importer::conv(const Text &text, Value x, Value layer, Value &state) {
+Value Importer::conv(const Text &text, Value x, LayerNumbers number,
+                     Value &state) {
+  Value layer = number.layer;
   Value gate = linear(convGate, x, layer),
         product = gated(gate, linear(convIn, x, layer), Activation::Identity);
-  Value mixed = convolved(text, product, layer, state);
+  Value mixed = convolved(text, product, number, state);
   Value factor = linear(convFactor, x, layer);
   return linear(convOut, gated(factor, mixed, Activation::Identity), layer);
 }
@@ -939,12 +1056,12 @@ Value Importer::mlp(const MlpModules &names, StringRef prefix, Value x,
   auto function = static_cast<Activation>(c.gate);
   Value gate;
   if (!names.gate.empty())
-    gate = linear(mlpSymbol(prefix, names.gate), x, layer);
-  Value up = linear(mlpSymbol(prefix, names.up), x, layer);
+    gate = linear(prefixed(prefix, names.gate), x, layer);
+  Value up = linear(prefixed(prefix, names.up), x, layer);
   at(layerPath + "." + names.up.rsplit('.').first.str());
   Value product = gate ? gated(gate, up, function)
                        : ActivateOp::create(b, loc, function, up);
-  return linear(mlpSymbol(prefix, names.down), product, layer);
+  return linear(prefixed(prefix, names.down), product, layer);
 }
 
 /// Chooses the experts of each token.
@@ -970,13 +1087,13 @@ RouteOp Importer::route(Value x, Value layer) {
     normalize = Normalization::Sum;
     floor = names.floor;
   }
-  auto route =
-      RouteOp::create(b, loc, logits, correction, /*factors=*/Value(),
-                      static_cast<uint64_t>(c.chosenExperts), score, normalize,
-                      llvm::APFloat(floor), llvm::APFloat(c.expertScale),
-                      /*logit_scale=*/llvm::APFloat(1.0),
-                      /*groups=*/IntegerAttr(),
-                      /*kept_groups=*/IntegerAttr());
+  auto route = RouteOp::create(
+      b, loc, logits, correction, optionalWeight("router_factors", layer),
+      static_cast<uint64_t>(c.chosenExperts), score, normalize,
+      llvm::APFloat(floor), llvm::APFloat(c.expertScale),
+      llvm::APFloat(c.routerScale),
+      /*groups=*/IntegerAttr(),
+      /*kept_groups=*/IntegerAttr());
   if (c.expertGroups > 1) {
     route.setGroups(c.expertGroups);
     route.setKeptGroups(c.keptGroups);
@@ -1008,7 +1125,14 @@ Value Importer::everyOther(Value tokens, Value x, int64_t first) {
 /// Builds a mixture of experts.
 Value Importer::experts(Value tokens, Value x, Value layer) {
   const ExpertModules &names = family.experts;
-  RouteOp chosen = route(x, layer);
+  Value routed = x;
+  if (!names.routerNorm.empty()) {
+    at(layerPath + "." + names.routerNorm.str());
+    routed = plainNorm(x, weight("router_norm", layer));
+  }
+  RouteOp chosen = route(routed, layer);
+  if (!names.norm.empty())
+    x = norm(names.norm, x, layer);
   auto linearOfEach = [&](StringRef symbol, Value x) -> Value {
     loc = module.lookupSymbol<WeightOp>(symbol).getLoc();
     return ExpertLinearOp::create(b, loc, x, weight(symbol, layer),
@@ -1039,42 +1163,86 @@ Value Importer::experts(Value tokens, Value x, Value layer) {
 }
 
 /// Builds one layer. Returns the hidden states and caches after the layer.
-SmallVector<Value> Importer::layer(const Text &text, const LayerKind &kind,
-                                   Value layer, ValueRange carried) {
-  Value x = carried[0];
+SmallVector<Value> Importer::layer(const Text &text, int64_t of,
+                                   LayerNumbers number, ValueRange carried) {
+  const LayerKind &kind = c.kinds[of];
+  Value x = carried[0], layer = number.layer;
   SmallVector<Value> caches(carried.drop_front());
+  MutableArrayRef<Value> own = caches;
+  if (kind.hasState)
+    own = own.drop_front(2 * this->caches.groups.size());
+  else if (!c.latentSize)
+    own = own.slice(2 * this->caches.places[of].group, 2);
   auto normed = [&](StringRef path, Value value) {
     return path.empty() ? value : norm(path, value, layer);
   };
-  auto add = [&](Value update, StringRef factor) {
+  auto add = [&](Value update, StringRef factor, bool isLast = false) {
     at(layerPath);
     x = ResidualOp::create(b, loc, x, update, optionalWeight(factor, layer),
-                           /*times=*/Value(), llvm::APFloat(c.residualScale));
+                           isLast ? optionalWeight(layerFactor, layer)
+                                  : Value(),
+                           llvm::APFloat(c.residualScale));
   };
   const LayerNorms &norms = family.norms;
+  bool hasBoth = kind.hasExperts && !family.experts.norm.empty();
   auto mlpOf = [&](Value read) {
-    return kind.hasExperts ? experts(text.tokens, read, layer)
-                           : mlp(family.mlp, "", read, layer);
+    return kind.hasExperts && !hasBoth
+               ? experts(text.tokens, read, layer)
+               : mlp(family.mlp, isWideMlp(c, kind) ? widePrefix : "", read,
+                     layer);
   };
   Value read = normed(norms.attention, x), made;
   Value mixed;
   if (!kind.hasState)
-    mixed = attention(text, kind, read, layer, caches);
+    mixed = attention(text, kind, read, number, own);
   else if (!family.conv.in.empty())
-    mixed = conv(text, read, layer, caches.back());
+    mixed = conv(text, read, number, own[0]);
   else
-    mixed =
-        delta(text, read, layer, MutableArrayRef<Value>(caches).take_back(2));
+    mixed = delta(text, read, number, own);
   // Reads x before the sum with attention's result takes its place.
   if (family.isParallel)
     made = mlpOf(norms.mlp.empty() ? read : normed(norms.mlp, x));
   add(normed(norms.attentionEnd, mixed), attentionFactor);
   if (!family.isParallel)
     made = mlpOf(normed(norms.mlp, x));
-  add(normed(norms.mlpEnd, made), mlpFactor);
+  if (hasBoth) {
+    Value dense = norm(family.experts.mlpEnd, made, layer),
+          chosen =
+              norm(family.experts.end, experts(text.tokens, x, layer), layer);
+    at(layerPath);
+    made = ResidualOp::create(b, loc, dense, chosen, 1.0);
+  }
+  add(normed(norms.mlpEnd, made), mlpFactor, /*isLast=*/!text.layerNumbers);
+  if (text.layerNumbers)
+    add(addLayerNumbers(text, x, layer), "", /*isLast=*/true);
   SmallVector<Value> next = {x};
   next.append(caches);
   return next;
+}
+
+/// The number of layer `layers.first + i` and of those that follow it by
+/// periods, in their caches. `layer` is the number of the layer, and `first`
+/// that of the first layer of the period.
+Value Importer::numberInCaches(const LayerRun &layers, int64_t i, Value first,
+                               Value layer) {
+  auto numberAt = [&](int64_t turn) {
+    int64_t number = layers.first + i + turn * layers.period;
+    return caches.places[number].number;
+  };
+  int64_t number = numberAt(0),
+          step = layers.turns > 1 ? numberAt(1) - number : 0;
+  bool isSame = number == layers.first + i;
+  if (isSame && (layers.turns == 1 || step == layers.period))
+    return layer;
+  if (!step)
+    return index(number);
+  auto apply = [&](auto op, Value x, int64_t by, int64_t neutral) -> Value {
+    return by == neutral ? x : decltype(op)::create(b, loc, x, index(by));
+  };
+  Value turn = apply(arith::AddIOp(), first, -layers.first, 0);
+  turn = apply(arith::DivUIOp(), turn, layers.period, 1);
+  return apply(arith::AddIOp(), apply(arith::MulIOp(), turn, step, 1), number,
+               0);
 }
 
 /// Builds a loop whose body is a period of layers. Returns the hidden states
@@ -1091,12 +1259,48 @@ SmallVector<Value> Importer::run(const Text &text, const LayerRun &layers,
           at(layerPath);
           Value number =
               i ? arith::AddIOp::create(b, loc, l, index(i)).getResult() : l;
-          next = layer(text, c.kinds[layers.first + i], number, next);
+          LayerNumbers numbers = {number, numberInCaches(layers, i, l, number)};
+          next = layer(text, layers.first + i, numbers, next);
         }
         at(layerPath);
         scf::YieldOp::create(b, loc, next);
       });
   return SmallVector<Value>(loop.getResults());
+}
+
+/// For each token, the numbers of all layers (n, L * N): those of its id, and
+/// those that a linear makes of its embedding `x`. Both are divided by the root
+/// of 2. What the linear makes is divided by the root of the hidden size, which
+/// a norm follows: so the norm's epsilon is multiplied instead.
+Value Importer::layerNumbers(Value tokens, Value ids, Value x) {
+  const LayerEmbeddings &names = family.layerEmbeddings;
+  auto numbers = static_cast<double>(c.layerNumbers),
+       hidden = static_cast<double>(c.hiddenSize);
+  at(names.table);
+  Value own = EmbedOp::create(b, loc, ids, weight(lastName(names.table), {}),
+                              llvm::APFloat(std::sqrt(numbers / 2)),
+                              /*as=*/TypeAttr());
+  Value made = splitHeads(tokens, linear(names.projection, x, {}), c.layers);
+  made = norm(names.norm, made, {}, c.normEps * hidden);
+  return ResidualOp::create(b, loc, own, mergeHeads(b, loc, made),
+                            std::sqrt(0.5));
+}
+
+/// What a layer adds for its own numbers.
+Value Importer::addLayerNumbers(const Text &text, Value x, Value layer) {
+  const LayerEmbeddings &names = family.layerEmbeddings;
+  Value gate = linear(names.gate, x, layer);
+  OpFoldResult first =
+      arith::MulIOp::create(b, loc, layer, index(c.layerNumbers)).getResult();
+  SmallVector<OpFoldResult> from = {b.getIndexAttr(0), first},
+                            sizes = {text.tokens,
+                                     b.getIndexAttr(c.layerNumbers)},
+                            step(2, b.getIndexAttr(1));
+  Value own = tensor::ExtractSliceOp::create(b, loc, text.layerNumbers, from,
+                                             sizes, step);
+  Value made = linear(names.out,
+                      gated(gate, own, static_cast<Activation>(c.gate)), layer);
+  return norm(names.end, made, layer);
 }
 
 /// The factor of embeddings. The root of the hidden size is rounded as
@@ -1212,9 +1416,11 @@ void Importer::run() {
   b.setInsertionPointToStart(entry);
   Value ids = entry->getArgument(0);
   Value tokens = tensor::DimOp::create(b, loc, ids, index(0));
-  Text text = {tokens, entry->getArgument(1), getRopes()};
+  Text text = {tokens, entry->getArgument(1), getRopes(), Value()};
   Value x = family.readsImages() ? embedPatches(ids, text.position)
                                  : embed(ids, text.position);
+  if (c.layerNumbers)
+    text.layerNumbers = layerNumbers(tokens, ids, x);
   SmallVector<Value> carried = {x};
   llvm::append_range(carried, entry->getArguments().drop_front(4));
   ArrayRef<LayerKind> kinds = c.kinds;
@@ -1281,9 +1487,11 @@ cachePositions(const ModelConfig &c, const ImportOptions &options, Type type) {
                    << " positions, those of an image, got " << maxSeq;
     return std::nullopt;
   }
-  int64_t numbers = c.latentSize ? c.latentSize + c.headDim
-                                 : 2 * c.kvHeads * c.headDim,
-          perPosition = c.layers * numbers * (type.getIntOrFloatBitWidth() / 8);
+  int64_t numbers = c.latentSize ? c.layers * (c.latentSize + c.headDim) : 0;
+  if (!c.latentSize)
+    for (const auto &[heads, layers] : layerCaches(c).groups)
+      numbers += 2 * layers * heads.kvHeads * heads.headDim;
+  int64_t perPosition = numbers * (type.getIntOrFloatBitWidth() / 8);
   if (maxSeq < 1 || maxSeq > maxCacheBytes / perPosition) {
     emitError(loc) << "expected 1 to " << maxCacheBytes / perPosition
                    << " positions (" << perPosition

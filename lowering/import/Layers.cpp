@@ -1,6 +1,35 @@
 #include "lowering/import/Layers.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 using namespace cria;
+
+LayerCaches cria::layerCaches(const ModelConfig &config) {
+  LayerCaches caches;
+  for (const LayerKind &kind : config.kinds) {
+    if (kind.hasState) {
+      caches.places.push_back({0, caches.states++});
+      continue;
+    }
+    if (kind.readsOthers) {
+      size_t other = caches.places.size();
+      while (config.kinds[other].readsOthers ||
+             bool(config.kinds[other].window) != bool(kind.window))
+        --other;
+      caches.places.push_back(caches.places[other]);
+      continue;
+    }
+    HeadSizes heads = config.headsOf(kind);
+    auto group = llvm::find_if(caches.groups, [&](const CacheGroup &known) {
+      return known.heads == heads;
+    });
+    if (group == caches.groups.end())
+      group = caches.groups.insert(group, {heads, 0});
+    caches.places.push_back(
+        {static_cast<size_t>(group - caches.groups.begin()), group->layers++});
+  }
+  return caches;
+}
 
 static constexpr int64_t kMaxPeriod = 8;
 

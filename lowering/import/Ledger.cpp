@@ -240,6 +240,57 @@ static void lastExperts(Reader &reader, llvm::StringRef key, Draft &draft) {
     draft.lastExperts = last;
 }
 
+/// 0 if layers have no embeddings.
+static void layerNumbers(Reader &reader, llvm::StringRef key, Draft &draft) {
+  if (reader.find(key))
+    draft.layerNumbers = reader.integer(key, 0, kMaxHeadDim);
+}
+
+static void readingLayers(Reader &reader, llvm::StringRef key, Draft &draft) {
+  draft.readingLayers = reader.integer(key, 0, kMaxLayers, 0);
+}
+
+/// Reads sizes of heads that differ from the other layers', by layer. They must
+/// be the same for all layers that have an entry.
+static void ownHeads(Reader &reader, llvm::StringRef key, Draft &draft) {
+  const json *layers = reader.find(key);
+  if (!layers)
+    return;
+  for (const auto &[layer, sizes] : layers->items()) {
+    int64_t number;
+    if (llvm::StringRef(layer).getAsInteger(10, number) || number < 0 ||
+        !sizes.is_object() || sizes != *layers->begin())
+      return reader.failKey(key, "expected the same sizes of heads for each "
+                                 "layer that it names, got " +
+                                     shownJson(*layers));
+    draft.ownHeads.push_back(number);
+  }
+  llvm::sort(draft.ownHeads); // nlohmann sorts them as texts
+  if (draft.ownHeads.empty())
+    return;
+  ObjectReader own(*layers->begin(), key.str() + ".*.");
+  for (const auto &[name, value] : layers->begin()->items())
+    if (name != "head_dim" && name != "num_key_value_heads")
+      own.failKey(name, "only head_dim and num_key_value_heads are supported");
+  int64_t size = own.integer("head_dim", 2, kMaxHeadDim, draft.headDim);
+  draft.fullHeads = {
+      own.integer("num_key_value_heads", 1, kMaxHeads, draft.kvHeads), size};
+  if (llvm::Error error = own.takeError())
+    reader.fail(llvm::toString(std::move(error)));
+}
+
+/// The size of heads in layers that see all keys. per_layer_config, which
+/// newer configs have, counts.
+static void fullHeadDim(Reader &reader, llvm::StringRef key, Draft &draft) {
+  if (!reader.find("per_layer_config"))
+    draft.fullHeads.headDim = reader.integer(key, 2, kMaxHeadDim);
+}
+
+static void fullKvHeads(Reader &reader, llvm::StringRef key, Draft &draft) {
+  if (reader.find(key) && !reader.find("per_layer_config"))
+    draft.fullHeads.kvHeads = reader.integer(key, 1, kMaxHeads);
+}
+
 static void sharedExperts(Reader &reader, llvm::StringRef key, Draft &draft) {
   if (reader.find(key))
     draft.sharedExperts = ofLayers(reader, key, 0, kMaxExperts);
@@ -339,6 +390,9 @@ static const LedgerKey kKeys[] = {
     {"attention_bias", false, "false", "biases of the linears of attention",
      attentionBias},
     {"attention_dropout", false, "any", kTraining, nullptr},
+    {"attention_k_eq_v", false, "",
+     "in layers that see all keys, values are made of keys",
+     flag<&Draft::keysAreValues>},
     {"attention_multiplier", false, "", "factor of attention scores",
      positive<&Draft::attentionMultiplier>},
     {"attention_out_bias", false, "false", "bias of attention's result",
@@ -387,6 +441,8 @@ static const LedgerKey kKeys[] = {
     {"embedding_dropout", false, "any", kTraining, nullptr},
     {"embedding_multiplier", false, "1", "factor of embeddings",
      optionalPositive<&Draft::embeddingMultiplier>},
+    {"enable_moe_block", false, "", "whether layers have experts",
+     flag<&Draft::mixes>},
     {"encoder_no_repeat_ngram_size", false, "0", kGeneration, nullptr},
     {"eod_token_id", false, "id", "nothing reads it", nullptr},
     {"eos_token_id", true, "", "ends a text, for the runtime", nullptr},
@@ -404,6 +460,8 @@ static const LedgerKey kKeys[] = {
     {"full_attn_idxs", false, "",
      "layers with attention; for configs without layer_types",
      listOfLayers<&Draft::attentionList>},
+    {"global_head_dim", false, "", "size of a head in layers that see all keys",
+     fullHeadDim},
     {"head_dim", true, "", "size of a head; default: hidden_size / heads",
      optionalSize<&Draft::headDim, kMaxHeadDim>},
     {"hidden_act", false, R"("gelu_pytorch_tanh")", "the gate of an MLP", gate},
@@ -413,6 +471,8 @@ static const LedgerKey kKeys[] = {
     {"hidden_dropout_prob", false, "any", kTraining, nullptr},
     {"hidden_size", true, "", "width of the residual stream",
      size<&Draft::hiddenSize, kMaxDim>},
+    {"hidden_size_per_layer_input", false, "",
+     "numbers that a layer has for each id", layerNumbers},
     {"id2label", false, "any", kClasses, nullptr},
     {"image_size", false, "", "pixels of a side of an image",
      size<&Draft::imageSize, kMaxDim>},
@@ -504,10 +564,15 @@ static const LedgerKey kKeys[] = {
     {"num_experts", false, "", "experts of a layer", experts},
     {"num_experts_per_tok", false, "", "experts that a token chooses",
      size<&Draft::chosenExperts, kMaxExperts>},
+    {"num_global_key_value_heads", false, "",
+     "KV heads of layers that see all keys", fullKvHeads},
     {"num_hidden_layers", true, "", "layers", size<&Draft::layers, kMaxLayers>},
     {"num_key_value_heads", true, "",
      "KV heads; default: as many as query heads",
      optionalSize<&Draft::kvHeads, kMaxHeads>},
+    {"num_kv_shared_layers", false, "",
+     "the last layers, which read the keys and values of earlier ones",
+     readingLayers},
     {"num_local_experts", false, "", "experts of a layer", experts},
     {"num_register_tokens", false, "", "registers",
      optionalSize<&Draft::registers, kMaxDim>},
@@ -525,6 +590,7 @@ static const LedgerKey kKeys[] = {
      nullptr},
     {"patch_size", false, "", "pixels of a side of a patch",
      size<&Draft::patchSize, kMaxDim>},
+    {"per_layer_config", false, "", "sizes of heads, by layer", ownHeads},
     {"position_embedding_type", false, R"("rope")",
      "rope, or nope: positions are not rotated", positionKind},
     {"prefix", false, "null", kGeneration, nullptr},
@@ -607,6 +673,8 @@ static const LedgerKey kKeys[] = {
     {"tokenizer_class", false, "any", "tokenizer.json names the tokenizer",
      nullptr},
     {"top_k", false, "50", kGeneration, nullptr},
+    {"top_k_experts", false, "", "experts that a token chooses",
+     optionalSize<&Draft::chosenExperts, kMaxExperts>},
     {"top_p", false, "1", kGeneration, nullptr},
     {"topk_group", false, "", "groups that a token chooses its experts from",
      optionalSize<&Draft::keptGroups, kMaxExperts>},
@@ -624,6 +692,9 @@ static const LedgerKey kKeys[] = {
     {"use_bidirectional_attention", false, "false",
      "a token sees only the tokens before it", nullptr},
     {"use_cache", false, "any", kHow, nullptr},
+    {"use_double_wide_mlp", false, "",
+     "layers that read others' keys and values have an MLP of twice the width",
+     flag<&Draft::widensReading>},
     {"use_qk_norm", false, "", "norms of queries and keys",
      flag<&Draft::normalizesHeads>},
     {"use_qkv_bias", false, "false", "biases of queries, keys and values",
@@ -634,6 +705,9 @@ static const LedgerKey kKeys[] = {
      optionalSize<&Draft::valueDim, kMaxHeadDim>},
     {"vocab_size", true, "", "rows of the embedding",
      sizeOfText<&Draft::vocabSize, kMaxVocab>},
+    {"vocab_size_per_layer_input", false, "",
+     "rows of the embeddings of layers",
+     optionalSize<&Draft::layerRows, kMaxVocab>},
     {"word_embed_proj_dim", false, "", "width of the embedding: hidden_size",
      embeddingWidth},
 };

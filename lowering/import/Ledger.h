@@ -41,12 +41,14 @@ struct ConfigDraft : ModelConfig {
   std::vector<int64_t> denseList;    // mlp_only_layers
   int64_t sharedExperts = 0;         // n_shared_experts
   std::vector<std::string> mlpTypes; // mlp_layer_types
+  bool mixes = true;                 // enable_moe_block
   double mlpRatio = 0;               // intermediateSize / hiddenSize
   int64_t rotaryDim = 0;             // elements of a head that are rotated
   int64_t queryDim = 0;              // qk_head_dim
   double scoreFactor = 1;            // of attention scores, by yarn
   double depthScale = 0;             // scale_depth
   int64_t baseSize = 0;              // dim_model_base
+  std::vector<int64_t> ownHeads;     // layers that per_layer_config has
 };
 
 /// One key. Families that read the key honour it. In configs of other families

@@ -112,6 +112,9 @@ std::vector<float> cria::inverseFrequencies(const RopeConfig &rope) {
       result[i] = scaleLlama3(rope, result[i]);
     else if (rope.kind == Kind::Yarn)
       result[i] = scaleYarn(rope, result[i], power, kept[i]);
+    else if (rope.kind == Kind::Proportional &&
+             static_cast<int64_t>(i) >= rope.zerosFrom)
+      result[i] = 0;
   }
   return result;
 }

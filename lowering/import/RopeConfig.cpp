@@ -35,7 +35,7 @@ public:
   RopeReader(ObjectReader &top, const json &object, llvm::StringRef name,
              ConfigDraft &draft, RopeConfig &config)
       : top(top), rope(object, name.str() + "."), object(object), draft(draft),
-        config(config) {}
+        config(config), headDim(config.dims) {}
 
   void read();
   ObjectReader &reader() { return rope; }
@@ -61,6 +61,7 @@ private:
   const json &object;
   ConfigDraft &draft;
   RopeConfig &config;
+  int64_t headDim;
 };
 } // namespace
 
@@ -78,6 +79,7 @@ static const RopeType kTypes[] = {
      Kind::Yarn,
      {"attention_factor", "beta_fast", "beta_slow", "factor", "mscale",
       "mscale_all_dim", kOriginal, "truncate"}},
+    {"proportional", Kind::Proportional, {}},
 };
 
 const RopeType &RopeReader::readType() {
@@ -97,6 +99,8 @@ const RopeType &RopeReader::readType() {
     return candidate.name == name;
   });
   if (found != std::end(kTypes) &&
+      (found->kind != Kind::Proportional ||
+       draft.family->rope.isProportional) &&
       (!phi3 || found->kind == Kind::Default || found->kind == Kind::LongRope))
     return *found;
   rope.failKey(key, (phi3 ? "expected default or longrope, got "
@@ -127,6 +131,14 @@ void RopeReader::readPart() {
     usual = static_cast<double>(draft.rotaryDim) /
             static_cast<double>(draft.headDim);
   double part = owner.positive("partial_rotary_factor", usual), outer = usual;
+  if (config.kind == Kind::Proportional) {
+    auto size = static_cast<double>(headDim);
+    config.zerosFrom = static_cast<int64_t>(std::floor(part * size / 2));
+    if (part > 1)
+      owner.failKey("partial_rotary_factor",
+                    "expected at most 1, got " + shownJson(json(part)));
+    return;
+  }
   if (!draft.rotaryDim)
     outer = top.positive("partial_rotary_factor", part);
   if (part != outer)
@@ -136,12 +148,11 @@ void RopeReader::readPart() {
   if (part != 1.0 && !draft.family->reads("partial_rotary_factor"))
     owner.failKey("partial_rotary_factor",
                   "only 1 is supported, got " + shownJson(json(part)));
-  config.dims = static_cast<int64_t>(static_cast<double>(draft.headDim) * part);
-  if (config.dims < 2 || config.dims > draft.headDim || config.dims % 2)
+  config.dims = static_cast<int64_t>(static_cast<double>(headDim) * part);
+  if (config.dims < 2 || config.dims > headDim || config.dims % 2)
     owner.failKey("partial_rotary_factor",
-                  "expected an even part of a head of " +
-                      llvm::Twine(draft.headDim) + ", got " +
-                      llvm::Twine(config.dims));
+                  "expected an even part of a head of " + llvm::Twine(headDim) +
+                      ", got " + llvm::Twine(config.dims));
 }
 
 /// Reads the positions before scaling. In transformers the key of the top level
@@ -263,7 +274,7 @@ void RopeReader::read() {
     readAlpha();
   else if (type.kind == Kind::LongRope)
     readLongRope();
-  else if (type.kind != Kind::Default)
+  else if (type.kind != Kind::Default && type.kind != Kind::Proportional)
     readFactor();
   if (type.kind == Kind::Yarn)
     readYarn();
@@ -307,11 +318,12 @@ static const json *flattened(const json &object, llvm::StringRef key,
 }
 
 /// Reads one rope. `theta` is its base if neither the object nor the key
-/// `thetaKey` of the top level gives one.
+/// `thetaKey` of the top level gives one. `headDim` is the size of a head.
 static void readOne(ObjectReader &reader, const json &object,
                     llvm::StringRef key, double theta, llvm::StringRef thetaKey,
-                    ConfigDraft &draft) {
+                    int64_t headDim, ConfigDraft &draft) {
   RopeConfig &config = draft.ropes.emplace_back();
+  config.dims = headDim;
   RopeReader rope(reader, object, key, draft, config);
   config.theta = theta;
   bool outer = reader.find(thetaKey), inner = rope.reader().find("rope_theta");
@@ -351,9 +363,11 @@ static void readTwo(ObjectReader &reader, const json &object,
   auto name = [&](llvm::StringRef kind) {
     return isPair ? (key + "." + kind).str() : key.str();
   };
-  readOne(reader, *full, name(kFull), rule.theta, "rope_theta", draft);
+  int64_t headDim = draft.headDim, all = draft.fullHeads.headDim;
+  readOne(reader, *full, name(kFull), rule.theta, "rope_theta",
+          all ? all : headDim, draft);
   readOne(reader, *window, name(kWindow), rule.windowTheta,
-          "rope_local_base_freq", draft);
+          "rope_local_base_freq", headDim, draft);
 }
 
 void cria::readRope(ObjectReader &reader, ConfigDraft &draft) {
@@ -368,5 +382,6 @@ void cria::readRope(ObjectReader &reader, ConfigDraft &draft) {
   if (rule.windowTheta && object->is_object())
     return readTwo(reader, *object, key, draft);
   if ((object = flattened(*object, key, reader)))
-    readOne(reader, *object, key, rule.theta, "rope_theta", draft);
+    readOne(reader, *object, key, rule.theta, "rope_theta", draft.headDim,
+            draft);
 }

@@ -47,6 +47,7 @@ private:
   std::optional<Heads> chooseHeads(double part) const;
   Heads chooseLatentHeads() const;
   void shrinkLatents();
+  void shrinkFullHeads(const Heads &heads);
 
   const ModelConfig &config;
   Sizes sizes;
@@ -167,6 +168,19 @@ void Shrinker::shrinkLayers() {
     result["layer_types"] = std::move(types);
   }
   result["num_hidden_layers"] = sizes.layers;
+  if (config.family->reads("num_kv_shared_layers"))
+    result["num_kv_shared_layers"] = llvm::count_if(
+        kept, [&](size_t layer) { return config.kinds[layer].readsOthers; });
+  if (config.family->window == WindowRule::PatternAndLast &&
+      isGiven("layer_types"))
+    result["layer_types"].back() = "full_attention";
+  if (auto own = result.find("per_layer_config"); own != result.end()) {
+    json sizesOfHeads = own->front(), renumbered = json::object();
+    for (auto [i, layer] : llvm::enumerate(kept))
+      if (!config.kinds[layer].window || i + 1 == kept.size())
+        renumbered[std::to_string(i)] = sizesOfHeads;
+    *own = std::move(renumbered);
+  }
   auto first = [&](auto matches) {
     return llvm::find_if(kept, matches) - kept.begin();
   };
@@ -196,6 +210,8 @@ void Shrinker::shrinkLayers() {
 /// order.
 void Shrinker::shrinkIds() {
   result["vocab_size"] = sizes.vocab;
+  if (config.family->reads("vocab_size_per_layer_input"))
+    result["vocab_size_per_layer_input"] = sizes.vocab;
   // The default of transformers may be beyond the vocabulary.
   if (!result.contains("pad_token_id"))
     result["pad_token_id"] = nullptr;
@@ -239,6 +255,8 @@ std::vector<json *> Shrinker::ropes() {
 
 /// The part of a head that is rotated.
 double Shrinker::rotatedPart() {
+  if (config.family->rope.isProportional) // rotates all, by zero in part
+    return 1;
   std::vector<json *> places = ropes();
   places.push_back(&result);
   for (const json *place : places)
@@ -321,6 +339,27 @@ void Shrinker::shrinkLatents() {
         1, std::llround(config.logitScale * static_cast<double>(sizes.hidden)));
 }
 
+/// Shrinks the heads of layers that see all keys as the others.
+void Shrinker::shrinkFullHeads(const Heads &heads) {
+  auto [kvHeads, headDim] = config.fullHeads;
+  if (!headDim)
+    return;
+  int64_t size = std::max<int64_t>(2, headDim * heads.headDim / config.headDim /
+                                          2 * 2),
+          count =
+              std::max<int64_t>(1, kvHeads * heads.kvHeads / config.kvHeads);
+  while (heads.heads % count)
+    --count;
+  if (auto own = result.find("per_layer_config"); own != result.end()) {
+    for (json &sizesOfHeads : *own)
+      sizesOfHeads = {{"head_dim", size}, {"num_key_value_heads", count}};
+    return;
+  }
+  result["global_head_dim"] = size;
+  if (config.keysAreValues)
+    result["num_global_key_value_heads"] = count;
+}
+
 /// Reduces a list with an entry for each frequency to `count` entries, evenly
 /// spaced.
 static void resample(json &list, size_t count) {
@@ -347,16 +386,18 @@ llvm::Error Shrinker::shrinkWidth() {
   result["num_key_value_heads"] = heads->kvHeads;
   if (isGiven("head_dim"))
     result["head_dim"] = heads->headDim;
+  shrinkFullHeads(*heads);
   for (const char *key : {"hidden_size", "word_embed_proj_dim"})
     if (isGiven(key))
       result[key] = sizes.hidden;
   const std::pair<const char *, int64_t> widths[] = {
+      {"hidden_size_per_layer_input", config.layerNumbers},
       {"intermediate_size", config.intermediateSize},
       {"moe_intermediate_size", config.expertSize},
       {"shared_expert_intermediate_size", config.sharedSize},
       {"shared_intermediate_size", config.intermediateSize}};
   for (auto [key, width] : widths)
-    if (isGiven(key)) {
+    if (width && isGiven(key)) {
       double inner = static_cast<double>(width) *
                      static_cast<double>(sizes.hidden) /
                      static_cast<double>(config.hiddenSize);

@@ -106,9 +106,12 @@ def family(name, dtype="f32", scaling=None, greedy_from=7, **changes):
     )
 
 
-def own_rope(name):
+SMALL_HEADS = {"head_dim": 6, "global_head_dim": 8}
+
+
+def own_rope(name, **changes):
     """A case of a family whose config has a rope of its own."""
-    case = family(name)
+    case = family(name, **changes)
     return dataclasses.replace(case, drop=("rope_theta", "rope_scaling"))
 
 
@@ -188,6 +191,17 @@ CASES = {
     "f32-qwen3_5_text": own_rope("qwen3_5_text"),
     **{f"f32-{name}": alone(name) for name in families.OTHERS},
     "f32-ministral3": own_rope("ministral3"),
+    # Scores have no factor: larger heads would make a random model's answers depend on
+    # the rounding of its numbers.
+    "f32-gemma4_text-experts": own_rope("gemma4_text-experts", **SMALL_HEADS),
+    "f32-gemma4_text-embeddings": own_rope(
+        "gemma4_text-embeddings",
+        num_hidden_layers=5,
+        num_kv_shared_layers=2,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"]
+        + ["sliding_attention", "full_attention"],
+        **SMALL_HEADS,
+    ),
     "bf16-qwen3": family("qwen3", "bf16"),
     "bf16-olmo2": family("olmo2", "bf16"),
     "bf16-gemma2": family("gemma2", "bf16"),

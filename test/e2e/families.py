@@ -59,6 +59,20 @@ def config(family, changes, **more):
     return SMALL | {"model_type": family} | changes | more
 
 
+GEMMA4 = {
+    "head_dim": 24,
+    "global_head_dim": 32,
+    "num_global_key_value_heads": 1,
+    "attention_k_eq_v": True,
+    "num_hidden_layers": 7,
+    "layer_types": 2 * [*2 * ["sliding_attention"], "full_attention"]
+    + ["full_attention"],
+    "sliding_window": 24,
+    "hidden_size_per_layer_input": 0,
+    "final_logit_softcapping": 1.5,
+    "tie_word_embeddings": True,
+}
+
 # The special features of each family in small sizes: windows are shorter than prompts.
 FAMILIES = {
     "llama": config("llama", {"rms_norm_eps": 1e-5}),
@@ -104,6 +118,23 @@ FAMILIES = {
         {"head_dim": 24, "sliding_window": 24, "query_pre_attn_scalar": 20}
         | {"sliding_window_pattern": 3, "num_hidden_layers": 7}
         | {"tie_word_embeddings": True},
+    ),
+    # Heads and caches of two shapes; then experts beside the MLP; then embeddings of
+    # each layer, and layers that read others' keys and values.
+    "gemma4_text": config("gemma4_text", GEMMA4),
+    "gemma4_text-experts": config(
+        "gemma4_text",
+        GEMMA4
+        | {"enable_moe_block": True, "num_experts": 6, "top_k_experts": 3}
+        | {"moe_intermediate_size": 40},
+    ),
+    "gemma4_text-embeddings": config(
+        "gemma4_text",
+        GEMMA4
+        | {"attention_k_eq_v": False, "num_hidden_layers": 9}
+        | {"layer_types": 3 * GEMMA4["layer_types"][:3]}
+        | {"hidden_size_per_layer_input": 16, "vocab_size_per_layer_input": 320}
+        | {"num_kv_shared_layers": 3, "use_double_wide_mlp": True},
     ),
     "granitemoehybrid": config(
         "granitemoehybrid",
@@ -336,6 +367,12 @@ COMPOSITES = {
         "image_token_index": 319,
         "boi_token_index": 317,
         "eoi_token_index": 318,
+    },
+    "gemma4": {
+        "model_type": "gemma4",
+        "text_config": text_of("gemma4_text"),
+        "vision_config": None,
+        "audio_config": None,
     },
     "mistral3": {
         "model_type": "mistral3",

@@ -17,13 +17,16 @@ FOLLOWS = {
     | {"no_rope_layer_interval", "max_window_layers"}
     | {"mlp_only_layers", "decoder_sparse_step", "first_k_dense_replace"}
     | {"moe_layer_start_index", "moe_layer_end_index", "moe_layer_interval"}
-    | {"mlp_layer_types"},
+    | {"mlp_layer_types", "num_kv_shared_layers"},
     "hidden": {"hidden_size", "intermediate_size", "head_dim"}
     | {"shared_intermediate_size", "moe_intermediate_size"}
     | {"shared_expert_intermediate_size", "rotary_dim", "word_embed_proj_dim"}
     | {"kv_lora_rank", "q_lora_rank", "dim_model_base"}
-    | {"num_attention_heads", "num_key_value_heads", "rope_scaling"},
-    "vocab": {"vocab_size", "bos_token_id", "eos_token_id", "pad_token_id"},
+    | {"num_attention_heads", "num_key_value_heads", "rope_scaling"}
+    | {"global_head_dim", "num_global_key_value_heads"}
+    | {"hidden_size_per_layer_input"},
+    "vocab": {"vocab_size_per_layer_input"}
+    | {"vocab_size", "bos_token_id", "eos_token_id", "pad_token_id"},
 }
 SIZES = {
     "layers": "num_hidden_layers",
@@ -54,7 +57,7 @@ def configs():
         every[name] = config | LARGE
         for key in ("layer_types", "mlp_layer_types"):
             if key in config:
-                every[name] |= {key: (config[key] * 8)[: LARGE["num_hidden_layers"]]}
+                every[name] |= {key: (config[key] * 8)[-LARGE["num_hidden_layers"] :]}
         if "kv_lora_rank" in config:
             every[name] |= {"num_key_value_heads": LARGE["num_attention_heads"]}
     mixed = {"layer_types": ["full_attention"] * 28 + ["sliding_attention"] * 4}
@@ -64,6 +67,7 @@ def configs():
         "no_rope_layers": [1, 1, 1, 0] * 8
     }
     every["qwen2-window"] |= {"max_window_layers": 28}
+    every["gemma4_text-embeddings"] |= {"vocab_size_per_layer_input": 128256}
     for name in ("gpt2", "gpt_neox", "opt"):  # have as many KV heads as heads
         every[name] |= {"num_key_value_heads": LARGE["num_attention_heads"]}
     every["gpt_bigcode"] |= {"num_key_value_heads": 1}
@@ -93,7 +97,9 @@ def kinds(tools, path):
     text = execute(command).ok().text
     attention = [line for line in text.splitlines() if "llama.gqa" in line]
     windows = {"window" in line for line in attention}
-    return windows, text.count("llama.rope ") < 2 * len(attention)
+    # Queries are rotated, and the keys of layers that have keys.
+    rotated = len(attention) + text.count("llama.kv_append") // 2
+    return windows, text.count("llama.rope ") < rotated
 
 
 def ids_of(config):
