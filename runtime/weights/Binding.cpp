@@ -235,15 +235,36 @@ bool Matcher::has(const WeightSpec &weight, const std::string &name) const {
          findPacked(checkpoint, name, weight.wholeShape(), config, ignored);
 }
 
-/// Makes `form` say how a GGUF file has tensor `index` of `weight`; false if
-/// the checkpoint does not have it so. One tensor has the experts of a layer;
-/// its name keeps the `{}`. Two tensors have the halves of another's rows;
-/// their names say which half. What is transposed elsewhere has its rows.
+/// Makes `form` say where checkpoints have the experts of a layer in one tensor
+/// and gate's rows before up's: Qwen 3.5. False if `weight` is neither of these
+/// nor down.
+static bool joinExperts(const WeightSpec &weight, WeightSpec &form) {
+  size_t expert = weight.pattern.rfind("{}.");
+  std::string module = weight.pattern.substr(expert + 3);
+  bool isDown = module == "down_proj.weight", isUp = module == "up_proj.weight";
+  if (!isDown && !isUp && module != "gate_proj.weight")
+    return false;
+  uint64_t rows = weight.rows.of ? weight.rows.of : weight.shape[0];
+  if (!isDown)
+    form.rows = {weight.rows.first + (isUp ? rows : 0), 2 * rows};
+  form.pattern = weight.pattern.substr(0, expert) +
+                 (isDown ? "down_proj" : "gate_up_proj");
+  return true;
+}
+
+/// Makes `form` say how else than as `weight` says a checkpoint has tensor
+/// `index`; false if it does not have it so. In GGUF files one tensor has the
+/// experts of a layer; its name keeps the `{}`. Two tensors have the halves of
+/// another's rows; their names say which half. What is transposed elsewhere has
+/// its rows.
 bool Matcher::isOther(const WeightSpec &weight, uint64_t index,
                       WeightSpec &form) const {
   uint64_t half = weight.rows.of / 2, first = weight.rows.first;
   if (weight.experts && !weight.stacked) {
+    form = weight;
     form.stacked = true;
+    if (!checkpoint.find(form.name(index)) && !joinExperts(weight, form))
+      return false;
   } else if (weight.transposed) {
     form.pattern = weight.pattern + "[rows]";
     form.transposed = false;
