@@ -35,16 +35,22 @@ void cria::registerCompilerDialects(DialectRegistry &registry) {
 /// An error that MLIR has already reported.
 static llvm::Error reported() { return llvm::createStringError(""); }
 
+/// Until the result is destroyed, errors are printed in one line, without the
+/// op, if they are those of the input.
+static auto printInOneLine(MLIRContext &context, bool areOfInput = true) {
+  bool before = context.shouldPrintOpOnDiagnostic();
+  context.printOpOnDiagnostic(before && !areOfInput);
+  return llvm::scope_exit(
+      [&context, before] { context.printOpOnDiagnostic(before); });
+}
+
 llvm::Expected<Compilation> Compilation::start(const CompileOptions &options,
                                                MLIRContext &context) {
   Compilation result;
   result.cubins = options.cubins;
   result.context = &context;
   result.manifest = Manifest(&context);
-  // Errors of the input are printed in one line, without the op.
-  bool showsOps = context.shouldPrintOpOnDiagnostic();
-  context.printOpOnDiagnostic(false);
-  llvm::scope_exit restore([&] { context.printOpOnDiagnostic(showsOps); });
+  auto restore = printInOneLine(context);
   if (llvm::Error error = isProgram(options.input)
                               ? result.readText(options, context)
                               : result.readModel(options, context))
@@ -267,6 +273,8 @@ llvm::Error Compilation::runPasses(Phase phase, TimingScope &scope) {
   if (failed(applyPassManagerCLOptions(pm)))
     return reported();
   pm.enableTiming(scope);
+  // Passes of this phase refuse what a program has, or what options ask of it.
+  auto restore = printInOneLine(*module->getContext(), phase == Phase::Fuse);
   // The phase's result is verified. If the user may have edited the text, the
   // result of each pass is verified, too.
   pm.enableVerifier(fromText);
