@@ -77,13 +77,14 @@ static void finishFullHeads(ObjectReader &reader, ConfigDraft &draft) {
                 llvm::Twine(full.headDim));
 }
 
-/// Checks the numbers that each layer has for each id.
-static void checkLayerNumbers(ObjectReader &reader, const ConfigDraft &draft) {
-  if (draft.layerNumbers && draft.layerRows < draft.vocabSize)
+/// Checks the table of the layers' own embeddings.
+static void checkPerLayerInputs(ObjectReader &reader,
+                                const ConfigDraft &draft) {
+  if (draft.perLayerInputSize && draft.perLayerVocab < draft.vocabSize)
     reader.failKey("vocab_size_per_layer_input",
                    "expected at least 'vocab_size', " +
                        llvm::Twine(draft.vocabSize) + ", got " +
-                       llvm::Twine(draft.layerRows));
+                       llvm::Twine(draft.perLayerVocab));
 }
 
 /// The key that says how many experts a token chooses.
@@ -131,6 +132,17 @@ static void finishExperts(ObjectReader &reader, ConfigDraft &draft) {
                 llvm::Twine(size) + " each");
 }
 
+/// Sets the width of an MLP, which `key` and other keys make.
+static void setMlpWidth(ObjectReader &reader, ConfigDraft &draft,
+                        llvm::StringRef key, double width) {
+  if (width < 1 || width > kMaxDim)
+    reader.fail("'" + key + "': expected an MLP of 1 to " +
+                llvm::Twine(kMaxDim) + ", got " +
+                llvm::Twine(llvm::formatv("{0}", width).str()));
+  else
+    draft.intermediateSize = static_cast<int64_t>(width);
+}
+
 /// Completes the width of an MLP, as Lfm2MLP does.
 static void finishMlp(ObjectReader &reader, ConfigDraft &draft) {
   if (!draft.adjustsMlp)
@@ -138,13 +150,8 @@ static void finishMlp(ObjectReader &reader, ConfigDraft &draft) {
   double width = static_cast<double>(2 * draft.intermediateSize / 3);
   width = std::floor(draft.mlpFactor * width);
   auto multiple = static_cast<double>(draft.mlpMultiple);
-  width = std::ceil(width / multiple) * multiple;
-  if (width < 1 || width > kMaxDim)
-    reader.fail("'block_ffn_dim_multiplier': expected an MLP of 1 to " +
-                llvm::Twine(kMaxDim) + ", got " +
-                llvm::Twine(llvm::formatv("{0}", width).str()));
-  else
-    draft.intermediateSize = static_cast<int64_t>(width);
+  setMlpWidth(reader, draft, "block_ffn_dim_multiplier",
+              std::ceil(width / multiple) * multiple);
 }
 
 static void finishFactors(ConfigDraft &draft) {
@@ -261,19 +268,19 @@ static void checkRuns(ObjectReader &reader, llvm::ArrayRef<LayerKind> kinds) {
 
 /// Refuses layers that read keys and values which no layer before them has, and
 /// sizes of heads of other layers than those that see all keys.
-static void checkReading(ObjectReader &reader, const ConfigDraft &draft) {
+static void checkSharedKv(ObjectReader &reader, const ConfigDraft &draft) {
   auto isFull = [](const LayerKind &kind) { return !kind.window; };
   llvm::ArrayRef<LayerKind> kinds = draft.kinds;
   if (draft.family->window == WindowRule::PatternAndLast && kinds.back().window)
     reader.failKey("layer_types", "expected the last layer to be "
                                   "full_attention, got sliding_attention");
   for (const LayerKind &kind : kinds)
-    if (kind.readsOthers && llvm::none_of(kinds, [&](const LayerKind &other) {
-          return !other.readsOthers && isFull(other) == isFull(kind);
+    if (kind.sharesKv && llvm::none_of(kinds, [&](const LayerKind &other) {
+          return !other.sharesKv && isFull(other) == isFull(kind);
         }))
       return reader.failKey("num_kv_shared_layers",
                             "expected layers of each type before the last " +
-                                llvm::Twine(draft.readingLayers) +
+                                llvm::Twine(draft.kvSharedLayers) +
                                 ", whose keys and values these read");
   std::vector<int64_t> full;
   for (auto [i, kind] : llvm::enumerate(kinds))
@@ -314,11 +321,11 @@ static void finishLayers(ObjectReader &reader, ConfigDraft &draft) {
     kind.rotates &= draft.rotates && rotates(draft, sees);
     kind.rope = sees && !draft.ropes.empty() ? draft.ropes.size() - 1 : 0;
     kind.hasExperts = hasExperts(draft, static_cast<int64_t>(i));
-    kind.readsOthers =
-        static_cast<int64_t>(i) >= draft.layers - draft.readingLayers;
+    kind.sharesKv =
+        static_cast<int64_t>(i) >= draft.layers - draft.kvSharedLayers;
   }
   checkRuns(reader, draft.kinds);
-  checkReading(reader, draft);
+  checkSharedKv(reader, draft);
 }
 
 /// The parameters of a layer's attention.
@@ -338,10 +345,10 @@ static int64_t attentionParameters(const ModelConfig &c) {
 /// product overflows.
 static void checkSize(const ModelConfig &c, ObjectReader &reader) {
   int64_t attention = attentionParameters(c),
-          inner = std::max(c.intermediateSize * (c.widensReading ? 2 : 1),
+          inner = std::max(c.intermediateSize * (c.widensShared ? 2 : 1),
                            c.experts * c.expertSize + c.sharedSize),
           mlp = 3 * c.hiddenSize * inner;
-  int64_t embedding = c.layerNumbers * (c.vocabSize + 3 * c.hiddenSize),
+  int64_t embedding = c.perLayerInputSize * (c.vocabSize + 3 * c.hiddenSize),
           perLayer = attention + mlp + embedding,
           ends = 2 * c.vocabSize * c.hiddenSize;
   if (perLayer > maxParameters / c.layers ||
@@ -443,15 +450,9 @@ static void finishVision(ObjectReader &reader, ConfigDraft &draft) {
   if (side > kMaxImageSide)
     reader.fail("'image_size': expected at most " + llvm::Twine(kMaxImageSide) +
                 " patches a side, got " + llvm::Twine(side));
-  if (draft.mlpRatio > 0) {
-    double size = static_cast<double>(draft.hiddenSize) * draft.mlpRatio;
-    if (size < 1 || size > kMaxDim)
-      reader.fail("'mlp_ratio': expected an MLP of 1 to " +
-                  llvm::Twine(kMaxDim) + ", got " +
-                  llvm::Twine(llvm::formatv("{0}", size).str()));
-    else
-      draft.intermediateSize = static_cast<int64_t>(size);
-  }
+  if (draft.mlpRatio > 0)
+    setMlpWidth(reader, draft, "mlp_ratio",
+                static_cast<double>(draft.hiddenSize) * draft.mlpRatio);
   draft.usedLayers = draft.layers;
   draft.vocabSize = 1; // there are no ids
   draft.maxPositions =
@@ -478,7 +479,7 @@ void cria::readAll(const json &config, const std::set<std::string> &added,
                 llvm::Twine(draft.deltaKeyHeads));
   finishFullHeads(reader, draft);
   finishExperts(reader, draft);
-  checkLayerNumbers(reader, draft);
+  checkPerLayerInputs(reader, draft);
   if (reader.failed())
     return;
   if (!isTower && draft.family->rope.layers != RotatedLayers::None)

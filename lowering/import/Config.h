@@ -77,14 +77,15 @@ struct LayerKind {
   /// Whether what has a state takes the place of attention: see ConvModules and
   /// DeltaModules.
   bool hasState = false;
-  /// Whether the layer has no keys and values of its own, and reads those of
-  /// the last layer before it that has, and a window if this one has.
-  bool readsOthers = false;
+  /// Whether the layer has no keys and values of its own. It reads those of an
+  /// earlier layer: of the last one that has some, among the layers with a
+  /// window if this one has a window, else among the others.
+  bool sharesKv = false;
 
   bool operator==(const LayerKind &other) const {
     return rotates == other.rotates && window == other.window &&
            rope == other.rope && hasExperts == other.hasExperts &&
-           hasState == other.hasState && readsOthers == other.readsOthers;
+           hasState == other.hasState && sharesKv == other.sharesKv;
   }
 };
 
@@ -141,13 +142,13 @@ struct ModelConfig {
   /// Whether in these layers values are made of keys as they are before their
   /// norm.
   bool keysAreValues = false;
-  /// The last layers, whose LayerKind::readsOthers is true; whether their MLPs
-  /// are twice as wide.
-  int64_t readingLayers = 0;
-  bool widensReading = false;
-  /// The numbers that each layer has for each id, and the rows of their table;
-  /// 0: none.
-  int64_t layerNumbers = 0, layerRows = 0;
+  /// How many of the last layers read the keys and values of earlier ones
+  /// (LayerKind::sharesKv), and whether their MLPs are twice as wide.
+  int64_t kvSharedLayers = 0;
+  bool widensShared = false;
+  /// The size of a layer's own embedding of each id, and the rows of the table;
+  /// 0: layers have none.
+  int64_t perLayerInputSize = 0, perLayerVocab = 0;
   /// For latent attention: the latent numbers of a token, and of its query (0
   /// if queries are made otherwise), the part of a query or key that is not
   /// rotated, and the size of a value.

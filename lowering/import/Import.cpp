@@ -37,14 +37,14 @@ struct Text {
   Value tokens, position;
   /// The tables of ModelConfig::ropes, one for each.
   SmallVector<GetRopeOp> ropes;
-  /// For each token, the numbers of all layers (n, L * N), one layer's after
-  /// the other's; null if layers have none.
-  Value layerNumbers;
+  /// The per-layer inputs of each token (n, L * N), one layer's after the
+  /// other's; null if layers have none.
+  Value perLayerInputs;
 };
 
-/// The layer that is built: its number, and the number of its keys and values
-/// in their caches.
-struct LayerNumbers {
+/// The layer that is built: its number, and that of its keys and values, or of
+/// its state, in their caches.
+struct LayerIndex {
   Value layer, inCaches;
 };
 
@@ -99,7 +99,7 @@ private:
                    Layers layers, StringRef symbol = "");
   func::FuncOp declareForward();
   SmallVector<Type> cacheTypes();
-  SmallVector<Value> layer(const Text &text, int64_t kind, LayerNumbers number,
+  SmallVector<Value> layer(const Text &text, int64_t kind, LayerIndex number,
                            ValueRange carried);
   Value numberInCaches(const LayerRun &layers, int64_t i, Value first,
                        Value layer);
@@ -108,13 +108,13 @@ private:
   std::string outSymbol() const;
   StringRef normSymbol(StringRef path, bool layered) const;
   Value attention(const Text &text, const LayerKind &kind, Value x,
-                  LayerNumbers number, MutableArrayRef<Value> caches);
+                  LayerIndex number, MutableArrayRef<Value> caches);
   Value latentAttention(const Text &text, const LayerKind &kind, Value x,
                         Value layer, Value &cache);
-  Value conv(const Text &text, Value x, LayerNumbers number, Value &state);
-  Value delta(const Text &text, Value x, LayerNumbers number,
+  Value conv(const Text &text, Value x, LayerIndex number, Value &state);
+  Value delta(const Text &text, Value x, LayerIndex number,
               MutableArrayRef<Value> states);
-  Value convolved(const Text &text, Value x, LayerNumbers number, Value &state);
+  Value convolved(const Text &text, Value x, LayerIndex number, Value &state);
   Value linearInF32(StringRef symbol, Value x, Value layer);
   GQAOp attend(const Text &text, const LayerKind &kind, Value q, Value k,
                Value v, Value layer);
@@ -122,8 +122,8 @@ private:
   Value part(const Text &text, Value x, int64_t first, int64_t size);
   Value joined(Value a, Value b);
   Value splitHeads(Value tokens, Value x, int64_t count);
-  Value layerNumbers(Value tokens, Value ids, Value x);
-  Value addLayerNumbers(const Text &text, Value x, Value layer);
+  Value perLayerInputs(Value tokens, Value ids, Value x);
+  Value addPerLayerInput(const Text &text, Value x, Value layer);
   Value mlp(const MlpModules &names, StringRef prefix, Value x, Value layer);
   Value gated(Value gate, Value up, Activation function, double limit = 0,
               double alpha = 1);
@@ -319,7 +319,7 @@ void Importer::declareAttention(const LayerKind &kind, Layers layers) {
   const AttentionModules &names = family.attention;
   StringRef prefix = attentionPrefix(c, kind);
   SmallVector<int64_t> own = llvm::filter_to_vector(
-      layers, [&](int64_t i) { return !c.kinds[i].readsOthers; });
+      layers, [&](int64_t i) { return !c.kinds[i].sharesKv; });
   bool bias = c.queryKeyValueBias;
   auto declareRows = [&](StringRef path, int64_t out, int64_t row,
                          Layers layers) {
@@ -384,8 +384,8 @@ void Importer::declareConv(Layers layers) {
   declareLinear(convOut, names.out, hidden, hidden, c.convBias, layers);
 }
 
-/// The numbers of a token that are convolved before the delta rule: those of
-/// queries, keys and values.
+/// The columns of queries, keys and values, which are convolved before the
+/// delta rule.
 static int64_t deltaColumns(const ModelConfig &c) {
   return 2 * c.deltaKeyHeads * c.deltaKeyDim + c.deltaHeads * c.deltaValueDim;
 }
@@ -506,7 +506,7 @@ void Importer::declareExperts(Layers layers) {
 
 /// Whether a layer's MLP has twice the width, and the prefix of its symbols.
 static bool isWideMlp(const ModelConfig &c, const LayerKind &kind) {
-  return c.widensReading && kind.readsOthers;
+  return c.widensShared && kind.sharesKv;
 }
 static constexpr llvm::StringLiteral widePrefix = "wide_";
 
@@ -540,16 +540,17 @@ void Importer::declareLayer() {
   declareTensor(family.attentionFactor, {c.hiddenSize}, all, attentionFactor);
   declareTensor(family.mlpFactor, {c.hiddenSize}, all, mlpFactor);
   declareTensor(family.layerFactor, {1}, all, layerFactor);
-  if (c.layerNumbers)
+  if (c.perLayerInputSize)
     declareLayerEmbeddings();
 }
 
 /// Declares the embeddings that each layer has for itself.
 void Importer::declareLayerEmbeddings() {
   const LayerEmbeddings &names = family.layerEmbeddings;
-  int64_t numbers = c.layerNumbers, row = c.layers * numbers,
+  int64_t numbers = c.perLayerInputSize, row = c.layers * numbers,
           hidden = c.hiddenSize;
-  declare(names.table, "weight", {c.layerRows, row}, {}, lastName(names.table));
+  declare(names.table, "weight", {c.perLayerVocab, row}, {},
+          lastName(names.table));
   declareLinear(lastName(names.projection), names.projection, row, hidden,
                 /*bias=*/false, {});
   declareNorm(names.norm, numbers, {});
@@ -868,7 +869,7 @@ static Value mergeHeads(OpBuilder &b, Location loc, Value heads) {
 }
 
 Value Importer::attention(const Text &text, const LayerKind &kind, Value x,
-                          LayerNumbers number, MutableArrayRef<Value> caches) {
+                          LayerIndex number, MutableArrayRef<Value> caches) {
   Value layer = number.layer;
   if (c.latentSize)
     return latentAttention(text, kind, x, layer, caches[0]);
@@ -891,11 +892,12 @@ Value Importer::attention(const Text &text, const LayerKind &kind, Value x,
     if (names.gatesHeads) {
       Value both = splitHeads(tokens, q, c.heads);
       gate = part(text, both, c.headDim, c.headDim);
-      q = norm(names.queryNorm, part(text, both, 0, c.headDim), layer);
+      q = norm(names.queryNorm, part(text, both, 0, c.headDim), layer, {},
+               prefix);
     } else {
       q = heads(tokens, q, c.heads, names.queryNorm, layer, prefix);
     }
-    if (!kind.readsOthers) {
+    if (!kind.sharesKv) {
       Value key = rowsOf(names.key);
       keys = heads(tokens, key, kvHeads, names.keyNorm, layer, prefix);
       bool isKey = c.keysAreValues && !kind.window;
@@ -906,14 +908,14 @@ Value Importer::attention(const Text &text, const LayerKind &kind, Value x,
   std::string path = layerPath + "." + names.out.rsplit('.').first.str();
   at(path);
   q = rotated(text, kind, q);
-  if (!kind.readsOthers)
+  if (!kind.sharesKv)
     keys = rotated(text, kind, keys);
   if (headNorm() == HeadNorm::EachHeadAfterRope) {
     q = norm(names.queryNorm, q, layer);
     keys = norm(names.keyNorm, keys, layer);
     at(path);
   }
-  if (!kind.readsOthers) {
+  if (!kind.sharesKv) {
     if (names.normalizesValues)
       values = plainNorm(values);
     k = KVAppendOp::create(b, loc, keys, k, number.inCaches, position,
@@ -928,7 +930,7 @@ Value Importer::attention(const Text &text, const LayerKind &kind, Value x,
 }
 
 /// Convolves each column with its filter.
-Value Importer::convolved(const Text &text, Value x, LayerNumbers number,
+Value Importer::convolved(const Text &text, Value x, LayerIndex number,
                           Value &state) {
   loc = module.lookupSymbol<WeightOp>(convFilter).getLoc();
   Value filter = tensor::CollapseShapeOp::create(
@@ -950,7 +952,7 @@ Value Importer::linearInF32(StringRef symbol, Value x, Value layer) {
 }
 
 /// Builds a gated delta rule.
-Value Importer::delta(const Text &text, Value x, LayerNumbers number,
+Value Importer::delta(const Text &text, Value x, LayerIndex number,
                       MutableArrayRef<Value> states) {
   Value layer = number.layer;
   int64_t keys = c.deltaKeyHeads * c.deltaKeyDim,
@@ -986,7 +988,7 @@ Value Importer::delta(const Text &text, Value x, LayerNumbers number,
 }
 
 /// Builds a gated convolution.
-Value Importer::conv(const Text &text, Value x, LayerNumbers number,
+Value Importer::conv(const Text &text, Value x, LayerIndex number,
                      Value &state) {
   Value layer = number.layer;
   Value gate = linear(convGate, x, layer),
@@ -1164,7 +1166,7 @@ Value Importer::experts(Value tokens, Value x, Value layer) {
 
 /// Builds one layer. Returns the hidden states and caches after the layer.
 SmallVector<Value> Importer::layer(const Text &text, int64_t of,
-                                   LayerNumbers number, ValueRange carried) {
+                                   LayerIndex number, ValueRange carried) {
   const LayerKind &kind = c.kinds[of];
   Value x = carried[0], layer = number.layer;
   SmallVector<Value> caches(carried.drop_front());
@@ -1212,9 +1214,9 @@ SmallVector<Value> Importer::layer(const Text &text, int64_t of,
     at(layerPath);
     made = ResidualOp::create(b, loc, dense, chosen, 1.0);
   }
-  add(normed(norms.mlpEnd, made), mlpFactor, /*isLast=*/!text.layerNumbers);
-  if (text.layerNumbers)
-    add(addLayerNumbers(text, x, layer), "", /*isLast=*/true);
+  add(normed(norms.mlpEnd, made), mlpFactor, /*isLast=*/!text.perLayerInputs);
+  if (text.perLayerInputs)
+    add(addPerLayerInput(text, x, layer), "", /*isLast=*/true);
   SmallVector<Value> next = {x};
   next.append(caches);
   return next;
@@ -1259,7 +1261,7 @@ SmallVector<Value> Importer::run(const Text &text, const LayerRun &layers,
           at(layerPath);
           Value number =
               i ? arith::AddIOp::create(b, loc, l, index(i)).getResult() : l;
-          LayerNumbers numbers = {number, numberInCaches(layers, i, l, number)};
+          LayerIndex numbers = {number, numberInCaches(layers, i, l, number)};
           next = layer(text, layers.first + i, numbers, next);
         }
         at(layerPath);
@@ -1268,13 +1270,13 @@ SmallVector<Value> Importer::run(const Text &text, const LayerRun &layers,
   return SmallVector<Value>(loop.getResults());
 }
 
-/// For each token, the numbers of all layers (n, L * N): those of its id, and
-/// those that a linear makes of its embedding `x`. Both are divided by the root
-/// of 2. What the linear makes is divided by the root of the hidden size, which
-/// a norm follows: so the norm's epsilon is multiplied instead.
-Value Importer::layerNumbers(Value tokens, Value ids, Value x) {
+/// The per-layer inputs of each token (n, L * N): a row that its id selects,
+/// plus what a linear makes of its embedding `x`, divided by the root of 2.
+/// transformers divides the linear's result by the root of the hidden size,
+/// before a norm: here the norm's epsilon is multiplied instead.
+Value Importer::perLayerInputs(Value tokens, Value ids, Value x) {
   const LayerEmbeddings &names = family.layerEmbeddings;
-  auto numbers = static_cast<double>(c.layerNumbers),
+  auto numbers = static_cast<double>(c.perLayerInputSize),
        hidden = static_cast<double>(c.hiddenSize);
   at(names.table);
   Value own = EmbedOp::create(b, loc, ids, weight(lastName(names.table), {}),
@@ -1286,17 +1288,18 @@ Value Importer::layerNumbers(Value tokens, Value ids, Value x) {
                             std::sqrt(0.5));
 }
 
-/// What a layer adds for its own numbers.
-Value Importer::addLayerNumbers(const Text &text, Value x, Value layer) {
+/// What a layer makes of its per-layer input.
+Value Importer::addPerLayerInput(const Text &text, Value x, Value layer) {
   const LayerEmbeddings &names = family.layerEmbeddings;
   Value gate = linear(names.gate, x, layer);
   OpFoldResult first =
-      arith::MulIOp::create(b, loc, layer, index(c.layerNumbers)).getResult();
+      arith::MulIOp::create(b, loc, layer, index(c.perLayerInputSize))
+          .getResult();
   SmallVector<OpFoldResult> from = {b.getIndexAttr(0), first},
                             sizes = {text.tokens,
-                                     b.getIndexAttr(c.layerNumbers)},
+                                     b.getIndexAttr(c.perLayerInputSize)},
                             step(2, b.getIndexAttr(1));
-  Value own = tensor::ExtractSliceOp::create(b, loc, text.layerNumbers, from,
+  Value own = tensor::ExtractSliceOp::create(b, loc, text.perLayerInputs, from,
                                              sizes, step);
   Value made = linear(names.out,
                       gated(gate, own, static_cast<Activation>(c.gate)), layer);
@@ -1419,8 +1422,8 @@ void Importer::run() {
   Text text = {tokens, entry->getArgument(1), getRopes(), Value()};
   Value x = family.readsImages() ? embedPatches(ids, text.position)
                                  : embed(ids, text.position);
-  if (c.layerNumbers)
-    text.layerNumbers = layerNumbers(tokens, ids, x);
+  if (c.perLayerInputSize)
+    text.perLayerInputs = perLayerInputs(tokens, ids, x);
   SmallVector<Value> carried = {x};
   llvm::append_range(carried, entry->getArguments().drop_front(4));
   ArrayRef<LayerKind> kinds = c.kinds;
@@ -1491,10 +1494,11 @@ cachePositions(const ModelConfig &c, const ImportOptions &options, Type type) {
   if (!c.latentSize)
     for (const auto &[heads, layers] : layerCaches(c).groups)
       numbers += 2 * layers * heads.kvHeads * heads.headDim;
-  int64_t perPosition = numbers * (type.getIntOrFloatBitWidth() / 8);
-  if (maxSeq < 1 || maxSeq > maxCacheBytes / perPosition) {
-    emitError(loc) << "expected 1 to " << maxCacheBytes / perPosition
-                   << " positions (" << perPosition
+  // A model may have states alone.
+  int64_t perPosition = numbers * (type.getIntOrFloatBitWidth() / 8),
+          most = maxCacheBytes / std::max<int64_t>(perPosition, 1);
+  if (maxSeq < 1 || maxSeq > most) {
+    emitError(loc) << "expected 1 to " << most << " positions (" << perPosition
                    << " bytes of caches each), got " << maxSeq;
     return std::nullopt;
   }

@@ -11,9 +11,9 @@ LayerCaches cria::layerCaches(const ModelConfig &config) {
       caches.places.push_back({0, caches.states++});
       continue;
     }
-    if (kind.readsOthers) {
+    if (kind.sharesKv) {
       size_t other = caches.places.size();
-      while (config.kinds[other].readsOthers ||
+      while (config.kinds[other].sharesKv ||
              bool(config.kinds[other].window) != bool(kind.window))
         --other;
       caches.places.push_back(caches.places[other]);

@@ -241,13 +241,14 @@ static void lastExperts(Reader &reader, llvm::StringRef key, Draft &draft) {
 }
 
 /// 0 if layers have no embeddings.
-static void layerNumbers(Reader &reader, llvm::StringRef key, Draft &draft) {
+static void perLayerInputSize(Reader &reader, llvm::StringRef key,
+                              Draft &draft) {
   if (reader.find(key))
-    draft.layerNumbers = reader.integer(key, 0, kMaxHeadDim);
+    draft.perLayerInputSize = reader.integer(key, 0, kMaxHeadDim);
 }
 
-static void readingLayers(Reader &reader, llvm::StringRef key, Draft &draft) {
-  draft.readingLayers = reader.integer(key, 0, kMaxLayers, 0);
+static void kvSharedLayers(Reader &reader, llvm::StringRef key, Draft &draft) {
+  draft.kvSharedLayers = reader.integer(key, 0, kMaxLayers, 0);
 }
 
 /// Reads sizes of heads that differ from the other layers', by layer. They must
@@ -472,7 +473,7 @@ static const LedgerKey kKeys[] = {
     {"hidden_size", true, "", "width of the residual stream",
      size<&Draft::hiddenSize, kMaxDim>},
     {"hidden_size_per_layer_input", false, "",
-     "numbers that a layer has for each id", layerNumbers},
+     "size of a layer's own embedding of each id", perLayerInputSize},
     {"id2label", false, "any", kClasses, nullptr},
     {"image_size", false, "", "pixels of a side of an image",
      size<&Draft::imageSize, kMaxDim>},
@@ -572,7 +573,7 @@ static const LedgerKey kKeys[] = {
      optionalSize<&Draft::kvHeads, kMaxHeads>},
     {"num_kv_shared_layers", false, "",
      "the last layers, which read the keys and values of earlier ones",
-     readingLayers},
+     kvSharedLayers},
     {"num_local_experts", false, "", "experts of a layer", experts},
     {"num_register_tokens", false, "", "registers",
      optionalSize<&Draft::registers, kMaxDim>},
@@ -694,7 +695,7 @@ static const LedgerKey kKeys[] = {
     {"use_cache", false, "any", kHow, nullptr},
     {"use_double_wide_mlp", false, "",
      "layers that read others' keys and values have an MLP of twice the width",
-     flag<&Draft::widensReading>},
+     flag<&Draft::widensShared>},
     {"use_qk_norm", false, "", "norms of queries and keys",
      flag<&Draft::normalizesHeads>},
     {"use_qkv_bias", false, "false", "biases of queries, keys and values",
@@ -707,7 +708,7 @@ static const LedgerKey kKeys[] = {
      sizeOfText<&Draft::vocabSize, kMaxVocab>},
     {"vocab_size_per_layer_input", false, "",
      "rows of the embeddings of layers",
-     optionalSize<&Draft::layerRows, kMaxVocab>},
+     optionalSize<&Draft::perLayerVocab, kMaxVocab>},
     {"word_embed_proj_dim", false, "", "width of the embedding: hidden_size",
      embeddingWidth},
 };

@@ -170,7 +170,7 @@ void Shrinker::shrinkLayers() {
   result["num_hidden_layers"] = sizes.layers;
   if (config.family->reads("num_kv_shared_layers"))
     result["num_kv_shared_layers"] = llvm::count_if(
-        kept, [&](size_t layer) { return config.kinds[layer].readsOthers; });
+        kept, [&](size_t layer) { return config.kinds[layer].sharesKv; });
   if (config.family->window == WindowRule::PatternAndLast &&
       isGiven("layer_types"))
     result["layer_types"].back() = "full_attention";
@@ -391,7 +391,7 @@ llvm::Error Shrinker::shrinkWidth() {
     if (isGiven(key))
       result[key] = sizes.hidden;
   const std::pair<const char *, int64_t> widths[] = {
-      {"hidden_size_per_layer_input", config.layerNumbers},
+      {"hidden_size_per_layer_input", config.perLayerInputSize},
       {"intermediate_size", config.intermediateSize},
       {"moe_intermediate_size", config.expertSize},
       {"shared_expert_intermediate_size", config.sharedSize},
