@@ -45,15 +45,15 @@ def Llama_Dialect : Dialect {
     for a layer. Calls are inlined when the program is read
     (`llama-verify-helpers` in passes/README.md says what can be inlined).
 
-    Beside caches, and among them, a program may have states: tensors of three
-    dimensions, (layers, rows, numbers), that ops of states overwrite. They keep
-    what a layer remembers of all tokens before. A state has no positions, so that
-    a text cannot be taken back to an earlier position without computing it anew.
+    A program may also have states, which stand among the caches: tensors of three
+    dimensions, (layers, rows, numbers). A layer keeps in its state what it
+    remembers of all earlier tokens, and overwrites it in each call. A state has no
+    positions: to take a text back to an earlier one, it is computed anew.
 
     Letters in shapes: T tokens, C hidden size, H heads, D head size, S cache
     positions, L layers, V vocabulary. All ops are pure: a cache is a tensor.
-    Bufferization updates caches and states in place, and the pass `verify-cache-in-place`
-    checks this.
+    Bufferization updates caches and states in place, and the pass
+    `verify-cache-in-place` checks this.
 
     Arithmetic is Hugging Face's: norms and softmax are in f32, and a norm's
     result is rounded to the activation type before the weight multiplies it.

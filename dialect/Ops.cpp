@@ -1001,7 +1001,7 @@ int64_t GQAOp::getRoom() {
 }
 
 //===----------------------------------------------------------------------===//
-// Fusion
+// States
 //===----------------------------------------------------------------------===//
 
 LogicalResult CausalConvOp::verify() {
@@ -1047,6 +1047,10 @@ LogicalResult DeltaRuleOp::verify() {
   return expectWithin(*this, "a layer", getLayer(), 1, // delta_rule_c5
                       dim(getState(), 0));
 }
+
+//===----------------------------------------------------------------------===//
+// Fusion
+//===----------------------------------------------------------------------===//
 
 LogicalResult KernelOp::verify() {
   StringRef name = getKernelName();

@@ -1084,8 +1084,8 @@ def Llama_CausalConvOp : Llama_Op<"causal_conv",
 
     in f32. Tokens before position 0 count as zeros. The state has the rows of the
     K - 1 tokens before the call's: that of position p is row `p mod (K - 1)` of
-    the layer. `next` is the state with the rows of the call's tokens, and of no
-    other layer changes a number. What the state holds at position 0 has no effect.
+    the layer. In `next` the layer has the rows of the call's tokens; other layers
+    are as they were. What the state holds at position 0 has no effect.
 
     ```mlir
     %y, %s1 = llama.causal_conv %x, %w, %s[%layer] at %position : tensor<?x64xbf16>, tensor<64x3xbf16>, tensor<5x2x64xbf16>

@@ -9,6 +9,10 @@
 
 namespace cria {
 
+inline mlir::RankedTensorType tensorType(mlir::Value value) {
+  return llvm::cast<mlir::RankedTensorType>(value.getType());
+}
+
 /// Builds ops at one location.
 class LinalgBuilder : public mlir::ImplicitLocOpBuilder {
 public:

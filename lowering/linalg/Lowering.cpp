@@ -22,10 +22,6 @@ using namespace cria::llama;
 
 using Values = LinalgBuilder::Values;
 
-static RankedTensorType tensorType(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
-
 static Type elementType(Value value) {
   return tensorType(value).getElementType();
 }

@@ -10,10 +10,6 @@ using namespace cria;
 
 using Values = LinalgBuilder::Values;
 
-static RankedTensorType tensorType(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
-
 bool PagedCache::isOfTokens() const { return tensorType(pages).getRank() == 2; }
 
 static Value toIndex(LinalgBuilder &b, Value number) {

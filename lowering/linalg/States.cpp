@@ -12,10 +12,6 @@ using namespace cria::llama;
 
 using Values = LinalgBuilder::Values;
 
-static RankedTensorType tensorType(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
-
 namespace {
 /// Arithmetic of places and comparisons, short enough to read as formulas.
 struct Places {

@@ -82,9 +82,8 @@ struct Chosen {
 
 class Schedule {
 public:
-  /// The options are those of a batch, without 0 for a default. Of what is
-  /// passed by reference, all else must outlive the schedule; `sequences` are
-  /// all of the batch.
+  /// In `options` no 0 stands for a default. The manifest, the pages and
+  /// `sequences`, all of the batch, must outlive the schedule.
   Schedule(const Manifest &manifest, const BatchOptions &options,
            SequencePages &pages,
            const std::vector<std::unique_ptr<Sequence>> &sequences);

@@ -350,6 +350,21 @@ def text_of(name):
     return FAMILIES[name] | {"model_type": name}
 
 
+QWEN_VISION = {
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "depth": 1,
+    "num_heads": 2,
+    "out_hidden_size": 64,
+    "num_position_embeddings": 16,
+}
+QWEN_TOKENS = {
+    "image_token_id": 319,
+    "video_token_id": 318,
+    "vision_start_token_id": 316,
+    "vision_end_token_id": 317,
+}
+
 # Models that read images, too: their text is a family of its own. Compiled is the text.
 COMPOSITES = {
     "gemma3": {
@@ -401,34 +416,13 @@ COMPOSITES = {
             },
             "rope_theta": 5e6,
         },
-        "vision_config": {
-            "hidden_size": 16,
-            "intermediate_size": 16,
-            "depth": 1,
-            "num_heads": 2,
-            "out_hidden_size": 64,
-            "num_position_embeddings": 16,
-            "deepstack_visual_indexes": [0],
-        },
-        "image_token_id": 319,
-        "video_token_id": 318,
-        "vision_start_token_id": 316,
-        "vision_end_token_id": 317,
-    },
+        "vision_config": QWEN_VISION | {"deepstack_visual_indexes": [0]},
+    }
+    | QWEN_TOKENS,
     "qwen3_5": {
         "model_type": "qwen3_5",
         "text_config": text_of("qwen3_5_text") | {"num_hidden_layers": 3},
-        "vision_config": {
-            "hidden_size": 16,
-            "intermediate_size": 16,
-            "depth": 1,
-            "num_heads": 2,
-            "out_hidden_size": 64,
-            "num_position_embeddings": 16,
-        },
-        "image_token_id": 319,
-        "video_token_id": 318,
-        "vision_start_token_id": 316,
-        "vision_end_token_id": 317,
-    },
+        "vision_config": QWEN_VISION,
+    }
+    | QWEN_TOKENS,
 }

@@ -79,7 +79,7 @@ def check_states(golden, model, ids, whole):
     session, restored, copied = (model.session(threads=1) for _ in range(3))
     session.feed(ids[:150])
     session.rewind(90)
-    restored.feed(ids[7:30])  # leaves something behind
+    restored.feed(ids[7:30])  # another text, which `restore` replaces
     restored.restore(session.save())
     session.copy_to(copied)
     parts = [each.feed(ids[90:]) for each in (session, restored, copied)]

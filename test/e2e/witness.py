@@ -136,7 +136,7 @@ class Memory:
                 self.arrays[table["slot"] + i] = guarded(values.astype(np.float32))
         self.weights = dict(enumerate(self.arrays))
         self.slots = (ctypes.c_void_p * len(self.arrays))(
-            # No layer reads a slot between those of a weight that some layers lack.
+            # Layers without a weight leave a slot of it empty, which nothing reads.
             *(None if array is None else array.ctypes.data for array in self.arrays)
         )
         self.caches = [empty_cache(cache, stored) for cache in manifest["caches"]]
