@@ -12,9 +12,9 @@ same requests: prompts of ids, greedy, to the last token. The parts:
 
 - rate: N clients, each a stream. Tokens/s over all, prompts included; the medians over the
   clients of the time to the first token and between tokens; at the end the medians over the
-  rounds, and cria-serve's over llama-server's. Of cria-serve also what it
-  takes outside of steps for each token: time of the thread that computes (elapsed, less
-  that in steps), and CPU time of the others.
+  rounds, and cria-serve's over llama-server's. For cria-serve also what each token takes
+  outside of steps: time of the thread that computes (elapsed, less that in steps), and CPU
+  time of the other threads.
 - first: 8 prompts of 8 ids in one request: steps until the last one has drawn, and time
   over that of a step of 8 texts.
 - cancel: N clients have all places; one leaves, and another client's text begins. Steps

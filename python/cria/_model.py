@@ -356,11 +356,12 @@ class Model(_native.Object):
         ``pages`` or ``cache_bytes`` limits the KV caches (default: a whole context for
         each sequence that runs). ``texts`` is the most sequences that run at once
         (default: the artifact's rows); rows beyond are for short prompts and drafts. With
-        ``refuse``, a sequence that finds no free page fails instead of waiting. ``chunk`` is the most ids of a prompt in one step. With ``reuse_drawn``,
-        pages with drawn ids are found by later prompts as well. With ``draft_rows``, ids
-        that sequences may draw next fill a step up to this number of rows, so that a
-        sequence may draw several ids in a step, the same ones as ever. ``threads`` is as
-        for :meth:`session`.
+        ``refuse``, a sequence that finds no free page fails instead of waiting. ``chunk``
+        is the most ids of a prompt in one step. With ``reuse_drawn``, pages with drawn ids
+        are found by later prompts as well. With ``draft_rows``, ids that sequences may
+        draw next fill a step up to this number of rows, so that a sequence may draw
+        several ids in a step, the same ones as ever. ``threads`` is as for
+        :meth:`session`.
         """
         return Batch(self, **options)
 
