@@ -1,0 +1,131 @@
+"""inner_loops.py ARTIFACT TYPE: checks the machine code of an artifact for several CPUs.
+
+TABLE has the inner loops by their product instructions, and how many instructions the
+longest loop with so many has. More are a regression, and so is a loop that is gone or
+new; who finds fewer writes them down. Changes of LLVM's own are within MARGIN.
+"""
+
+import collections
+import re
+import subprocess
+import sys
+
+MARGIN = 1.05
+FEWEST = 4  # of the product instructions of a loop that counts
+PRODUCT = re.compile(
+    r"(?P<tile>tdp)|(?P<fma>vfn?m(?:add|sub)\w*ps)|(?P<dot>vdpbf16ps|vpdp(?:busd|wssd)|vpmadd)"
+)
+
+# {type: {CPU: {products of a loop: instructions}}} of Llama-3.2-1B.
+TABLE = {
+    "bf16": {
+        "sapphirerapids": {"4 fma": 15, "9 fma": 32, "16 fma": 31, "32 fma": 123, "4 tile": 32},
+        "x86-64-v3": {
+            "4 fma": 15, "8 fma": 19, "9 fma": 54, "12 fma": 32,
+            "16 fma": 63, "64 fma": 337,
+        },
+        "x86-64-v4": {
+            "4 fma": 15, "9 fma": 40, "12 fma": 24, "16 fma": 31,
+            "24 fma": 38, "64 fma": 323,
+        },
+    },
+    "f32": {
+        "sapphirerapids": {
+            "4 fma": 11, "8 fma": 17, "9 fma": 31, "12 fma": 24,
+            "16 fma": 30, "24 fma": 40, "32 fma": 71,
+        },
+        "x86-64-v3": {
+            "4 fma": 11, "8 fma": 20, "9 fma": 42, "12 fma": 32,
+            "16 fma": 59, "64 fma": 131,
+        },
+        "x86-64-v4": {
+            "4 fma": 11, "8 fma": 17, "9 fma": 33, "12 fma": 24,
+            "16 fma": 30, "24 fma": 40, "64 fma": 131,
+        },
+    },
+    "q8_0": {
+        "sapphirerapids": {
+            "4 fma": 15, "9 fma": 32, "16 fma": 31, "17 fma": 61,
+            "100 fma": 586, "4 tile": 17,
+        },
+        "x86-64-v3": {
+            "24 dot": 97, "34 dot": 124, "68 dot": 208, "4 fma": 15, "8 fma": 19,
+            "9 fma": 54, "12 fma": 23, "16 fma": 63,
+        },
+        "x86-64-v4": {
+            "24 dot": 97, "102 dot": 321, "204 dot": 650, "4 fma": 15,
+            "9 fma": 40, "16 fma": 31, "24 fma": 37,
+        },
+    },
+    "q4_0": {
+        "sapphirerapids": {
+            "4 fma": 15, "9 fma": 32, "16 fma": 31, "17 fma": 61,
+            "112 fma": 705, "4 tile": 17,
+        },
+        "x86-64-v3": {
+            "24 dot": 92, "34 dot": 124, "68 dot": 208, "4 fma": 15, "8 fma": 19,
+            "9 fma": 54, "12 fma": 23, "16 fma": 63,
+        },
+        "x86-64-v4": {
+            "24 dot": 89, "102 dot": 321, "204 dot": 640, "4 fma": 15,
+            "9 fma": 40, "16 fma": 31, "24 fma": 37,
+        },
+    },
+}
+
+
+def functions(artifact):
+    """(name, [(address, opcode, operands)]) of each function."""
+    command = ["llvm-objdump", "-d", "--no-show-raw-insn", artifact]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    for block in re.split(r"\n(?=[0-9a-f]+ <)", text)[1:]:
+        lines = re.findall(r"^ *([0-9a-f]+):\s+(\S+)[ \t]*(.*)$", block, re.M)
+        yield block.split("<")[1].split(">")[0], [(int(a, 16), *rest) for a, *rest in lines]
+
+
+def inner_loops(body):
+    """The instructions from the target of a jump back to the jump, if no such span lies
+    inside."""
+    index = {address: i for i, (address, _, _) in enumerate(body)}
+    spans = set()
+    for i, (_, opcode, operands) in enumerate(body):
+        target = re.match(r"0x([0-9a-f]+)", operands)
+        begin = index.get(int(target[1], 16)) if target and opcode.startswith("j") else None
+        if begin is not None and begin <= i:
+            spans.add((begin, i + 1))
+    for begin, end in spans:
+        if not any((b, e) != (begin, end) and begin <= b and e <= end for b, e in spans):
+            yield body[begin:end]
+
+
+def counts(artifact):
+    """{CPU: {products, such as 12 fma: the most instructions of a loop with so many}}."""
+    found = {}
+    for name, body in functions(artifact):
+        cpu = name.split(".")[-1]
+        for loop in inner_loops(body):
+            matches = [PRODUCT.match(opcode) for _, opcode, _ in loop]
+            kinds = collections.Counter(match.lastgroup for match in matches if match)
+            if kinds.total() >= FEWEST:
+                products = f"{kinds.total()} {kinds.most_common(1)[0][0]}"
+                most = found.setdefault(cpu, {})
+                most[products] = max(most.get(products, 0), len(loop))
+    return found
+
+
+def main():
+    artifact, kind = sys.argv[1:]
+    found, known = counts(artifact), TABLE.get(kind, {})
+    wrong = []
+    for cpu in sorted(known | found):
+        here, before = found.get(cpu, {}), known.get(cpu, {})
+        for products in sorted(here | before):
+            now, then = here.get(products), before.get(products)
+            if now is None or then is None or now > then * MARGIN:
+                wrong.append(f"{kind}, {cpu}: {products}: {now} instructions, was {then}")
+    if wrong:
+        rows = {cpu: dict(sorted(most.items())) for cpu, most in sorted(found.items())}
+        sys.exit("\n".join([*wrong, f"found: {kind!r}: {rows}"]))
+
+
+main()
