@@ -99,8 +99,9 @@ def VerifyCacheInPlace : Pass<"verify-cache-in-place", "::mlir::ModuleOp"> {
   let description = [{
     Runs on bufferized entry functions and their kernels. Fails, and names the op,
     if a cache or a layer of a cache is copied, if a buffer of a cache's
-    dimensions is allocated, or if a returned cache is not the argument. Then
-    drops the results of the entries, which all are arguments.
+    dimensions is allocated, or if a returned cache is not the argument. A layer
+    of a state may be a copy of scratch. Then drops the results of the entries,
+    which all are arguments.
   }];
 }
 

@@ -55,6 +55,8 @@ std::optional<Contraction> Contraction::match(linalg::LinalgOp op,
   if (loops(maps[2]) != Dims{0, 1})
     return fail("its result is not indexed by the two outer loops");
   Dims a = loops(maps[0]), b = loops(maps[1]);
+  if (a == b) // No number is read twice: LLVM vectorizes the sums of rows.
+    return std::nullopt;
   Contraction result;
   result.a = op.getDpsInputOperand(0)->get();
   result.b = op.getDpsInputOperand(1)->get();

@@ -5,8 +5,10 @@
 ///     for k: acc[r][v] += splat(a[m + r, k]) * b[k, n + v lanes]
 ///     c = acc
 ///
-/// Accumulators stay in registers over all of k. The last vector of a row may
-/// be narrower: if its width is not that of a register, LLVM splits it.
+/// Accumulators stay in registers over all of k. Where a tile has few of them,
+/// they would wait for one another: then some k are added at once, each to
+/// accumulators of its own. The last vector of a row may be narrower: if its
+/// width is not that of a register, LLVM splits it.
 #include "lowering/cpu/Contraction.h"
 
 using namespace mlir;
@@ -19,32 +21,54 @@ struct Tile {
 };
 } // namespace
 
+/// The accumulators that keep the multipliers of a CPU busy: its two units
+/// begin a sum each cycle, and a sum takes four.
+static constexpr int64_t kSums = 8;
+
+/// How many k a tile adds at once.
+static int64_t partsOf(const Contraction &c, const Tile &tile) {
+  int64_t parts = 1;
+  while (2 * parts * tile.rows * tile.vectors <= kSums &&
+         c.k() % (2 * parts) == 0)
+    parts *= 2;
+  return parts;
+}
+
 static void emitTile(VectorBuilder &b, const Contraction &c, Tile tile) {
   auto row = [&](int64_t r) { return b.add(tile.row, r); };
   auto column = [&](int64_t v) { return b.add(tile.column, v * tile.lanes); };
+  int64_t parts = partsOf(c, tile), sums = tile.rows * tile.vectors;
   SmallVector<Value> acc;
-  for (int64_t r = 0; r < tile.rows; ++r)
-    for (int64_t v = 0; v < tile.vectors; ++v)
-      acc.push_back(c.fromZero ? b.zero(tile.lanes)
-                               : b.load(c.c, {row(r), column(v)}, tile.lanes));
+  for (int64_t i = 0; i < parts * sums; ++i)
+    acc.push_back(
+        c.fromZero || i >= sums
+            ? b.zero(tile.lanes)
+            : b.load(c.c, {row(i / tile.vectors), column(i % tile.vectors)},
+                     tile.lanes));
   acc = b.loop(
-      b.index(0), b.index(c.k()), 1, acc, [&](Value k, ValueRange carried) {
-        SmallVector<Value> next, columns;
-        for (int64_t v = 0; v < tile.vectors; ++v)
-          columns.push_back(b.loadWide(c.b, {k, column(v)}, tile.lanes));
-        for (int64_t r = 0; r < tile.rows; ++r) {
-          SmallVector<Value> at = {row(r), k};
-          if (c.aTransposed)
-            std::swap(at[0], at[1]);
-          Value a = b.splat(c.a, at, tile.lanes);
+      b.index(0), b.index(c.k()), parts, acc, [&](Value first, ValueRange sum) {
+        SmallVector<Value> next;
+        for (int64_t part = 0; part < parts; ++part) {
+          Value k = b.add(first, part);
+          SmallVector<Value> columns;
           for (int64_t v = 0; v < tile.vectors; ++v)
-            next.push_back(b.fma(a, columns[v], carried[r * tile.vectors + v]));
+            columns.push_back(b.loadWide(c.b, {k, column(v)}, tile.lanes));
+          for (int64_t r = 0; r < tile.rows; ++r) {
+            SmallVector<Value> at = {row(r), k};
+            if (c.aTransposed)
+              std::swap(at[0], at[1]);
+            Value a = b.splat(c.a, at, tile.lanes);
+            for (Value each : columns)
+              next.push_back(b.fma(a, each, sum[next.size()]));
+          }
         }
         return next;
       });
-  for (int64_t r = 0; r < tile.rows; ++r)
-    for (int64_t v = 0; v < tile.vectors; ++v)
-      b.store(acc[r * tile.vectors + v], c.c, {row(r), column(v)});
+  for (; parts > 1; parts /= 2)
+    for (int64_t i = 0; i < parts / 2 * sums; ++i)
+      acc[i] = arith::AddFOp::create(b, acc[i], acc[parts / 2 * sums + i]);
+  for (int64_t i = 0; i < sums; ++i)
+    b.store(acc[i], c.c, {row(i / tile.vectors), column(i % tile.vectors)});
 }
 
 /// Multiplies all rows of a band of columns.

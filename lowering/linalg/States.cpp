@@ -3,6 +3,7 @@
 #include "lowering/linalg/Lowering.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
@@ -22,6 +23,12 @@ struct Places {
   }
   Value sub(Value x, Value y) {
     return arith::SubIOp::create(b, b.getLoc(), x, y);
+  }
+  Value mul(Value x, int64_t y) {
+    return arith::MulIOp::create(b, b.getLoc(), x, b.index(y));
+  }
+  Value div(Value x, int64_t y) {
+    return arith::DivUIOp::create(b, b.getLoc(), x, b.index(y));
   }
   Value rem(Value x, int64_t y) {
     return arith::RemUIOp::create(b, b.getLoc(), x, b.index(y));
@@ -116,37 +123,6 @@ void FunctionLowering::lower(CausalConvOp op) {
   storedForm[op.getNext()] = withLayer(b, state, layer, rows);
 }
 
-/// (T, H, ...)  =>  (T, KH, H / KH, ...), or without T.
-static Value grouped(LinalgBuilder &b, Value heads, int64_t dim,
-                     int64_t groups) {
-  SmallVector<OpFoldResult> sizes = b.sizes(heads);
-  RankedTensorType type = tensorType(heads);
-  SmallVector<int64_t> shape(type.getShape());
-  int64_t each = shape[dim] / groups;
-  shape[dim] = groups;
-  shape.insert(shape.begin() + dim + 1, each);
-  sizes[dim] = b.getIndexAttr(groups);
-  sizes.insert(sizes.begin() + dim + 1, b.getIndexAttr(each));
-  SmallVector<ReassociationIndices> indices;
-  for (int64_t from = 0, to = 0; from < type.getRank(); ++from, ++to) {
-    indices.push_back({to});
-    if (from == dim)
-      indices.back().push_back(++to);
-  }
-  return tensor::ExpandShapeOp::create(b, b.getLoc(), type.clone(shape), heads,
-                                       indices, sizes);
-}
-
-/// Row `token` of a tensor, without the dimension of tokens.
-static Value rowOf(LinalgBuilder &b, Value rows, Value token) {
-  SmallVector<OpFoldResult> sizes = b.sizes(rows),
-                            at(sizes.size(), b.getIndexAttr(0));
-  at[0] = token;
-  sizes[0] = b.getIndexAttr(1);
-  RankedTensorType type = tensorType(rows);
-  return b.slice(rows, at, sizes, type.clone(type.getShape().drop_front()));
-}
-
 /// x / |x| * scale for each head: (T, KH, D) in f32.
 Value FunctionLowering::unitRows(Value x, llvm::APFloat eps, double scale) {
   Value sums = rowSum(x, [&](Values v) -> SmallVector<Value> {
@@ -166,86 +142,176 @@ Value FunctionLowering::unitRows(Value x, llvm::APFloat eps, double scale) {
       })[0];
 }
 
-/// One token after the other. Loops are (kh, g, d, v): key heads, their heads,
-/// and the rows and columns of a head's matrix.
+namespace {
+/// The gated delta rule on some columns of each head's matrix S. A column needs
+/// no other one, so iterations share them.
+struct DeltaRule {
+  LinalgBuilder &b;
+  Value pairs;           // (T, KH, 2, D): the unit keys and queries
+  Value products;        // (T, KH): of the two
+  Value values;          // (T, H, V)
+  Value decay, rate;     // (T, H)
+  RankedTensorType type; // of the result: (T, H, V)
+
+  Value head = {}, keyHead = {}, column = {}; // of the iteration
+
+  int64_t size() { return tensorType(pairs).getDimSize(3); }
+  int64_t heads() { return type.getDimSize(1); }
+  /// The columns W of an iteration: S is to fit the L1 cache.
+  int64_t width() {
+    constexpr int64_t most = 32;
+    int64_t all = type.getDimSize(2);
+    return all % most ? all : most;
+  }
+  std::pair<Value, Value> emit(Value state, Value layer, Value position);
+  Value start(Value state, ArrayRef<OpFoldResult> at, Value position);
+  std::pair<Value, Value> step(Value token, Value matrix, Value rows);
+  Value row(Value matrix, int64_t row, int64_t count);
+};
+} // namespace
+
+/// `count` numbers of row `row` of a matrix.
+Value DeltaRule::row(Value matrix, int64_t row, int64_t count) {
+  return b.slice(
+      matrix, {b.getIndexAttr(row), b.getIndexAttr(0)},
+      {b.getIndexAttr(1), b.getIndexAttr(count)},
+      RankedTensorType::get({count}, tensorType(matrix).getElementType()));
+}
+
+/// S before the first token, (D, W), in memory of its own: in the state its
+/// rows are far apart.
+Value DeltaRule::start(Value state, ArrayRef<OpFoldResult> at, Value position) {
+  auto part = RankedTensorType::get({size(), width()}, b.getF32Type());
+  Value old = b.slice(
+      state, at,
+      {b.getIndexAttr(1), b.getIndexAttr(size()), b.getIndexAttr(width())},
+      part);
+  Places p{b};
+  Value own = bufferization::AllocTensorOp::create(b, part, ValueRange());
+  AffineMap all = b.select(2, {0, 1});
+  return b.generic(2, {old}, {own}, {all, all},
+                   [&](Values v) -> SmallVector<Value> {
+                     Value isFirst = p.less(position, b.index(1));
+                     return {p.select(isFirst, b.f32(0), v[0])};
+                   })[0];
+}
+
+/// S and the result after one token. The query is multiplied by the old S
+/// together with the key. What the update adds to its result follows from the
+/// product of query and key.
+std::pair<Value, Value> DeltaRule::step(Value token, Value matrix, Value rows) {
+  OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1),
+               two = b.getIndexAttr(2), w = b.getIndexAttr(width());
+  Value pair = b.slice(pairs, {token, keyHead, zero, zero},
+                       {one, one, two, b.getIndexAttr(size())},
+                       RankedTensorType::get({2, size()}, b.getF32Type()));
+  Value made =
+      b.contract({pair, b.select(3, {0, 2})}, {matrix, b.select(3, {2, 1})},
+                 b.select(3, {0, 1}), b.filled({two, w}, 0));
+  SmallVector<OpFoldResult> at = {token, head, column}, sizes = {one, one, w};
+  Value value = b.slice(
+      values, at, sizes,
+      RankedTensorType::get({width()}, tensorType(values).getElementType()));
+  Places p{b};
+  Value factor = p.element(decay, {token, head}),
+        share = p.element(rate, {token, head}),
+        product = p.element(products, {token, keyHead});
+  auto mul = [&](Value x, Value y) -> Value {
+    return arith::MulFOp::create(b, x, y, b.sumFlags());
+  };
+  auto add = [&](Value x, Value y) -> Value {
+    return arith::AddFOp::create(b, x, y, b.sumFlags());
+  };
+  Value update =
+      b.map({value, row(made, 0, width())}, b.getF32Type(),
+            [&](Values v) -> SmallVector<Value> {
+              Value known = mul(factor, v[1]);
+              return {mul(share, arith::SubFOp::create(b, v[0], known))};
+            });
+  Value mixed = b.map({row(made, 1, width()), update}, type.getElementType(),
+                      [&](Values v) -> SmallVector<Value> {
+                        return {add(mul(factor, v[0]), mul(product, v[1]))};
+                      });
+  matrix = b.generic(2, {row(pair, 0, size()), update}, {matrix},
+                     {b.select(2, {0}), b.select(2, {1}), b.select(2, {0, 1})},
+                     [&](Values v) -> SmallVector<Value> {
+                       return {add(mul(factor, v[2]), mul(v[0], v[1]))};
+                     })[0];
+  return {matrix, b.insert(mixed, rows, at, sizes)};
+}
+
+/// The result and the state after all tokens.
+std::pair<Value, Value> DeltaRule::emit(Value state, Value layer,
+                                        Value position) {
+  OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1),
+               w = b.getIndexAttr(width()), tokens = b.sizes(values)[0];
+  auto loop = scf::ForallOp::create(
+      b,
+      ArrayRef<OpFoldResult>{b.getIndexAttr(heads()),
+                             b.getIndexAttr(type.getDimSize(2) / width())},
+      ValueRange{b.empty(b.sizes(values), type.getElementType()), state},
+      std::nullopt);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Places p{b};
+  head = loop.getInductionVar(0);
+  keyHead = p.div(head, heads() / tensorType(pairs).getDimSize(1));
+  column = p.mul(loop.getInductionVar(1), width());
+  Value rows = loop.getRegionIterArgs()[0];
+  state = loop.getRegionIterArgs()[1];
+  SmallVector<OpFoldResult> place = {layer, p.mul(head, size()), column},
+                            part = {one, b.getIndexAttr(size()), w},
+                            first = {zero, head, column},
+                            all = {tokens, one, w}, steps(3, one);
+  auto turns = scf::ForOp::create(
+      b, b.index(0), getValueOrCreateConstantIndexOp(b, b.getLoc(), tokens),
+      b.index(1), ValueRange{start(state, place, position), rows},
+      [&](OpBuilder &, Location, Value token, ValueRange carried) {
+        auto [matrix, made] = step(token, carried[0], carried[1]);
+        scf::YieldOp::create(b, ValueRange{matrix, made});
+      });
+  Value made = b.slice(turns.getResult(1), first, all);
+  b.setInsertionPointToEnd(loop.getTerminator().getBody());
+  tensor::ParallelInsertSliceOp::create(b, made, rows, first, all, steps);
+  tensor::ParallelInsertSliceOp::create(b, turns.getResult(0), state, place,
+                                        part, steps);
+  return {loop.getResult(0), loop.getResult(1)};
+}
+
 void FunctionLowering::lower(DeltaRuleOp op) {
-  Value state = writable(op.getState()), layer = stored(op.getLayer()),
-        position = stored(op.getPosition());
-  RankedTensorType type = op.getResult().getType();
-  int64_t heads = type.getDimSize(1),
-          groups = op.getKey().getType().getDimSize(1);
   Value q = unitRows(any(op.getQuery()), op.getEps(),
                      op.getScale().convertToDouble()),
         k = unitRows(any(op.getKey()), op.getEps(), 1),
-        v = grouped(b, any(op.getValue()), 1, groups),
-        rate = grouped(b, stored(op.getRate()), 1, groups);
-  Value steps = stored(op.getStep());
-  AffineMap pair = b.select(2, {0, 1});
+        steps = stored(op.getStep());
+  RankedTensorType shape = op.getKey().getType().clone(b.getF32Type());
+  OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
+  SmallVector<OpFoldResult> sizes = b.sizes(q), ofKeys(4, zero),
+                            ofQueries = {zero, zero, one, zero};
+  sizes.insert(sizes.begin() + 2, b.getIndexAttr(2));
+  Value pairs = b.empty(sizes, b.getF32Type());
+  sizes[2] = one;
+  pairs = b.insert(k, pairs, ofKeys, sizes);
+  pairs = b.insert(q, pairs, ofQueries, sizes);
+  AffineMap ofHead = b.select(2, {0, 1}), all = b.select(3, {0, 1, 2});
+  Value products = b.contract({b.slice(pairs, ofKeys, sizes, shape), all},
+                              {b.slice(pairs, ofQueries, sizes, shape), all},
+                              b.select(3, {0, 1}),
+                              b.filled(ArrayRef(sizes).take_front(2), 0));
   Value decay = b.generic(
       2, {steps, stored(op.getLogDecay())},
-      {b.empty(b.sizes(steps), b.getF32Type())}, {pair, b.select(2, {1}), pair},
-      [&](Values v) -> SmallVector<Value> {
-        Value each = math::ExpOp::create(b, b.getLoc(), v[1]);
-        Value log = arith::MulFOp::create(b, b.getLoc(), each, v[0]);
-        return {math::ExpOp::create(b, b.getLoc(),
-                                    arith::NegFOp::create(b, b.getLoc(), log))};
+      {b.empty(b.sizes(steps), b.getF32Type())},
+      {ofHead, b.select(2, {1}), ofHead}, [&](Values v) -> SmallVector<Value> {
+        Value each = math::ExpOp::create(b, v[1]);
+        Value log = arith::MulFOp::create(b, each, v[0]);
+        return {math::ExpOp::create(b, arith::NegFOp::create(b, log))};
       })[0];
-  decay = grouped(b, decay, 1, groups);
-
-  Value tokens = getValueOrCreateConstantIndexOp(b, b.getLoc(), b.sizes(q)[0]);
-  Value rows =
-      grouped(b, b.empty(b.sizes(any(op.getValue())), type.getElementType()), 1,
-              groups);
-  auto loop = scf::ForOp::create(b, b.getLoc(), b.index(0), tokens, b.index(1),
-                                 ValueRange{state, rows});
-  b.setInsertionPointToEnd(loop.getBody());
-  Value token = loop.getInductionVar();
-  state = loop.getRegionIterArg(0);
-  rows = loop.getRegionIterArg(1);
-  // (H D, V)  =>  (KH, G, D, V)
-  Value matrices =
-      grouped(b, grouped(b, layerOf(b, state, layer), 0, heads), 0, groups);
-  Places p{b};
-  Value first = p.less(p.add(position, token), b.index(1));
-  auto decayed = [&](Value number, Value decay) {
-    Value kept = arith::MulFOp::create(b, b.getLoc(), number, decay);
-    return p.select(first, b.f32(0), kept);
-  };
-  Value key = rowOf(b, k, token), value = rowOf(b, v, token),
-        factor = rowOf(b, decay, token);
-  Value zeros = b.filled(b.sizes(value), 0);
-  AffineMap all = b.select(4, {0, 1, 2, 3}), ofHead = b.select(4, {0, 1}),
-            ofRow = b.select(4, {0, 2}), ofColumn = b.select(4, {0, 1, 3});
-  auto addProduct = [&](Value sum, Value x, Value y) -> SmallVector<Value> {
-    Value product = arith::MulFOp::create(b, b.getLoc(), x, y, b.sumFlags());
-    return {arith::AddFOp::create(b, b.getLoc(), sum, product, b.sumFlags())};
-  };
-  Value known = b.generic(
-      4, {matrices, key, factor}, {zeros}, {all, ofRow, ofHead, ofColumn},
-      [&](Values v) { return addProduct(v[3], decayed(v[0], v[2]), v[1]); })[0];
-  matrices = b.generic(
-      4, {key, factor, rowOf(b, rate, token), value, known}, {matrices},
-      {ofRow, ofHead, ofHead, ofColumn, ofColumn, all}, [&](Values v) {
-        Value error = arith::SubFOp::create(b, b.getLoc(), v[3], v[4]),
-              update = arith::MulFOp::create(b, b.getLoc(), v[2], error);
-        return addProduct(decayed(v[5], v[1]), v[0], update);
-      })[0];
-  Value mixed = b.generic(
-      4, {matrices, rowOf(b, q, token)}, {zeros}, {all, ofRow, ofColumn},
-      [&](Values v) { return addProduct(v[2], v[0], v[1]); })[0];
-  mixed = b.map({mixed}, type.getElementType(),
-                [](Values v) -> SmallVector<Value> { return {v[0]}; });
-  OpFoldResult zero = b.getIndexAttr(0);
-  SmallVector<OpFoldResult> sizes = b.sizes(mixed);
-  sizes.insert(sizes.begin(), b.getIndexAttr(1));
-  rows = b.insert(mixed, rows, {token, zero, zero, zero}, sizes);
-  matrices = tensor::CollapseShapeOp::create(
-      b, b.getLoc(), matrices, ArrayRef<ReassociationIndices>{{0, 1, 2}, {3}});
-  scf::YieldOp::create(b, b.getLoc(),
-                       ValueRange{withLayer(b, state, layer, matrices), rows});
-  b.setInsertionPointAfter(loop);
-  storedForm[op.getNext()] = loop.getResult(0);
-  storedForm[op.getResult()] = tensor::CollapseShapeOp::create(
-      b, b.getLoc(), loop.getResult(1),
-      ArrayRef<ReassociationIndices>{{0}, {1, 2}, {3}});
+  DeltaRule rule{b,
+                 pairs,
+                 products,
+                 any(op.getValue()),
+                 decay,
+                 stored(op.getRate()),
+                 op.getResult().getType()};
+  std::tie(storedForm[op.getResult()], storedForm[op.getNext()]) = rule.emit(
+      writable(op.getState()), stored(op.getLayer()), stored(op.getPosition()));
 }

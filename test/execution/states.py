@@ -102,6 +102,7 @@ def delta_rule():
         ("f32", 2, 4, 5, 7, 69),
         ("f32", 2, 2, 16, 8, 3),
         ("bf16", 2, 6, 8, 16, 69),
+        ("bf16", 1, 2, 32, 64, 69),  # two iterations share the columns of a head
     ]
     for dtype, groups, heads, size, width, chunk in forms:
         p = Program(dtype, chunk=chunk)

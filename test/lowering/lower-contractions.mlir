@@ -90,6 +90,26 @@ func.func @outer(%a: memref<5x7xf32>, %b: memref<7x19xf32>, %c: memref<5x19xf32>
   return
 }
 
+// A tile with few accumulators adds terms of two or more k at once: eight sums
+// are on their way.
+// CHECK-LABEL: func @few_sums
+// CHECK: %[[SUMS:.*]]:8 = scf.for %{{.*}} = %c0 to %c16 step %c4
+// CHECK-COUNT-8: vector.fma
+// CHECK-COUNT-6: arith.addf
+// WIDE-LABEL: func @few_sums
+// WIDE: scf.for %{{.*}} = %c0 to %c16 step %c8
+func.func @few_sums(%a: memref<1x16xf32>, %b: memref<16x16xf32>, %c: memref<1x16xf32>) {
+  linalg.generic {indexing_maps = [#mk, #kn, #mn],
+      iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<1x16xf32>, memref<16x16xf32>) outs(%c : memref<1x16xf32>) {
+  ^bb0(%x: f32, %y: f32, %acc: f32):
+    %0 = arith.mulf %x, %y fastmath<reassoc,contract> : f32
+    %1 = arith.addf %acc, %0 fastmath<reassoc,contract> : f32
+    linalg.yield %1 : f32
+  }
+  return
+}
+
 // a may lie transposed.
 // CHECK-LABEL: func @transposed
 // CHECK: scf.for %[[K:.*]] = %c0 to %c7

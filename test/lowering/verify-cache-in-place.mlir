@@ -20,6 +20,20 @@ func.func @in_place(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %sourc
 
 // -----
 
+// A layer of a state may be computed in scratch.
+// CHECK-LABEL: func @state
+func.func @state(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %source: index, %logits: memref<1x16xf32>, %s: memref<2x4x8xf32>)
+    -> (memref<1x16xf32>, memref<2x4x8xf32>)
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache"], cria.chunk = 1 : index} {
+  %layer = memref.subview %s[1, 0, 0] [1, 4, 8] [1, 1, 1]
+      : memref<2x4x8xf32> to memref<4x8xf32, strided<[8, 1], offset: 32>>
+  %scratch = memref.alloc() : memref<4x8xf32>
+  memref.copy %scratch, %layer : memref<4x8xf32> to memref<4x8xf32, strided<[8, 1], offset: 32>>
+  return %logits, %s : memref<1x16xf32>, memref<2x4x8xf32>
+}
+
+// -----
+
 func.func @allocates(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %source: index, %logits: memref<1x16xf32>, %k: memref<2x1x4x8xf32>)
     -> (memref<1x16xf32>, memref<2x1x4x8xf32>)
     attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache"], cria.chunk = 1 : index} {
