@@ -256,6 +256,8 @@ def ConvertLinalgToGpu : Pass<"convert-linalg-to-gpu", "::mlir::ModuleOp"> {
     The ops of a function choose its schedule:
 
     - attention, for a function with a softmax;
+    - a matrix in registers that each token updates, for a function with a
+      parallel loop (the delta rule);
     - a gemv for products of up to eight rows (decode), and for more rows a tiled
       product on tensor cores or by fma;
     - a block for each row, for statistics of rows (norms);

@@ -70,7 +70,29 @@ Box cria::sizesOf(Value tensor) {
 AffineExpr Elements::expr(OpFoldResult number) {
   if (std::optional<int64_t> known = getConstantIntValue(number))
     return constant(*known);
+  if (AffineExpr counter = ofLoop(cast<Value>(number)))
+    return counter;
   return symbolOf(cast<Value>(number), {});
+}
+
+/// A number that is computed from the counter of a loop; else null.
+AffineExpr Elements::ofLoop(Value number) const {
+  if (auto found = loops.find(number); found != loops.end())
+    return dim(found->second);
+  Operation *op = number.getDefiningOp();
+  bool divides = isa_and_present<arith::DivUIOp>(op);
+  if (!divides && !isa_and_present<arith::MulIOp>(op))
+    return {};
+  std::optional<int64_t> by = getConstantIntValue(op->getOperand(1));
+  AffineExpr of = by ? ofLoop(op->getOperand(0)) : AffineExpr();
+  return !of ? of : divides ? of.floorDiv(*by) : of * *by;
+}
+
+Element Elements::extracted(tensor::ExtractOp op) {
+  Element element{op.getTensor(), {}};
+  for (Value index : op.getIndices())
+    element.at.push_back(expr(index));
+  return element;
 }
 
 AffineExpr Elements::symbolOf(Value value, const Element &element) {

@@ -160,6 +160,11 @@ public:
     return mlir::getAffineConstantExpr(value, context);
   }
   mlir::AffineExpr expr(mlir::OpFoldResult number);
+  /// From this call on, `counter` is a loop of all boxes, in what is computed
+  /// from it by multiplications and divisions, too.
+  void setLoop(mlir::Value counter, unsigned loop) { loops[counter] = loop; }
+  /// The element that an op extracts.
+  Element extracted(mlir::tensor::ExtractOp op);
   /// The value that a symbol stands for; null for a chosen number.
   mlir::Value symbol(unsigned number) const { return symbols[number].value; }
   /// The element that a symbol stands for; its tensor is null for other values.
@@ -184,6 +189,7 @@ private:
   std::optional<Dot> chosenDot(mlir::linalg::GenericOp op, const Element &leaf,
                                llvm::ArrayRef<Size> box);
   mlir::AffineExpr symbolOf(mlir::Value value, const Element &element);
+  mlir::AffineExpr ofLoop(mlir::Value number) const;
   struct Range {
     std::optional<int64_t> least, most;
   };
@@ -215,7 +221,7 @@ private:
 
   mlir::MLIRContext *context;
   llvm::SmallVector<Symbol> symbols;
-  llvm::DenseMap<mlir::Value, unsigned> counters;
+  llvm::DenseMap<mlir::Value, unsigned> counters, loops;
   llvm::DenseSet<mlir::Value> inMemory;
 };
 

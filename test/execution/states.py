@@ -102,12 +102,12 @@ def delta_rule():
         ("f32", 2, 4, 5, 7, 69),
         ("f32", 2, 2, 16, 8, 3),
         ("bf16", 2, 6, 8, 16, 69),
-        ("bf16", 1, 2, 32, 64, 69),  # two iterations share the columns of a head
+        ("bf16", 1, 2, 32, 64, 69),  # the least columns that iterations share
     ]
     for dtype, groups, heads, size, width, chunk in forms:
         p = Program(dtype, chunk=chunk)
-        p.counts = [1, 2, 33, 70] if chunk == 69 else [7]
-        p.slack, p.on_cuda = 4, chunk == 3
+        p.slack, p.on_cuda = 4, chunk == 3 or size == 32
+        p.counts = [7] if chunk == 3 else [1, 2, 33] if p.on_cuda else [1, 2, 33, 70]
         q, k = (p.heads(p.tokens(groups * size), groups, size) for _ in "qk")
         v = p.heads(p.tokens(heads * width), heads, width)
         # Steps are positive, and rates between 0 and 1.

@@ -42,8 +42,11 @@ Value Evaluator::operator()(const Element &element) {
                                                                     : 1);
 }
 
-/// A constant or number from outside of a payload.
+/// A constant, a number, or an element of a tensor from outside of a payload.
 Value Evaluator::outside(Value value) {
+  if (auto read = value.getDefiningOp<tensor::ExtractOp>();
+      read && !value.getType().isIndex())
+    return (*this)(elements.extracted(read));
   if (Operation *op = value.getDefiningOp();
       op && matchPattern(op, m_Constant()))
     return b.clone(*op)->getResult(0);

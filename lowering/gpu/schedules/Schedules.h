@@ -13,6 +13,11 @@ class Choose;
 bool emitAttention(KernelFunction &function, const Choose &choose,
                    llvm::StringRef &reason);
 
+/// A matrix whose columns each token updates (Recurrence.cpp). False without a
+/// reason if the function has no parallel loop.
+bool emitRecurrence(KernelFunction &function, const Choose &choose,
+                    llvm::StringRef &reason);
+
 /// Products, statistics of rows and elementwise ops (Parts.cpp). False if a
 /// result is computed from something else; `reason` then names it.
 bool emitParts(KernelFunction &function, const Choose &choose,

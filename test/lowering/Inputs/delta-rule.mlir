@@ -1,0 +1,33 @@
+// A delta rule of Qwen 3.5's shape: two heads of 128 x 128 with one key.
+llama.weight @mixed : tensor<64x512xbf16> from "mixed"
+llama.weight @steps : tensor<64x2xf32> from "steps"
+llama.weight @log_decay : tensor<2xbf16> from "log_decay"
+llama.weight @head : tensor<64x256xbf16> from "head"
+
+func.func @forward(%ids: tensor<?xi32>, %position: index, %first: index, %state: tensor<3x256x128xf32>)
+    -> (tensor<?x64xf32>, tensor<3x256x128xf32>) {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %n = tensor.dim %ids, %zero : tensor<?xi32>
+  %m = arith.subi %n, %first : index
+  %table = llama.get_weight @mixed : tensor<64x512xbf16>
+  %mixed = llama.embed %ids, %table : tensor<?xi32>, tensor<64x512xbf16>
+  %q = tensor.extract_slice %mixed[0, 0] [%n, 128] [1, 1] : tensor<?x512xbf16> to tensor<?x128xbf16>
+  %k = tensor.extract_slice %mixed[0, 128] [%n, 128] [1, 1] : tensor<?x512xbf16> to tensor<?x128xbf16>
+  %v = tensor.extract_slice %mixed[0, 256] [%n, 256] [1, 1] : tensor<?x512xbf16> to tensor<?x256xbf16>
+  %queries = tensor.expand_shape %q [[0], [1, 2]] output_shape [%n, 1, 128] : tensor<?x128xbf16> into tensor<?x1x128xbf16>
+  %keys = tensor.expand_shape %k [[0], [1, 2]] output_shape [%n, 1, 128] : tensor<?x128xbf16> into tensor<?x1x128xbf16>
+  %values = tensor.expand_shape %v [[0], [1, 2]] output_shape [%n, 2, 128] : tensor<?x256xbf16> into tensor<?x2x128xbf16>
+  %numbers = llama.get_weight @steps : tensor<64x2xf32>
+  %steps = llama.embed %ids, %numbers : tensor<?xi32>, tensor<64x2xf32>
+  %rates = llama.activate sigmoid %steps : tensor<?x2xf32>
+  %decay = llama.get_weight @log_decay : tensor<2xbf16>
+  %rows, %next = llama.delta_rule %queries, %keys, %values step(%steps, %rates)
+      decay(%decay : tensor<2xbf16>) on %state[%one] at %position {scale = 8.8e-02 : f64, eps = 1.0e-06 : f64}
+      : tensor<?x1x128xbf16>, tensor<?x2x128xbf16>, tensor<?x2xf32>, tensor<3x256x128xf32>
+  %flat = tensor.collapse_shape %rows [[0], [1, 2]] : tensor<?x2x128xbf16> into tensor<?x256xbf16>
+  %last = tensor.extract_slice %flat[%first, 0] [%m, 256] [1, 1] : tensor<?x256xbf16> to tensor<?x256xbf16>
+  %head = llama.get_weight @head : tensor<64x256xbf16>
+  %logits = llama.head %last, %head : tensor<?x256xbf16>, tensor<64x256xbf16>
+  return %logits, %next : tensor<?x64xf32>, tensor<3x256x128xf32>
+}
