@@ -248,19 +248,21 @@ LogicalResult Resumed::verifyCaches(func::FuncOp entry,
   return success();
 }
 
-/// @prefill has hidden states of as many numbers as the manifest says; other
-/// entries have none.
+/// @prefill and @batch have hidden states of as many numbers as the manifest
+/// says; other entries have none.
 LogicalResult Resumed::verifyHidden(func::FuncOp entry,
                                     const EntryArguments &arguments) {
   std::optional<int64_t> size;
-  if (entry.getName() == "prefill")
+  bool isBatch = entry.getName() == "batch";
+  if (entry.getName() == "prefill" || isBatch)
     size = getInteger(model, "hidden");
   int64_t found = 0;
   if (arguments.has(EntryArgument::Hidden)) {
     unsigned place = arguments.at(EntryArgument::Hidden);
     auto type = cast<ShapedType>(entry.getArgumentTypes()[place]);
     found = type.getDimSize(1);
-    int64_t chunk = *getInteger(model, "chunk");
+    int64_t chunk = isBatch ? getInteger(batch, "rows").value_or(0)
+                            : *getInteger(model, "chunk");
     if (size && type.getDimSize(0) != chunk)
       return entry.emitError("expected hidden states of ")
              << chunk << " tokens, got " << type.getDimSize(0);

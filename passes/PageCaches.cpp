@@ -7,11 +7,10 @@
 ///
 /// Both functions have the same ops. Ops with a position use the position, or
 /// positions, of their function. Ops that read or write a cache use the
-/// function's pages. Neither function returns hidden states.
+/// function's pages. If @forward returns hidden states, so do both.
 #include "dialect/Attributes.h"
 #include "dialect/Dialect.h"
 #include "dialect/Signature.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "passes/CacheType.h"
 #include "passes/Passes.h"
 
@@ -30,22 +29,6 @@ static constexpr unsigned kPosition = 1, kPages = 3;
 static bool isCache(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   return tensor && tensor.getRank() == 4;
-}
-
-/// Removes the hidden states, and the argument that names the first token whose
-/// hidden states are returned.
-static void dropHidden(func::FuncOp forward) {
-  FunctionType type = forward.getFunctionType();
-  if (!returnsHidden(type))
-    return;
-  OpBuilder b = OpBuilder::atBlockBegin(&forward.front());
-  unsigned place = firstHiddenArgument(type);
-  // The ops that compute hidden states are dead now.
-  Value none = arith::ConstantIndexOp::create(b, forward.getLoc(), 0);
-  forward.getArgument(place).replaceAllUsesWith(none);
-  forward.front().eraseArgument(place);
-  forward.front().getTerminator()->eraseOperand(1);
-  forward.setType(withoutHidden(type));
 }
 
 /// (layers, heads, positions, size)  =>  (pages, layers, heads, page, size)
@@ -153,7 +136,6 @@ struct PageCaches : cria::impl::PageCachesBase<PageCaches> {
     }
     if (failed(verifyPageable(getOperation())))
       return signalPassFailure();
-    dropHidden(forward);
     Builder b(&getContext());
     auto width = static_cast<int64_t>(llvm::divideCeil(positions, page));
     pageCaches(forward, RankedTensorType::get({width}, b.getI32Type()), page);

@@ -11,7 +11,7 @@
 
 /* The format of artifact, manifest and entry functions. A change of any of
  * them changes this number. */
-#define CRIA_FORMAT_VERSION 12u
+#define CRIA_FORMAT_VERSION 13u
 
 /* The functions that the object may take from the process, and its SONAME. The
  * runtime refuses an object with any others. */
@@ -80,8 +80,8 @@ typedef struct CriaHost {
  *           first_logit = 0, the encode entry writes no logits
  *   hidden  (tokens - first_hidden, hidden) f32: the hidden states of tokens
  *           first_hidden and later. first_hidden may equal tokens: then nothing
- *           is written. Only the prefill entry writes hidden states, and only
- *           if the manifest's "model" has "hidden"
+ *           is written. The decode entry writes no hidden states, and no entry
+ *           does unless the manifest's "model" has "hidden"
  *   source  the tokens of the text that was encoded; 0 without an encode entry
  *   caches  one pointer for each of the manifest's "caches", 64-byte aligned,
  *           updated in place
@@ -116,7 +116,8 @@ typedef void (*CriaEntry)(const int32_t *ids, int64_t tokens, int64_t position,
  */
 typedef void (*CriaBatchEntry)(const int32_t *ids, int64_t rows,
                                const int32_t *positions, const int32_t *pages,
-                               int64_t first_logit, float *logits,
+                               int64_t first_logit, int64_t first_hidden,
+                               float *logits, float *hidden,
                                void *const *caches, void *arena,
                                const void *const *slots, const CriaHost *host);
 

@@ -811,9 +811,12 @@ typedef struct cria_sequence_options {
                                 set at once, and reads the weights for each set.
                                 NULL: those of the model. A fork has the set of
                                 its origin: pass NULL, or that set */
-  int32_t salt; /* 0 or more. Texts share pages only with texts of the same
-                   number, so that nobody learns by the time of a prompt what
-                   texts of others begin with. A fork has that of its origin */
+  int32_t salt;   /* 0 or more. Texts share pages only with texts of the same
+                     number, so that nobody learns by the time of a prompt what
+                     texts of others begin with. A fork has that of its origin */
+  int32_t hidden; /* 1: results have the hidden states of all ids of the
+                     sequence, which then finds no ids in pages and has no
+                     drafts. CRIA_FAILED_PRECONDITION: the model has none */
 } cria_sequence_options;
 
 /* Adds a sequence that holds nothing, and returns its number, which no other
@@ -891,6 +894,11 @@ typedef struct cria_batch_result {
                           CRIA_DATA_LOSS: its logits are not finite */
   const char *message; /* of a failure; "" else */
   const float *logits; /* (vocab_size), if wanted; else NULL */
+  /* (hidden_rows, hidden_size), if wanted; else NULL: of ids that a step has
+   * computed, each once, in their order. The result of an id that is drawn has
+   * none: a later step computes the id. */
+  const float *hidden;
+  size_t hidden_rows;
 } cria_batch_result;
 
 /* Result `index` of the last step, below `results`; the pointers live until the

@@ -242,14 +242,10 @@ void Manifest::fromFuse(ModuleOp program) {
 /// Describes the batch entry: the rows of a call, the positions of a page, and
 /// the most pages of a text. A cache is described by one of its pages.
 void Manifest::describeBatch(func::FuncOp batch) {
-  Fields model = root.fieldsOf("model");
-  model.erase("hidden"); // these entries return none
-  root.set("model", model);
   describeCaches(batch);
   FunctionType type = batch.getFunctionType();
   ArrayRef<Type> caches = cacheTypes(type);
-  auto pages =
-      cast<RankedTensorType>(type.getInputs().drop_back(caches.size()).back());
+  auto pages = cast<RankedTensorType>(type.getInput(3));
   auto page = pageOf(cast<RankedTensorType>(caches.front()));
   root.set("batch",
            Fields(batch.getContext())

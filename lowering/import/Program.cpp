@@ -196,7 +196,7 @@ static LogicalResult verifyPages(func::FuncOp function, bool batch) {
 }
 
 /// Checks the type (ids, position, first, caches...) -> (logits, caches...).
-/// Over paged caches, pages precede the caches. In a batch, each token has a
+/// Over paged caches, pages follow `first`. In a batch, each token has a
 /// position.
 static LogicalResult verifySignature(func::FuncOp forward, bool encodes,
                                      bool paged = false, bool batch = false) {
@@ -208,9 +208,9 @@ static LogicalResult verifySignature(func::FuncOp forward, bool encodes,
   if (inputs.size() < 1 + scalars ||
       type.getNumResults() + scalars + 1 != inputs.size() + outputs)
     return forward.emitError("expected (ids, position, first")
-           << (encodes ? ", source" : "") << (hides ? ", first_hidden" : "")
-           << ", caches...) -> (logits, " << (hides ? "hidden, " : "")
-           << "caches...), got " << type;
+           << (encodes ? ", source" : "") << (paged ? ", pages" : "")
+           << (hides ? ", first_hidden" : "") << ", caches...) -> (logits, "
+           << (hides ? "hidden, " : "") << "caches...), got " << type;
   Type ids = inputs[0], logits = type.getResult(0);
   bool idsHold = isTokens(ids, 1) && getElementTypeOrSelf(ids).isInteger(32);
   bool logitsHold = isTokens(logits, 2) && getElementTypeOrSelf(logits).isF32();
@@ -228,12 +228,13 @@ static LogicalResult verifySignature(func::FuncOp forward, bool encodes,
   if (hides && failed(verifyHidden(forward, type.getResult(1))))
     return failure();
   SmallVector<const char *> names = {"position", "first"};
-  if (encodes)
-    names.push_back("source");
+  if (encodes || paged)
+    names.push_back(paged ? "pages" : "source");
   if (hides)
     names.push_back("first_hidden");
-  for (size_t i = batch ? 1 : 0; i < (paged ? 2 : scalars); ++i)
-    if (failed(expectType(forward, names[i], "index", inputs[1 + i],
+  for (size_t i = batch ? 1 : 0; i < scalars; ++i)
+    if (!(paged && i == 2) &&
+        failed(expectType(forward, names[i], "index", inputs[1 + i],
                           inputs[1 + i].isIndex())))
       return failure();
   for (size_t i = 1 + scalars; i < inputs.size(); ++i) {
@@ -565,6 +566,10 @@ static LogicalResult verify(ModuleOp module, bool isFused) {
       (encode && failed(verifyEncode(encode, forward))) ||
       (decode && failed(verifyDecode(decode, forward))))
     return failure();
+  if (batch && returnsHidden(batch.getFunctionType()) !=
+                   returnsHidden(forward.getFunctionType()))
+    return batch.emitError("expected hidden states of @batch if and only if "
+                           "@prefill has them");
   auto logits = cast<RankedTensorType>(forward.getResultTypes()[0]);
   WalkResult result = module.walk([&](Operation *op) {
     auto function = op->getParentOfType<func::FuncOp>();

@@ -81,8 +81,8 @@ static LogicalResult lowerSymbols(ModuleOp module) {
 /// The type of the pages that an entry over paged caches takes; null for other
 /// entries.
 static RankedTensorType pagesOf(FunctionType type) {
-  ArrayRef<Type> scalars = type.getInputs().drop_back(cacheTypes(type).size());
-  return dyn_cast<RankedTensorType>(scalars.back());
+  size_t after = cacheTypes(type).size() + returnsHidden(type);
+  return dyn_cast<RankedTensorType>(type.getInputs().drop_back(after).back());
 }
 
 /// Whether the function has the type of an entry: see createEntry. Entries are
@@ -95,11 +95,14 @@ static bool hasEntryType(func::FuncOp function) {
     auto tensor = dyn_cast<RankedTensorType>(type);
     return tensor && llvm::is_contained(ranks, tensor.getRank());
   };
-  size_t outputs = results.size() - caches.size(), hidden = outputs == 2;
-  if (results.size() < caches.size() || outputs > 2 ||
-      inputs.size() < 3 + hidden || inputs.size() > 4 + hidden)
+  size_t outputs = results.size() - caches.size();
+  if (outputs == 2 && !inputs.empty() && inputs.back().isIndex())
+    inputs = inputs.drop_back(); // the first token of hidden states
+  else if (results.size() < caches.size() || outputs > 1)
     return false;
-  bool isPaged = !hidden && isTensor(inputs.back(), {1, 2}),
+  if (inputs.size() < 3 || inputs.size() > 4)
+    return false;
+  bool isPaged = isTensor(inputs.back(), {1, 2}),
        ofTokens = isTensor(inputs[1], {1});
   auto isCache = [&](Type cache) {
     auto type = dyn_cast<RankedTensorType>(cache);

@@ -46,6 +46,9 @@ class BatchResult(NamedTuple):
     error: Error | None
     #: The logits that the id was drawn from (vocab_size), if asked for.
     logits: Logits | None
+    #: Hidden states of ids that the step has computed (count, hidden_size), if asked for.
+    #: Such a result has no id.
+    hidden: Logits | None
 
 
 class BatchInfo(NamedTuple):
@@ -90,6 +93,11 @@ class SequenceInfo(NamedTuple):
     position: int
     #: Ids that were found in pages when they were first needed.
     reused: int
+
+
+def _copied(numbers: Any, count: int) -> Logits:
+    """``count`` floats that lie at ``numbers``."""
+    return np.frombuffer(_native.ffi.buffer(numbers, 4 * count), np.float32).copy()
 
 
 class Drawn:
@@ -223,6 +231,7 @@ class Batch(_native.OneThread):
         logits: bool,
         lora: LoraSet | None = None,
         salt: int = 0,
+        hidden: bool = False,
     ) -> int:
         with checking("end_ids"):
             ends = ids_array(list(end_ids))
@@ -234,6 +243,7 @@ class Batch(_native.OneThread):
             logits=logits,
             lora=lora._handle if lora else _native.ffi.NULL,
             salt=salt,
+            hidden=hidden,
         )
         number = _native.ffi.new("int64_t *")
         self._call(function, *arguments, options, number)
@@ -247,6 +257,7 @@ class Batch(_native.OneThread):
         logits: bool = False,
         lora: LoraSet | None = None,
         salt: int = 0,
+        hidden: bool = False,
     ) -> int:
         """Adds an empty sequence and returns its number.
 
@@ -254,9 +265,12 @@ class Batch(_native.OneThread):
         may use the sampler (default: the likeliest id). Each of ``end_ids`` ends the
         text. With ``logits``, a result has the logits that the id was drawn from.
         ``lora`` are the adapters to compute with (default: those of the model). Only
-        sequences with the same ``salt`` share pages.
+        sequences with the same ``salt`` share pages. With ``hidden``, results have the
+        hidden states of the sequence's ids.
         """
-        return self._add("cria_batch_join", (), sampler, end_ids, logits, lora, salt)
+        return self._add(
+            "cria_batch_join", (), sampler, end_ids, logits, lora, salt, hidden
+        )
 
     def fork(
         self,
@@ -317,11 +331,13 @@ class Batch(_native.OneThread):
     def _result(self, index: int) -> BatchResult:
         result = _native.struct("cria_batch_result")
         self._call("cria_batch_get_result", index, result)
-        logits = None
+        sizes = self.model.artifact.info
+        logits = hidden = None
         if result.logits != _native.ffi.NULL:
-            size = self.model.artifact.info.vocab_size
-            buffer = _native.ffi.buffer(result.logits, 4 * size)
-            logits = np.frombuffer(buffer, np.float32).copy()
+            logits = _copied(result.logits, sizes.vocab_size)
+        if result.hidden != _native.ffi.NULL:
+            states = _copied(result.hidden, result.hidden_rows * sizes.hidden_size)
+            hidden = states.reshape(-1, sizes.hidden_size)
         error = None
         if result.status:
             error = error_of(result.status, _native.text_of(result.message))
@@ -331,6 +347,7 @@ class Batch(_native.OneThread):
             Finish(result.finish),
             error,
             logits,
+            hidden,
         )
 
     def sequence(self, sequence: int) -> SequenceInfo:

@@ -52,6 +52,7 @@ addSequence(const cria_batch *batch, const cria_sequence_options *options,
     if (given.end_count)
       asked.ends.assign(given.end_ids, given.end_ids + given.end_count);
     asked.wantsLogits = given.logits != 0;
+    asked.wantsHidden = given.hidden != 0;
     if (given.lora)
       asked.loras = given.lora->object;
     if (given.salt < 0)
@@ -157,6 +158,8 @@ cria_status cria_batch_get_result(const cria_batch *batch, size_t index,
     known.status = made[index].status.code();
     known.message = made[index].status.message().c_str();
     known.logits = made[index].logits;
+    known.hidden = made[index].hidden;
+    known.hidden_rows = static_cast<size_t>(made[index].hiddenRows);
     return writeStruct(known, result, "result");
   });
 }

@@ -43,7 +43,7 @@ static Status checkHidden(const Session &session, size_t rows,
                           const char *what) {
   if (!rows)
     return Status();
-  if (Status status = session.checkHidden(); !status.ok())
+  if (Status status = session.model().checkHidden(); !status.ok())
     return status;
   auto width = static_cast<size_t>(session.model().manifest().hiddenSize);
   if (capacity / width < rows)

@@ -239,23 +239,22 @@ Argument Reader::readPlace(const JsonCursor &at, uint64_t layers, bool inLoop) {
   static constexpr struct {
     const char *name;
     Argument::Kind kind;
-    bool ofSessions, ofBatches;
-  } named[] = {{"state", Argument::State, true, true},
-               {"ids", Argument::Ids, true, true},
-               {"logits", Argument::Logits, true, true},
-               {"hidden", Argument::Hidden, true, false},
-               {"seen", Argument::Seen, true, true},
-               {"sampled", Argument::Sampled, true, true},
-               {"sampling", Argument::Sampling, true, true},
-               {"positions", Argument::Positions, false, true},
-               {"pages", Argument::Pages, false, true}};
+    bool ofBatches = false; // alone
+  } named[] = {{"state", Argument::State},
+               {"ids", Argument::Ids},
+               {"logits", Argument::Logits},
+               {"hidden", Argument::Hidden},
+               {"seen", Argument::Seen},
+               {"sampled", Argument::Sampled},
+               {"sampling", Argument::Sampling},
+               {"positions", Argument::Positions, true},
+               {"pages", Argument::Pages, true}};
   for (const auto &each : named)
-    if ((around.hasPages ? each.ofBatches : each.ofSessions) &&
-        at.find(each.name))
+    if ((around.hasPages || !each.ofBatches) && at.find(each.name))
       return {each.kind};
   at.expected(concat(
       {"a weight, cache, arena, state, ids, logits, seen, sampled, sampling",
-       around.hasPages ? ", positions or pages" : " or hidden"}));
+       around.hasPages ? ", hidden, positions or pages" : " or hidden"}));
   return {Argument::State};
 }
 

@@ -101,6 +101,9 @@ Status Batch::checkOptions(const SequenceOptions &options) const {
   if (options.loras && options.loras->model() != shared)
     return Status(CRIA_INVALID_ARGUMENT,
                   "the LoRA set is of another model than the batch");
+  if (Status status = shared->checkHidden();
+      options.wantsHidden && !status.ok())
+    return status;
   // They draw side by side, each on a thread.
   for (const auto &other : sequences)
     if (options.sampler && other->sampler == options.sampler)
@@ -283,6 +286,11 @@ Status Batch::step() {
     status = intact;
   if (!status.ok())
     return status;
+  if (chosen.hiddenRows)
+    schedule.give(*chosen.prompt, chosen.hidden, chosen.hiddenRows);
+  for (const Row &row : chosen.rows)
+    if (row.hidden)
+      schedule.give(*row.sequence, row.hidden, 1);
   schedule.advance(chosen);
   computation.forEachDraw(
       [&](const Row &row, const Result<int32_t> &id, const float *logits) {

@@ -39,13 +39,34 @@ Status BatchStep::addDraw(const Row &row) {
   return Status();
 }
 
-Status BatchStep::addPrompt(Sequence &prompt, int64_t tokens) {
+/// Makes room for the hidden states of all steps.
+void BatchStep::roomForHidden(Chosen &chosen) {
+  chosen.hiddenRows = 0;
+  if (chosen.prompt && chosen.prompt->wantsHidden)
+    chosen.hiddenRows = std::clamp<int64_t>(
+        chosen.prompt->computed + chosen.promptTokens - chosen.prompt->settled,
+        0, chosen.promptTokens);
+  auto count = static_cast<size_t>(chosen.hiddenRows);
+  if (std::any_of(chosen.rows.begin(), chosen.rows.end(),
+                  [](const Row &row) { return row.sequence->wantsHidden; }))
+    count += chosen.rows.size(); // at most
+  states.resize(count * static_cast<size_t>(manifest.hiddenSize));
+  nextState = states.data();
+}
+
+Status BatchStep::addPrompt(Chosen &chosen) {
+  Sequence &prompt = *chosen.prompt;
+  int64_t tokens = chosen.promptTokens;
   bool draws = prompt.drawsAt(prompt.computed + tokens);
   Step step = {prompt.nextIds(), tokens, prompt.computed,
                tokens - (draws ? 1 : 0), nullptr};
   step.isOfPrompt = true;
   step.loras = adapters(prompt);
   step.pages = prompt.pages.data();
+  step.hiddenRows = chosen.hiddenRows;
+  step.hidden = nextState;
+  chosen.hidden = nextState;
+  nextState += chosen.hiddenRows * manifest.hiddenSize;
   steps.push_back(step);
   return draws ? addDraw({&prompt, prompt.ids.back(), prompt.end() - 1,
                           /*draws=*/true, /*isDraft=*/false})
@@ -74,7 +95,8 @@ Status BatchStep::addRows(std::vector<Row> &rows) {
   return status;
 }
 
-/// Adds the rows [begin, end), those that draw last.
+/// Adds the rows [begin, end), those that draw last. From the first one whose
+/// hidden state is wanted, the step computes all.
 Status BatchStep::addRows(Row *begin, Row *end) {
   auto width = static_cast<size_t>(manifest.batch->width);
   Row *firstToDraw = std::stable_partition(
@@ -85,7 +107,14 @@ Status BatchStep::addRows(Row *begin, Row *end) {
   step.pages = tables.data() + tables.size();
   step.positions = positions.data() + positions.size();
   steps.push_back(step);
+  steps.back().hidden = nextState;
   for (Row *row = begin; row != end; ++row) {
+    bool wantsHidden = row->sequence->wantsHiddenAt(row->position);
+    row->hidden = wantsHidden ? nextState : nullptr;
+    if (wantsHidden || steps.back().hiddenRows) {
+      ++steps.back().hiddenRows;
+      nextState += manifest.hiddenSize;
+    }
     const std::vector<int32_t> &pages = row->sequence->pages;
     if (pages.size() > width)
       return Status(CRIA_INTERNAL, "a sequence has more pages than a context");
@@ -114,12 +143,13 @@ Status BatchStep::collect(Chosen &chosen) {
     plain += !row.sequence->sampler;
     drafts += row.isDraft && row.sequence->sampler;
   }
+  roomForHidden(chosen);
   greedyInUse = aheadInUse = 0;
   greedy.resize(std::max(greedy.size(), plain), greedy.front());
   ahead.resize(std::max(ahead.size(), drafts), greedy.front());
   Status status;
   if (chosen.prompt)
-    status = addPrompt(*chosen.prompt, chosen.promptTokens);
+    status = addPrompt(chosen);
   return status.ok() ? addRows(chosen.rows) : status;
 }
 

@@ -34,7 +34,8 @@ public:
 
 private:
   Status collect(Chosen &chosen);
-  Status addPrompt(Sequence &prompt, int64_t tokens);
+  void roomForHidden(Chosen &chosen);
+  Status addPrompt(Chosen &chosen);
   Status addRows(std::vector<Row> &rows);
   Status addRows(Row *begin, Row *end);
   Status addDraw(const Row &row);
@@ -44,6 +45,8 @@ private:
   Backend &backend;
   std::vector<Step> steps; // of the prompt, and of rows with the same adapters
   std::vector<int32_t> ids, positions, tables; // of all rows
+  std::vector<float> states;                   // hidden, of all steps
+  float *nextState = nullptr;                  // in these, of the next step
   std::vector<Draw> draws;
   std::vector<Row> drawing;     // the row of each draw
   std::vector<Sampler *> inUse; // by the step, so by no other thread

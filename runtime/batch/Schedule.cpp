@@ -82,9 +82,10 @@ void Schedule::admit() {
 // let in first, for as many of their ids as are known.
 void Schedule::begin(Chosen &chosen) {
   made.clear();
-  // A sequence may be refused, and then draw; a draft may be drawn.
-  made.reserve(2 * (running.size() + waiting.size()) +
-               static_cast<size_t>(options.draftRows));
+  // A sequence may be refused, and then draw; a draft may be drawn; each row
+  // and the prompt may have hidden states.
+  made.reserve(2 * (running.size() + waiting.size()) + 1 +
+               static_cast<size_t>(options.draftRows + manifest.batch->rows));
   ++begun;
   admit();
   chosen.prompt = nullptr;
@@ -100,7 +101,8 @@ void Schedule::begin(Chosen &chosen) {
     if (!sequence->decodesAt(sequence->computed)) {
       if (chosen.prompt)
         continue;
-      total.reused += pages.reuse(*sequence);
+      if (!sequence->wantsHidden)
+        total.reused += pages.reuse(*sequence);
     }
     if (sequence->decodesAt(sequence->computed)) {
       addRows(*sequence, manifest.batch->rows - texts, chosen);

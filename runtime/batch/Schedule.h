@@ -48,6 +48,9 @@ struct BatchResult {
   Finish finish;
   Status status;       // why it failed, if `finish` is Failed
   const float *logits; // (vocab), where wanted; until the next step
+  /// (hiddenRows, hidden size), likewise: of ids that the step has computed.
+  const float *hidden = nullptr;
+  int64_t hiddenRows = 0;
 };
 
 /// Counts since the batch was made.
@@ -69,12 +72,16 @@ struct Row {
   bool isDraft; // not of the text yet
   /// Of a draft: the ids that may be drawn after it; null if the sampler says.
   const std::vector<uint32_t> *mask = nullptr;
+  const float *hidden = nullptr; // its hidden state, once computed and wanted
 };
 
 /// What a step computes.
 struct Chosen {
   Sequence *prompt = nullptr; // the sequence that prefills; null for none
   int64_t promptTokens = 0;   // the number of ids that it prefills
+  /// The hidden states of the last of these, as of a row.
+  const float *hidden = nullptr;
+  int64_t hiddenRows = 0;
   /// The next ids of sequences, then drafts. Those of a sequence are in the
   /// order of their positions.
   std::vector<Row> rows;
@@ -98,6 +105,11 @@ public:
   /// Begins a step: lets sequences in, decides what is computed, and finds the
   /// pages for it.
   void begin(Chosen &chosen);
+  /// Tells the caller of hidden states of a sequence's next ids.
+  void give(const Sequence &sequence, const float *hidden, int64_t rows) {
+    made.push_back(
+        {sequence.number, -1, Finish::None, {}, nullptr, hidden, rows});
+  }
   /// Notes that what was chosen is computed.
   void advance(const Chosen &chosen);
   /// Appends an id that was drawn from the logits of a row, or of a prompt,

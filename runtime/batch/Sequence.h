@@ -16,6 +16,7 @@ struct SequenceOptions {
   std::shared_ptr<Sampler> sampler;          // null: the likeliest id
   std::vector<int32_t> ends;                 // ids that end it
   bool wantsLogits = false;                  // of each id that is drawn
+  bool wantsHidden = false;                  // each id's hidden state, once
   std::shared_ptr<const LoraSet> loras = {}; // null: the model's own adapters
   uint32_t salt = 0; // pages are shared with texts of the same number; < 2^31
 };
@@ -58,7 +59,11 @@ struct Sequence : SequenceOptions {
   /// Whether ids that it may draw later can be computed with the next one: the
   /// text is known.
   bool mayDraft() const {
-    return unknown == 0 && left > 1 && computed + 1 == end();
+    return !wantsHidden && unknown == 0 && left > 1 && computed + 1 == end();
+  }
+  /// Whether the hidden state at a position is wanted, and is not known yet.
+  bool wantsHiddenAt(int64_t position) const {
+    return wantsHidden && position >= settled;
   }
   /// The ids that are computed next.
   const int32_t *nextIds() const { return ids.data() + (computed - unknown); }

@@ -96,8 +96,9 @@ Status Backend::runPaged(const Step &step) {
   CriaBatchEntry entry = step.isBatch() ? code.batch() : code.pagedPrefill();
   times.run([&] {
     entry(step.ids, step.tokens, step.positions ? step.positions : &position,
-          step.pages, step.firstLogit, step.logits, buffers.cacheTable(),
-          buffers.scratch(), buffers.slotsWith(step.embeddings), pool.host());
+          step.pages, step.firstLogit, step.firstHidden(), step.logits,
+          step.hidden, buffers.cacheTable(), buffers.scratch(),
+          buffers.slotsWith(step.embeddings), pool.host());
   });
   return pool.complete();
 }

@@ -90,6 +90,7 @@ uint64_t Paged::writePages(const Step &step) {
   header.position = position;
   header.tokens = static_cast<int32_t>(step.tokens);
   header.first_logit = static_cast<int32_t>(step.firstLogit);
+  header.first_hidden = static_cast<int32_t>(step.firstHidden());
   writeState(header, step.ids);
   auto *state = static_cast<std::byte *>(pinnedState.get());
   memcpy(state + positionsOffset(), step.positions ? step.positions : &position,
@@ -103,6 +104,8 @@ Status Paged::place(const Step &step, int64_t first, int64_t rows) {
   Status status = roomFor(launchesOf(step), rows, first);
   if (status.ok())
     status = roomFor(sampleLaunches, rows);
+  if (status.ok())
+    status = roomForHidden(launchesOf(step), step.hiddenRows);
   return status.ok()
              ? placeEmbeddings(launchesOf(step), step.embeddings, step.tokens)
              : status;
@@ -115,7 +118,8 @@ Status Paged::enqueue(const Step &step, uint64_t stateBytes, int64_t draws) {
   if (status.ok())
     status = enqueueEmbeddings(step.tokens);
   if (status.ok())
-    status = launch(launchesOf(step), step.tokens, step.logitRows());
+    status = launch(launchesOf(step), step.tokens, step.logitRows(),
+                    step.hiddenRows);
   if (!status.ok() || !draws)
     return status;
   status =
@@ -128,7 +132,7 @@ Status Paged::enqueue(const Step &step, uint64_t stateBytes, int64_t draws) {
 /// The graph of steps like this one, which draw from each of their rows; null
 /// if there shall be none.
 GraphExec *Paged::graphOf(const Step &step, int64_t draws) {
-  if (!replays() || !step.isBatch() || step.embeddings ||
+  if (!replays() || !step.isBatch() || step.embeddings || step.hiddenRows ||
       step.logitRows() != draws || step.tokens != draws)
     return nullptr;
   if (logitsOfGraphs != logitsOf(2))
@@ -154,8 +158,9 @@ Status Paged::run(const Step &step, int64_t first, int64_t rows,
     GraphExec *graph = graphOf(step, drawn);
     status = graph ? replay(*graph, "a step of a batch", work) : work();
     // A copy to memory that is not pinned would wait as well, but for ever.
-    return status.ok() ? context->wait(stream.get(), "a step of a batch")
-                       : status;
+    if (status.ok())
+      status = context->wait(stream.get(), "a step of a batch");
+    return status.ok() ? copyHidden(step) : status;
   });
 }
 

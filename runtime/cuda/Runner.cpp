@@ -535,4 +535,34 @@ Status Runner::roomFor(std::vector<Launch> &launches, int64_t rows,
   return Status();
 }
 
+/// The bytes of `rows` hidden states.
+static uint64_t hiddenBytes(const Manifest &manifest, int64_t rows) {
+  return static_cast<uint64_t>(rows * manifest.hiddenSize) * sizeof(float);
+}
+
+Status Runner::roomForHidden(std::vector<Launch> &launches, int64_t rows) {
+  if (rows > hiddenRows) {
+    hidden = DeviceMemory();
+    hiddenRows = 0;
+    auto allocated = allocateDevice(
+        context, hiddenBytes(model.manifest(), rows), "hidden states");
+    if (!allocated.ok())
+      return allocated.status();
+    hidden = std::move(*allocated);
+    hiddenRows = rows;
+  }
+  if (rows)
+    redirect(launches, Argument::Hidden, 0, hidden.get());
+  return Status();
+}
+
+Status Runner::copyHidden(const Step &step) {
+  if (!step.hiddenRows)
+    return Status();
+  const char *doing = "copying hidden states";
+  return ended(copyOut(step.hidden, hidden.get(),
+                       hiddenBytes(model.manifest(), step.hiddenRows), doing),
+               doing);
+}
+
 } // namespace cria::cuda

@@ -73,6 +73,10 @@ protected:
   CUdeviceptr logitsOf(int64_t rows) const {
     return rows > 1 ? logits.get() : places[Argument::Logits];
   }
+  /// Makes room for `rows` rows of hidden states, which launches write.
+  Status roomForHidden(std::vector<Launch> &launches, int64_t rows);
+  /// Copies the hidden states of a step that has ended to the host.
+  Status copyHidden(const Step &step);
   /// Makes launches look ids up in `embeddings`, which have `tokens` rows, or
   /// in the model's if `embeddings` is null.
   Status placeEmbeddings(std::vector<Launch> &launches,
@@ -180,6 +184,8 @@ private:
   std::vector<DeviceMemory> memory;
   DeviceMemory logits; // (logitsRows, vocab), for more than one row
   int64_t logitsRows = 0;
+  DeviceMemory hidden; // (hiddenRows, hidden size), once some are wanted
+  int64_t hiddenRows = 0;
   // Where the device reads and writes by itself: for each row the ids that it
   // has seen, and CriaSampled.
   PinnedMemory seen, sampled;

@@ -51,10 +51,6 @@ Status Session::makeLaunches() {
   return Status();
 }
 
-uint64_t Session::hiddenBytes() const {
-  return static_cast<uint64_t>(model.manifest().hiddenSize) * sizeof(float);
-}
-
 Status Session::step(const Step &step) {
   Current current(*context);
   Status status = current.status();
@@ -145,28 +141,11 @@ Status Session::decode(Wanted wanted) {
   return status.ok() ? context->wait(stream.get(), "a decode step") : status;
 }
 
-/// Makes the prefill's hidden states hold `rows` rows.
-Status Session::roomForHidden(int64_t rows) {
-  if (rows <= hiddenRows)
-    return Status();
-  hidden = DeviceMemory();
-  hiddenRows = 0;
-  auto allocated = allocateDevice(
-      context, static_cast<uint64_t>(rows) * hiddenBytes(), "hidden states");
-  if (!allocated.ok())
-    return allocated.status();
-  hidden = std::move(*allocated);
-  hiddenRows = rows;
-  places[Argument::Hidden] = hidden.get();
-  redirect(prefillLaunches, Argument::Hidden, 0, hidden.get());
-  return Status();
-}
-
 Status Session::enqueuePrefill(const Step &step, Wanted wanted) {
   int64_t rows = step.logitRows();
   Status status = roomFor(prefillLaunches, rows);
   if (status.ok())
-    status = roomForHidden(step.hiddenRows);
+    status = roomForHidden(prefillLaunches, step.hiddenRows);
   if (status.ok())
     status = placeEmbeddings(prefillLaunches, step.embeddings, step.tokens);
   if (status.ok())
@@ -184,17 +163,14 @@ Status Session::prefill(const Step &step, Wanted wanted) {
   // The copy to memory that is not pinned would wait as well, but for ever.
   if (status.ok())
     status = context->wait(stream.get(), "a prefill step");
-  if (status.ok() && step.hiddenRows)
-    status = copyOut(step.hidden, hidden.get(),
-                     static_cast<uint64_t>(step.hiddenRows) * hiddenBytes(),
-                     "copying hidden states from the device");
+  if (status.ok())
+    status = copyHidden(step);
   bool copies = wanted == Wanted::Logits && rows > 0;
   if (status.ok() && copies)
     status = copyOut(step.logits, logitsOf(rows),
                      static_cast<uint64_t>(rows) * rowBytes());
-  if (!status.ok() || (!copies && !step.hiddenRows))
-    return status;
-  return context->wait(stream.get(), "copying logits and hidden states");
+  return status.ok() && copies ? context->wait(stream.get(), "copying logits")
+                               : status;
 }
 
 } // namespace cria::cuda

@@ -38,7 +38,6 @@ private:
   explicit Session(const Model &model);
   Status allocate();
   Status makeLaunches() override;
-  Status roomForHidden(int64_t rows);
 
   Status advance(const Step &step, Wanted wanted);
   Status decode(Wanted wanted);
@@ -47,10 +46,7 @@ private:
   Status enqueueState(int64_t tokens);
   Status enqueueDecode(Wanted wanted);
   Status enqueuePrefill(const Step &step, Wanted wanted);
-  uint64_t hiddenBytes() const;
 
-  DeviceMemory hidden; // (hiddenRows, hidden size), once some are wanted
-  int64_t hiddenRows = 0;
   std::vector<Launch> prefillLaunches, decodeLaunches, sampleLaunches,
       encodeLaunches;
   GraphExec graphs[2]; // of a decode step, by what is wanted

@@ -99,6 +99,13 @@ Model::newBackend(const Threads &threads) const {
   return newBackend(threads, batch ? batch->width : 1);
 }
 
+Status Model::checkHidden() const {
+  if (manifest().hiddenSize)
+    return Status();
+  return Status(CRIA_FAILED_PRECONDITION,
+                "the artifact's program returns no hidden states");
+}
+
 // The rows take no more instructions than a prefill of as many ids, which
 // copies or unpacks the weights first (docs/batches.md). A GPU's prefill has
 // the tiles of a whole chunk. With fewer rows, prompts would wait for each

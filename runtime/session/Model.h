@@ -48,6 +48,8 @@ public:
   /// `batch` runs a short feed, an id in each row, and prefill runs all others.
   /// Depends on the artifact and the kind of device alone.
   int64_t shortFeed() const;
+  /// FAILED_PRECONDITION if the artifact returns no hidden states.
+  Status checkHidden() const;
   /// The device in words: "cpu", "NVIDIA H200, sm_90".
   std::string device() const { return weights->device(); }
   /// Whether the host's CPU computes.

@@ -249,20 +249,13 @@ static Status checkIndexes(const WantedRows &rows, int64_t count) {
   return Status();
 }
 
-Status Session::checkHidden() const {
-  if (shared->manifest().hiddenSize)
-    return Status();
-  return Status(CRIA_FAILED_PRECONDITION,
-                "the artifact's program returns no hidden states");
-}
-
 /// Checks what is wanted of a feed of `count` positions.
 Status Session::checkOutputs(const Outputs &outputs, int64_t count) const {
   Status status = checkIndexes(outputs.logits, count);
   if (status.ok())
     status = checkIndexes(outputs.hidden, count);
   if (status.ok() && outputs.hidden.any())
-    status = checkHidden();
+    status = shared->checkHidden();
   return status;
 }
 
@@ -283,7 +276,7 @@ Status Session::feed(const int32_t *ids, int64_t count,
 
 Status Session::embed(const int32_t *ids, int64_t count, cria_pooling kind,
                       bool normalize, float *embedding) {
-  Status status = checkHidden();
+  Status status = shared->checkHidden();
   if (!status.ok())
     return status;
   int64_t width = shared->manifest().hiddenSize;

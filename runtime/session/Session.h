@@ -81,8 +81,6 @@ public:
   /// See Backend.
   Status trace(std::vector<KernelTime> *into) { return backend->trace(into); }
 
-  /// FAILED_PRECONDITION if the artifact returns no hidden states.
-  Status checkHidden() const;
   /// The error that `feed` would return for these ids.
   Status check(const int32_t *ids, int64_t count) const;
 

@@ -1,8 +1,8 @@
 """batch.py BIN SCRATCH SECONDS: sequences join, leave, fork and go on at random, in
-pools of random sizes, which may refuse pages, with drafts and without. Each sequence draws the same ids and has
-the same logits, bit by bit, as a session that is fed the same ids alone. Runs for SECONDS
-or longer, and at least one round of each type. BatchRandomTest does the same on a device
-that fails.
+pools of random sizes, which may refuse pages, with drafts and without. Each sequence draws
+the same ids and has the same logits and hidden states, bit by bit, as a session that is
+fed the same ids alone. Runs for SECONDS or longer, and at least one round of each type.
+BatchRandomTest does the same on a device that fails.
 
 Greedy ids are also those of transformers (examples/tiny/expected.json).
 """
@@ -19,7 +19,7 @@ from harness import check
 
 TINY = harness.HERE.parent.parent / "examples/tiny"
 EXPECTED = json.loads((TINY / "expected.json").read_text())["prompts"]
-VOCAB, CONTEXT = 768, 256
+VOCAB, CONTEXT, HIDDEN = 768, 256, 96
 FINISH_LENGTH, FINISH_FAILED = 2, 4
 
 
@@ -30,7 +30,8 @@ class Text:
         self.seed = seed
         self.events = list(origin.events) if origin else []  # (ids, logits or None)
         self.begin = len(self.events)  # what is before are a fork's origin's
-        self.running, self.left = False, 0
+        self.running, self.refused, self.left = False, False, 0
+        self.states = None  # bytes of hidden states, if they are wanted
 
     @property
     def length(self):
@@ -50,13 +51,22 @@ def check_alone(model, text):
     """A session that is fed the same ids has the same logits and draws the same ids, of
     which it returns the number."""
     session, sampler = model.session(), sampler_of(model, text.seed)
-    pending, fed, drawn = [], False, 0
+    pending, fed, drawn, states = [], False, 0, []
+
+    def feed(ids):
+        """The logits after `ids`."""
+        if text.states is None:
+            return session.feed(ids, capi.LOGITS_LAST)[0]
+        logits, hidden = session.forward(ids, HIDDEN, capi.LOGITS_LAST)
+        states.append(hidden.tobytes())
+        return logits[-1]
+
     for index, (ids, logits) in enumerate(text.events):
         if logits is None and fed:  # forked before they were computed
-            session.feed(pending, capi.LOGITS_LAST)
+            feed(pending)
             pending = []
         if logits is not None:
-            row = session.feed(pending, capi.LOGITS_LAST)[0]
+            row = feed(pending)
             same = row.tobytes() == logits
             check(same, f"seed {text.seed}: other logits than alone")
             if index >= text.begin:
@@ -67,6 +77,13 @@ def check_alone(model, text):
         for id in ids:
             sampler.accept(id)
         pending, fed = pending + ids, logits is None
+    if text.states is not None:
+        if pending:
+            feed(pending)
+        check(b"".join(states).startswith(text.states), "other hidden states than alone")
+        done = len(text.states) // (4 * HIDDEN)
+        ended = not text.running and not text.refused
+        check(not ended or done + 1 >= text.length, f"{done} states of {text.length} ids")
     session.free()
     sampler.free()
     return drawn
@@ -101,12 +118,15 @@ class Round:
         """A new sequence, or a fork of a sequence."""
         self.seed += 1
         sampler = sampler_of(self.model, self.seed)
+        hidden = HIDDEN if origin is None and self.random.randrange(3) == 0 else 0
         if origin is None:
-            number = self.batch.join(sampler)
+            number = self.batch.join(sampler, hidden=hidden)
         else:
             number = self.batch.fork(origin, sampler)
         sampler.free()  # the batch has it
         self.texts[number] = Text(self.seed, self.texts.get(origin))
+        if hidden:
+            self.texts[number].states = b""
         return number
 
     def feed(self, number, ids, most):
@@ -115,12 +135,14 @@ class Round:
         if problem:
             check("needs" in problem and "pages" in problem, problem)
             return
-        text.running, text.left = True, most
+        text.running, text.refused, text.left = True, False, most
         if ids:
             text.events.append((ids, None))
 
     def join(self):
-        self.feed(self.add(), self.prompt(), self.random.randint(1, 30))
+        number = self.add()
+        least = 1 if self.texts[number].states is None else 0
+        self.feed(number, self.prompt(), self.random.randint(least, 30))
 
     def fork(self):
         number = self.random.choice(list(self.texts))
@@ -139,7 +161,7 @@ class Round:
         text = self.texts[number]
         if text.running or text.length + 60 > CONTEXT:
             return
-        if text.left:
+        if text.left or text.refused:
             return self.feed(number, [], text.left)
         self.feed(number, self.prompt()[:20], self.random.randint(1, 10))
 
@@ -155,14 +177,20 @@ class Round:
         for number, text in self.texts.items():  # which may find some by itself
             if text.running and self.batch.draft_rows and self.random.randrange(4) == 0:
                 self.batch.propose(number, [self.random.randrange(VOCAB)] * 2)
-        for number, id, finish, message, logits in self.batch.step():
+        for number, id, finish, message, logits, hidden in self.batch.step():
             text = self.texts[number]
             text.running = not finish
+            if hidden:
+                check(id < 0 and not finish and text.states is not None, "not wanted")
+                text.states += hidden
+                continue
             if finish == FINISH_FAILED:
+                text.refused = True
                 check("needs" in message and "pages" in message, message)
                 continue
-            text.left -= 1
-            text.events.append(([id], logits))
+            if id >= 0:
+                text.left -= 1
+                text.events.append(([id], logits))
 
     def run(self, calls):
         actions = [self.join, self.fork, self.leave, self.reply, self.bad]

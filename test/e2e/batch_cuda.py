@@ -6,6 +6,7 @@ same beginning and one forked off another in the middle of a page:
 - all bits of a text's logits are those of a session that is fed the same alone, in
   other chunks;
 - logits are those of the CPU, by the bar of the type;
+- and so are the bits of its hidden states;
 - a sequence that finds no page, or is fed a bad id, changes nothing of the others;
 - texts that draw in other ways, in one step, draw what the host draws from their
   logits, with drafts that are right and wrong as without.
@@ -41,7 +42,7 @@ def run(batch, drawn):
     """Steps until all have finished; ids and logits by sequence, in `drawn`."""
     problems = {}
     while batch.info.running + batch.info.waiting:
-        for number, id, finish, message, logits in batch.step():
+        for number, id, finish, message, logits, _ in batch.step():
             if finish == FINISH_FAILED:
                 problems[number] = message
             else:
@@ -146,9 +147,29 @@ def check_drafts(model, ids, options, expected):
         if next and len(drawn) % 2 == 0:
             next[0] = (next[0] + 1) % model.vocab
         batch.propose(number, next)
-        drawn += [(id, logits) for _, id, _, _, logits in batch.step()]
+        drawn += [(id, logits) for _, id, _, _, logits, _ in batch.step()]
     check(drawn == expected, f"other bits with drafts: {options}")
     check(0 < batch.info.accepted < batch.info.drafted, "right and wrong drafts")
+    batch.free()
+
+
+def check_hidden(gpu, cpu, texts, width, most):
+    """Hidden states of several texts, beside one that draws."""
+    batch, got = capi.Batch(gpu, chunk=5), {}
+    for i, ids in enumerate(texts):
+        number = batch.join(hidden=width)
+        got[number] = b""
+        check(not batch.feed(number, ids, DRAWN if i == 1 else 0), "a feed failed")
+    while batch.info.running + batch.info.waiting:
+        for number, _, _, _, _, hidden in batch.step():
+            got[number] += hidden
+    for ids, states in zip(texts, got.values()):
+        of_gpu, of_cpu = (capi.Session(each, 1).forward(ids, width)[1] for each in (gpu, cpu))
+        size = of_gpu.nbytes
+        check(states[:size] == of_gpu.tobytes(), "other hidden states than alone")
+        apart = nmse(of_cpu, of_gpu)
+        check(apart <= most, f"hidden states: NMSE {apart:.2e} from the CPU")
+    check(batch.info.reused == 0, "hidden states of pages that are found are missing")
     batch.free()
 
 
@@ -178,6 +199,7 @@ def check_case(tools, name, config, dtype, flags, bar):
         apart = nmse(*first)
         what = f"{name}, text {i}: NMSE {apart:.2e} from the CPU"
         check(apart <= BARS[bar], f"{what}, expected at most {BARS[bar]:.0e}")
+    check_hidden(gpu, cpu, texts, config["hidden_size"], BARS[bar])
     gpu.free()
     cpu.free()
 

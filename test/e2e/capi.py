@@ -234,14 +234,15 @@ class Session:
         )
         return logits
 
-    def forward(self, ids, hidden):
-        """Logits (len(ids), vocab) and hidden states (len(ids), hidden)."""
+    def forward(self, ids, hidden, wanted=LOGITS_ALL):
+        """Logits (len(ids) or 1, vocab) and hidden states (len(ids), hidden)."""
         ids = np.array(ids, dtype=np.int32)
-        logits = np.empty((len(ids), self.model.vocab), dtype=np.float32)
+        rows = len(ids) if wanted == LOGITS_ALL else 1
+        logits = np.empty((rows, self.model.vocab), dtype=np.float32)
         states = np.empty((len(ids), hidden), dtype=np.float32)
         outputs = Outputs(
             size=ctypes.sizeof(Outputs),
-            logits_of=LOGITS_ALL,
+            logits_of=wanted,
             hidden_of=LOGITS_ALL,
             logits=logits.ctypes.data,
             logits_capacity=logits.size,
@@ -356,6 +357,9 @@ class SequenceOptions(ctypes.Structure):
         ("end_ids", ctypes.c_void_p),
         ("end_count", ctypes.c_size_t),
         ("logits", ctypes.c_int32),
+        ("lora", ctypes.c_void_p),
+        ("salt", ctypes.c_int32),
+        ("hidden", ctypes.c_int32),
     ]
 
 
@@ -382,6 +386,8 @@ class BatchResult(ctypes.Structure):
         ("status", ctypes.c_int),
         ("message", ctypes.c_char_p),
         ("logits", ctypes.c_void_p),
+        ("hidden", ctypes.c_void_p),
+        ("hidden_rows", ctypes.c_size_t),
     ]
 
 
@@ -402,7 +408,7 @@ class Batch:
 
     def __init__(self, model, **options):
         self.model, self.batch = model, ctypes.c_void_p()
-        self.draft_rows = options.get("draft_rows", 0)
+        self.draft_rows, self.width = options.get("draft_rows", 0), 0
         asked = BatchOptions(ctypes.sizeof(BatchOptions), **options)
         batch = ctypes.byref(self.batch)
         model.call("batch_create", model.model, ctypes.byref(asked), batch)
@@ -410,17 +416,20 @@ class Batch:
     def free(self):
         self.model.library.cria_batch_free(ctypes.byref(self.batch))
 
-    def add(self, name, arguments, sampler, logits=1):
+    def add(self, name, arguments, sampler, logits=1, hidden=0):
         options = SequenceOptions(ctypes.sizeof(SequenceOptions), logits=logits)
+        options.hidden = 1 if hidden else 0
+        self.width = hidden or self.width
         options.sampler = sampler.sampler if sampler else None
         number = ctypes.c_int64()
         added = ctypes.byref(options), ctypes.byref(number)
         self.model.call(name, self.batch, *arguments, *added)
         return number.value
 
-    def join(self, sampler=None, logits=1):
-        """The number of a new sequence, by default with logits in its results."""
-        return self.add("batch_join", (), sampler, logits)
+    def join(self, sampler=None, logits=1, hidden=0):
+        """The number of a new sequence, by default with logits in its results, and with
+        hidden states of `hidden` numbers."""
+        return self.add("batch_join", (), sampler, logits, hidden)
 
     def fork(self, sequence, sampler=None):
         return self.add("batch_fork", (ctypes.c_int64(sequence),), sampler)
@@ -448,7 +457,8 @@ class Batch:
         self.model.call("batch_propose", self.batch, number, pointer, count, None, none)
 
     def step(self):
-        """Of each result: sequence, id or -1, finish, message, logits' bytes."""
+        """Of each result: sequence, id or -1, finish, message, logits' bytes, hidden
+        states' bytes."""
         count = ctypes.c_size_t()
         self.model.call("batch_step", self.batch, ctypes.byref(count), None)
         for index in range(count.value):
@@ -458,8 +468,10 @@ class Batch:
             logits = None
             if result.logits:
                 logits = ctypes.string_at(result.logits, 4 * self.model.vocab)
+            size = 4 * self.width * result.hidden_rows
+            hidden = ctypes.string_at(result.hidden, size) if size else b""
             message = result.message.decode()
-            yield result.sequence, result.id, result.finish, message, logits
+            yield result.sequence, result.id, result.finish, message, logits, hidden
 
     @property
     def info(self):

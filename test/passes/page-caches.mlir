@@ -33,6 +33,22 @@ func.func @forward(%ids: tensor<?xi32>, %p: index, %first: index, %k: !c) -> (!h
 
 // -----
 
+// Both functions return hidden states. Their first token stays the last number
+// before the caches.
+// CHECK-LABEL: func @prefill
+// CHECK-SAME: (%{{.*}}: tensor<?xi32>, %{{.*}}: index, %{{.*}}: index, %{{.*}}: tensor<4xi32>, %[[FIRST:[^:]*]]: index, %{{.*}}: tensor<?x3x2x4x8xf32>) -> (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x3x2x4x8xf32>)
+// CHECK: tensor.empty(%[[FIRST]])
+// CHECK-LABEL: func @batch
+// CHECK-SAME: %{{.*}}: tensor<?x4xi32>, %[[FIRST:[^:]*]]: index, %{{.*}}: tensor<?x3x2x4x8xf32>) -> (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x3x2x4x8xf32>)
+// CHECK: tensor.empty(%[[FIRST]])
+func.func @forward(%ids: tensor<?xi32>, %p: index, %first: index, %first_hidden: index, %k: tensor<3x2x16x8xf32>) -> (tensor<?x8xf32>, tensor<?x8xf32>, tensor<3x2x16x8xf32>) {
+  %logits = tensor.empty(%first) : tensor<?x8xf32>
+  %hidden = tensor.empty(%first_hidden) : tensor<?x8xf32>
+  return %logits, %hidden, %k : tensor<?x8xf32>, tensor<?x8xf32>, tensor<3x2x16x8xf32>
+}
+
+// -----
+
 // expected-error @below {{expected no states beside paged caches: the texts of a batch have none of their own yet}}
 func.func @forward(%ids: tensor<?xi32>, %p: index, %first: index, %k: tensor<3x2x16x8xf32>, %s: tensor<3x2x8xf32>) {
   return

@@ -356,6 +356,18 @@ class Batches(unittest.TestCase):
                 batch.leave(fork)
             batch.restore(batch.join(), state)
 
+    def test_hidden_states_are_those_of_a_session(self):
+        with self.model.session() as session:
+            expected = session.forward(IDS, hidden="all").hidden
+        with self.model.batch() as batch:
+            sequence = batch.join(hidden=True)
+            batch.feed(sequence, IDS, 0)
+            results = batch.step()
+            self.assertEqual([each.id for each in results], [None] * len(results))
+            self.assertEqual(results[-1].finish, cria.Finish.LENGTH)
+            states = [each.hidden for each in results if each.hidden is not None]
+            np.testing.assert_array_equal(np.concatenate(states), expected)
+
     def test_a_sequence_without_pages_is_refused(self):
         with self.model.batch(pages=2, refuse=True) as batch:
             sequence = batch.join(cria.Sampler(768), end_ids=[])

@@ -78,7 +78,7 @@ std::vector<TestTensor> fakeTensors() {
 
 nlohmann::json fakeManifest() {
   return nlohmann::json::parse(R"({
-    "format": 12, "compiler": "cria test", "flags": {"cpu": "native"},
+    "format": 13, "compiler": "cria test", "flags": {"cpu": "native"},
     "target": {"kind": "cpu", "arch": "x86_64", "os": "linux"},
     "config": null,
     "model": {"vocab_size": 5, "max_seq": 12, "chunk": 4, "hidden": 2},
@@ -301,9 +301,9 @@ static void row(const float *cache, const int32_t *table, int64_t position,
   }
 }
 static void paged(const int32_t *ids, int64_t rows, const int32_t *positions,
-                  const int32_t *pages, int64_t first, float *logits,
-                  void *const *caches, void *arena, const void *const *slots,
-                  int isBatch) {
+                  const int32_t *pages, int64_t first, int64_t hidden_first,
+                  float *logits, float *hidden, void *const *caches,
+                  void *arena, const void *const *slots, int isBatch) {
   float *bias = arena;
   for (int i = 0; i < 2; ++i)
     bias[i] = widen(((const uint16_t *)slots[1])[i]) +
@@ -314,20 +314,28 @@ static void paged(const int32_t *ids, int64_t rows, const int32_t *positions,
     put(caches[0], table, position, ids[r], isBatch, slots[0]);
     if (r >= first)
       row(caches[0], table, position, bias, slots, logits + (r - first) * 5);
+    if (r >= hidden_first) {
+      float all[5];
+      row(caches[0], table, position, bias, slots, all);
+      hidden[(r - hidden_first) * 2] = all[0];
+      hidden[(r - hidden_first) * 2 + 1] = all[1];
+    }
   }
 }
 void fake_paged_prefill(const int32_t *ids, int64_t rows,
                         const int32_t *positions, const int32_t *pages,
-                        int64_t first, float *logits, void *const *caches,
-                        void *arena, const void *const *slots,
-                        const CriaHost *host) {
-  paged(ids, rows, positions, pages, first, logits, caches, arena, slots, 0);
+                        int64_t first, int64_t hidden_first, float *logits,
+                        float *hidden, void *const *caches, void *arena,
+                        const void *const *slots, const CriaHost *host) {
+  paged(ids, rows, positions, pages, first, hidden_first, logits, hidden,
+        caches, arena, slots, 0);
 }
 void fake_batch(const int32_t *ids, int64_t rows, const int32_t *positions,
-                const int32_t *pages, int64_t first, float *logits,
-                void *const *caches, void *arena, const void *const *slots,
-                const CriaHost *host) {
-  paged(ids, rows, positions, pages, first, logits, caches, arena, slots, 1);
+                const int32_t *pages, int64_t first, int64_t hidden_first,
+                float *logits, float *hidden, void *const *caches, void *arena,
+                const void *const *slots, const CriaHost *host) {
+  paged(ids, rows, positions, pages, first, hidden_first, logits, hidden,
+        caches, arena, slots, 1);
 }
 )";
 

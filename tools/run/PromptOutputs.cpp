@@ -38,7 +38,7 @@ PromptOutputs::PromptOutputs(const Run &run) {
   const RunOptions &options = run.options;
   const Manifest &manifest = run.manifest();
   if (!options.hidden.empty() || options.hasEmbedding)
-    problem = run.session->checkHidden();
+    problem = run.session->model().checkHidden();
   if (!problem.ok())
     return;
   if (!options.logits.empty())

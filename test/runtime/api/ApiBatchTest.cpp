@@ -103,6 +103,52 @@ TEST_F(ApiBatchTest, StatesAndForks) {
             CRIA_NOT_FOUND);
 }
 
+// Each id's once, also where the pages of the same ids are there.
+TEST_F(ApiBatchTest, HiddenStates) {
+  cria::Artifact artifact(folder.path("x.cria"));
+  cria::Model model(artifact, folder.path());
+  auto asked = cria::make<cria_batch_options>();
+  asked.chunk = 4;
+  cria::Batch batch(model, asked);
+  auto options = cria::make<cria_sequence_options>();
+  options.hidden = 1;
+  std::vector<int32_t> ids = {1, 2, 3, 4, 3, 2};
+  std::vector<float> all(12);
+  auto outputs = cria::make<cria_outputs>();
+  outputs.hidden_of = CRIA_LOGITS_ALL;
+  outputs.hidden = all.data();
+  outputs.hidden_capacity = all.size();
+  cria::Session(model).feed(ids, outputs);
+  for (int64_t drawn : {0, 2}) {
+    int64_t sequence = batch.join(options);
+    batch.feed(sequence, ids, drawn);
+    std::vector<float> found;
+    do
+      for (const cria_batch_result &result : batch.step()) {
+        EXPECT_EQ(result.id >= 0, !result.hidden && drawn);
+        found.insert(found.end(), result.hidden,
+                     result.hidden + 2 * result.hidden_rows);
+      }
+    while (batch.unfinished());
+    // The first id that was drawn is computed, too.
+    ASSERT_EQ(found.size(), drawn ? 14u : 12u);
+    EXPECT_TRUE(std::equal(all.begin(), all.end(), found.begin()));
+  }
+  EXPECT_EQ(batch.info().reused, 0);
+
+  nlohmann::json none = fakePagedManifest();
+  none["model"].erase("hidden");
+  folder.write("none.cria", artifactOf(none));
+  cria::Artifact other(folder.path("none.cria"));
+  cria::Model without(other, folder.path());
+  int64_t sequence = 0;
+  EXPECT_EQ(
+      cria_batch_join(cria::Batch(without).get(), &options, &sequence, &error),
+      CRIA_FAILED_PRECONDITION);
+  EXPECT_STREQ(error.message,
+               "the artifact's program returns no hidden states");
+}
+
 // Texts of one salt share pages; the time of a prompt tells nothing of others'.
 TEST_F(ApiBatchTest, TextsOfOtherSaltsShareNoPages) {
   cria::Artifact artifact(folder.path("x.cria"));
