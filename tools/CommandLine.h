@@ -3,6 +3,7 @@
 
 #include "runtime/base/Json.h"
 #include "runtime/cria.h"
+#include "runtime/device/Device.h"
 #include "tools/HelpText.h"
 
 #include <CLI/CLI.hpp>
@@ -46,6 +47,12 @@ inline std::string anyNumber(const std::string &text) {
   auto [stop, error] = std::from_chars(text.data(), end, number);
   return error == std::errc() && stop == end ? ""
                                              : quote(text) + " is not a number";
+}
+
+/// Checks that an option's value names a device.
+inline std::string anyDevice(const std::string &text) {
+  auto device = deviceNamed(text);
+  return device.ok() ? "" : device.status().message();
 }
 
 /// The number of letters to add, remove or replace to make `b` of `a`.

@@ -60,6 +60,7 @@ static void addOptions(CLI::App &app, BenchOptions &options,
       ->check(wholeNumber(1, 1024));
   app.add_option("--device", device,
                  "device to run on; auto: the GPU if possible")
+      ->check(anyDevice)
       ->type_name("auto|cpu|cuda|emulated");
   app.add_option("--save-machine", options.saveMachine,
                  "write the measured rates of the CPU, for cria-compile "
@@ -161,10 +162,7 @@ int main(int argc, char **argv) try {
   addOptions(app, options, device);
   if (auto code = parseCommandLine(app, "cria-bench", argc, argv))
     return *code;
-  Result<DeviceOptions> named = deviceNamed(device);
-  if (!named.ok())
-    return fail("--" + named.status().message());
-  options.device = *named;
+  options.device = *deviceNamed(device);
   Result<Report> report = runBench(options, ranks);
   if (!report.ok())
     return fail(report.status().message());

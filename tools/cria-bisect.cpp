@@ -63,12 +63,14 @@ static void addOptions(CLI::App &app, Options &options) {
       ->type_name("1,2,3");
   app.add_option("--device", options.device,
                  "device to run on; auto: the GPU if possible")
+      ->check(anyDevice)
       ->type_name("auto|cpu|cuda|emulated");
   auto *against = app.add_option("--against", options.against,
                                  "another artifact with taps to compare with")
                       ->type_name("FILE");
   app.add_option("--against-device", options.againstDevice,
                  "the device of --against")
+      ->check(anyDevice)
       ->type_name("auto|cpu|cuda|emulated")
       ->needs(against);
   app.add_option("--reference", options.reference,
@@ -97,10 +99,8 @@ static void addOptions(CLI::App &app, Options &options) {
 static Result<Runner> openRunner(const std::string &path,
                                  const std::string &device,
                                  const Options &options) {
-  Result<DeviceOptions> named = deviceNamed(device);
-  if (!named.ok())
-    return named.status();
-  return Runner::open(path, options.source(), *named, options.threads);
+  return Runner::open(path, options.source(), *deviceNamed(device),
+                      options.threads);
 }
 
 /// The ids of an option, or those of the reference.

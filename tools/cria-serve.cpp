@@ -130,6 +130,7 @@ void addDrafts(CLI::App &app, ServeOptions &options) {
 void addMachine(CLI::App &app, ServeOptions &options) {
   HelpGroup group(app, "Machine");
   app.add_option("--device", options.device,
+      ->check(anyDevice)
                  "device to run on; auto: the GPU if possible; cuda:1: the "
                  "second of several GPUs")
       ->type_name("auto|cpu|cuda|emulated");
@@ -209,7 +210,7 @@ template <typename T> T orThrow(Result<T> result) {
 }
 
 void readDevice(ServeOptions &options) {
-  DeviceOptions device = orThrow(deviceNamed(options.device));
+  DeviceOptions device = *deviceNamed(options.device);
   options.engine.device = static_cast<int32_t>(device.kind);
   if (device.index)
     options.engine.devices.push_back(*device.index);
@@ -320,7 +321,7 @@ std::string compile(const ServeOptions &options, const std::string &model,
                     std::vector<std::string> defaults) {
   CompileRequest request;
   request.model = model;
-  request.device = orThrow(deviceNamed(options.device)).kind;
+  request.device = deviceNamed(options.device)->kind;
   std::istringstream words(flags);
   for (std::string word; words >> word;)
     request.flags.push_back(word);

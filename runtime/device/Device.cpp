@@ -32,8 +32,8 @@ Result<DeviceOptions> deviceNamed(const std::string &name) {
       return DeviceOptions{kind, index};
   }
   return Status(CRIA_INVALID_ARGUMENT,
-                {"device is ", quote(name),
-                 ", expected auto, cpu, cuda, cuda:1 or emulated"});
+                {quote(name), " is no device, expected auto, cpu, cuda, cuda:1 "
+                              "or emulated"});
 }
 
 Status noDevice(int index, int count) {

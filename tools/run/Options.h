@@ -305,6 +305,7 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
   app.add_option("--device", options.device,
                  "device to run on; auto: the GPU if possible; cuda:1: the "
                  "second of several GPUs")
+      ->check(anyDevice)
       ->type_name("auto|cpu|cuda|emulated");
   app.add_flag_callback(
          "--list-devices",
@@ -366,9 +367,6 @@ inline std::optional<cria_pooling> poolingNamed(const std::string &name) {
 
 /// INVALID_ARGUMENT with the value of the first option out of range.
 inline Status checkOptions(const RunOptions &options) {
-  Result<DeviceOptions> device = deviceNamed(options.device);
-  if (!device.ok())
-    return Status(device.status().code(), "--" + device.status().message());
   std::error_code ignored;
   if (!std::filesystem::exists(options.artifact, ignored))
     return Status(CRIA_NOT_FOUND,

@@ -69,8 +69,8 @@ TEST_F(CudaToolsTest, RunSaysWhyItTakesTheCpu) {
                   testing::EndsWith("\nexit 1")));
   EXPECT_THAT(
       generate("--device=abacus"),
-      HasSubstr("error: --device is 'abacus', expected auto, cpu, cuda, "
-                "cuda:1 or emulated\nexit 1"));
+      HasSubstr("error: --device: 'abacus' is no device, expected auto, cpu, "
+                "cuda, cuda:1 or emulated\nexit 2"));
 }
 
 TEST_F(CudaToolsTest, RunWritesTheSameLogits) {
