@@ -4,6 +4,8 @@
 #include "runtime/base/Status.h"
 #include "runtime/device/Device.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <sys/types.h>
 #include <vector>
@@ -12,6 +14,17 @@ namespace cria {
 
 /// Whether `path` names a model to be compiled: a folder, or a GGUF file.
 bool isModel(const std::string &path);
+
+/// The texts that run at once where nobody says how many.
+inline constexpr int64_t kTexts = 8;
+
+/// The rows that a model is compiled with for this many texts at once. Where
+/// all texts run, three in four rows are left for short prompts and drafts. Of
+/// eight prompts of 8 ids that come at once, the last one is computed in the
+/// second step.
+inline int64_t rowsFor(int64_t texts) {
+  return std::min<int64_t>(4 * texts, 256);
+}
 
 /// How a model is compiled.
 struct CompileRequest {

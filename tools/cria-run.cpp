@@ -41,9 +41,6 @@ static void printWarnings(const Run &run,
       fprintf(stderr, "cria-run: warning: %s\n", line.c_str());
 }
 
-/// Sequences that a model compiled for --prompts runs together.
-static constexpr const char *kBatch = "--batch=8";
-
 Result<std::string> cria::compileFor(const Run &run, CompileRequest request) {
   request.device = deviceOptions(run.options).kind;
   request.setChild = setChild;
@@ -64,8 +61,14 @@ static Status compileModel(Run &run) {
   std::istringstream words(options.compile);
   for (std::string word; words >> word;)
     request.flags.push_back(word);
-  if (!options.prompts.empty())
-    request.defaults.push_back(kBatch);
+  auto isBatch = [](const std::string &flag) {
+    return flag.rfind("--batch", 0) == 0;
+  };
+  if (!options.prompts.empty() &&
+      std::none_of(request.flags.begin(), request.flags.end(), isBatch)) {
+    run.texts = kTexts; // as cria-serve, whose artifact this is, too
+    request.defaults = {"--batch=" + std::to_string(rowsFor(kTexts))};
+  }
   Result<std::string> artifact = compileFor(run, std::move(request));
   if (artifact.ok())
     run.compiledFrom = std::exchange(options.artifact, *artifact);

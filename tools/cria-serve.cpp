@@ -330,18 +330,13 @@ std::string compile(const ServeOptions &options, const std::string &model,
   return orThrow(compiled(request, say));
 }
 
-/// The rows that a model is compiled with for this many texts at once. Where
-/// all texts run, three in four rows are left for drafts. Of eight prompts of 8
-/// ids that come at once, the last one is computed in the second step.
-int64_t rowsFor(int64_t texts) { return std::min<int64_t>(4 * texts, 256); }
-
 /// Sets the paths of the artifacts, which are compiled if the model is none.
 void findArtifacts(ServeOptions &options) {
   EngineOptions &engine = options.engine;
   bool compiles = isModel(options.model);
   int64_t &texts = options.scheduler.texts;
   if (compiles && texts == 0)
-    texts = 8;
+    texts = kTexts;
   engine.artifact = compiles
                         ? compile(options, options.model, options.compile,
                                   {"--batch=" + std::to_string(rowsFor(texts))})

@@ -126,10 +126,10 @@ Status Prompts::begin(Reply &reply) {
   return status;
 }
 
-/// Reads prompts until all rows of the batch are busy. An error in a prompt is
+/// Reads prompts, so that as many wait as run. An error in a prompt is
 /// its own.
 void Prompts::readMore() {
-  auto ahead = static_cast<size_t>(2 * run.manifest().batch->rows);
+  auto ahead = static_cast<size_t>(2 * batch.texts());
   std::string line;
   for (; read.ok() && bySequence.size() < ahead; ++count) {
     Result<bool> found = readLine(run, lines, line);
@@ -275,6 +275,7 @@ Status runPrompts(Run &run) {
   BatchOptions options;
   options.threads = run.options.threads;
   options.draftRows = run.options.draftRows;
+  options.texts = run.texts;
   auto batch = Batch::create(run.model, options);
   if (!batch.ok())
     return batch.status();

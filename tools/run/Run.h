@@ -34,6 +34,7 @@ struct Run {
   std::optional<grammar::Matcher> matcher;         // of the current text
   bool grammarFailed = false; // the text ended with an error of it
   std::string compiledFrom;   // the folder that --model named, if it did
+  int64_t texts = 0;          // of --prompts at once; 0: the artifact's rows
   NpyMatrix prefix;           // embeddings before the prompt
   JsonDocument config;        // of the checkpoint; see loadConfig
   std::string configPath;
