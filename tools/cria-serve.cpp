@@ -1,7 +1,10 @@
 /// cria-serve: serves a model over HTTP, by the API of OpenAI.
 ///
-/// Three kinds of threads: this one does all I/O (serve/Http.h), workers read
-/// requests (serve/Texts.h), and one computes (serve/Scheduler.h).
+/// Three kinds of threads: this one computes (serve/Scheduler.h), one does all
+/// I/O (serve/Http.h), and workers read requests (serve/Texts.h). If ranks
+/// share the model, rank 0 serves, and the others compute
+/// (serve/SharedBatch.h).
+#include "runtime/base/Cores.h"
 #include "runtime/base/files/File.h"
 #include "runtime/device/Device.h"
 #include "tools/CommandLine.h"
@@ -34,9 +37,9 @@ const unsigned char page[] = {
 };
 
 struct ServeOptions {
-  std::string model, compile, draft, keyFile, device = "auto", pooling = "mean";
+  std::string model, compile, draft, keyFile, device = "auto", pooling;
   std::string generation = "auto";
-  bool noKey = false, quiet = false, embeds = false;
+  bool noKey = false, quiet = false;
   std::vector<std::string> loras; // NAME=DIR
   EngineOptions engine;
   SchedulerOptions scheduler;
@@ -94,14 +97,9 @@ void addModel(CLI::App &app, ServeOptions &options) {
   app.add_option("--allow-unknown", options.engine.allowUnknown,
                  "ignore this key of generation_config.json")
       ->type_name("KEY");
-  app.add_option("--embeddings", options.engine.embedder,
-                 "serve /v1/embeddings, too: by an artifact of the same model "
-                 "that is compiled without --batch; a folder or file.gguf "
-                 "needs no ARTIFACT")
-      ->type_name("ARTIFACT")
-      ->expected(0, 1);
   app.add_option("--pooling", options.pooling,
-                 "how /v1/embeddings pools hidden states (default mean)")
+                 "how /v1/embeddings pools hidden states (default: as "
+                 "1_Pooling/config.json says, else mean)")
       ->type_name("mean|last|first");
 }
 
@@ -130,9 +128,9 @@ void addDrafts(CLI::App &app, ServeOptions &options) {
 void addMachine(CLI::App &app, ServeOptions &options) {
   HelpGroup group(app, "Machine");
   app.add_option("--device", options.device,
-      ->check(anyDevice)
                  "device to run on; auto: the GPU if possible; cuda:1: the "
                  "second of several GPUs")
+      ->check(anyDevice)
       ->type_name("auto|cpu|cuda|emulated");
   app.add_option("-t,--threads", options.scheduler.threads,
                  "number of threads that compute; 0, the default: one for each "
@@ -196,7 +194,6 @@ std::optional<int> parseOptions(int argc, char **argv, ServeOptions &options) {
              "http://127.0.0.1:8080/. SIGTERM ends the server after the texts "
              "that are computed; docs/serve.md has the rest.");
   std::optional<int> code = parseCommandLine(app, "cria-serve", argc, argv);
-  options.embeds = app.count("--embeddings") > 0;
   return code;
 }
 
@@ -268,12 +265,14 @@ void checkOptions(ServeOptions &options) {
     throw Problem("--generation-config is '" + options.generation +
                   "', expected auto or none");
   options.engine.openAiDefaults = options.generation == "none";
-  cria_pooling &pooling = options.scheduler.pooling;
-  if (options.pooling == "last")
+  std::optional<cria_pooling> &pooling = options.engine.pooling;
+  if (options.pooling == "mean")
+    pooling = CRIA_POOLING_MEAN;
+  else if (options.pooling == "last")
     pooling = CRIA_POOLING_LAST;
   else if (options.pooling == "first")
     pooling = CRIA_POOLING_FIRST;
-  else if (options.pooling != "mean")
+  else if (!options.pooling.empty())
     throw Problem("--pooling is '" + options.pooling +
                   "', expected mean, last or first");
   if (!options.compile.empty() && !isModel(options.model))
@@ -341,10 +340,6 @@ void findArtifacts(ServeOptions &options) {
                         ? compile(options, options.model, options.compile,
                                   {"--batch=" + std::to_string(rowsFor(texts))})
                         : options.model;
-  if (options.embeds && engine.embedder.empty() && !compiles)
-    throw Problem("--embeddings: expected an ARTIFACT without --batch");
-  if (options.embeds && engine.embedder.empty())
-    engine.embedder = compile(options, options.model, options.compile, {});
   if (options.draft.empty())
     return;
   bool compilesDraft = isModel(options.draft);
@@ -359,12 +354,30 @@ void findArtifacts(ServeOptions &options) {
 
 // ---- Running ---------------------------------------------------------------
 
-int serveAll(ServeOptions &options) {
-  checkOptions(options);
+/// Joins the processes that mpirun has started with this one, if it has.
+void joinOthers(ServeOptions &options, cria_ranks &ranks) {
+  auto error = make<cria_error>();
+  cria_status status = cria_ranks_join(&ranks, &error);
+  if (status == CRIA_FAILED_PRECONDITION)
+    return;
+  if (status != CRIA_OK)
+    throw Error(error);
+  options.engine.ranks = &ranks;
+  if (options.scheduler.threads == 0)
+    options.scheduler.threads = std::max(coreCount() / ranks.locals, 1);
+  if (ranks.rank == 0)
+    return;
+  // Rank 0 says when the others end.
+  signal(SIGINT, SIG_IGN);
+  signal(SIGTERM, SIG_IGN);
+  isQuiet = true;
+}
+
+/// Serves until a signal ends the server.
+void serve(ServeOptions &options, Engine &engine) {
   Metrics metrics;
   HttpServer server(options.http, metrics); // a port that is taken: say it now
   findArtifacts(options);
-  Engine engine;
   load(options.engine, engine, say);
   Scheduler scheduler(engine, options.scheduler, metrics);
   Service service(
@@ -374,28 +387,42 @@ int serveAll(ServeOptions &options) {
       },
       [&] { return scheduler.isDraining(); });
   server.listen();
-  say("serves " + engine.name + " on " + engine.device + " at " + server.url() +
-      "/v1");
-  std::optional<ApiError> problem;
-  std::thread computes([&] {
-    problem = scheduler.run();
-    if (problem)
-      server.shutDown();
-  });
-  std::string failure;
-  try {
-    server.run(
-        service, [&] { scheduler.drain(); }, [&] { scheduler.stop(); });
-  } catch (const std::exception &error) {
-    failure = error.what();
+  std::string ranks;
+  if (engine.ranks) { // mpirun would end them at once
+    say("SIGTERM to process " + std::to_string(getpid()) + " ends all ranks");
+    ranks = std::to_string(engine.ranks->count) + " ranks of ";
   }
-  scheduler.stop();
-  computes.join();
+  say("serves " + engine.name + " on " + ranks + engine.device + " at " +
+      server.url() + "/v1");
+  std::string failure;
+  std::thread serves([&] {
+    try {
+      server.run(
+          service, [&] { scheduler.drain(); }, [&] { scheduler.stop(); });
+    } catch (const std::exception &error) {
+      failure = error.what();
+    }
+    scheduler.stop();
+  });
+  // MPI wants the thread that has joined the ranks, which is this one.
+  std::optional<ApiError> problem = scheduler.run();
+  if (problem)
+    server.shutDown();
+  serves.join();
   if (problem)
     failure = problem->message;
   if (!failure.empty())
     throw Problem(failure);
-  return 0;
+}
+
+/// Serves, or computes with the rank that serves.
+void serveOrFollow(ServeOptions &options) {
+  Engine engine;
+  if (!options.engine.ranks || options.engine.ranks->rank == 0)
+    return serve(options, engine);
+  findArtifacts(options);
+  load(options.engine, engine, say);
+  follow(engine, options.scheduler.threads);
 }
 
 } // namespace
@@ -405,12 +432,23 @@ int main(int argc, char **argv) {
   ServeOptions options;
   if (std::optional<int> code = parseOptions(argc, argv, options))
     return *code;
+  auto ranks = make<cria_ranks>();
+  std::string problem;
   try {
-    return serveAll(options);
+    checkOptions(options);
+    joinOthers(options, ranks);
+    serveOrFollow(options);
+    leaveRanks();
+    return 0;
   } catch (const std::bad_alloc &) {
-    fprintf(stderr, "cria-serve: error: out of memory\n");
-  } catch (const std::exception &problem) {
-    fprintf(stderr, "cria-serve: error: %s\n", problem.what());
+    problem = "out of memory";
+  } catch (const std::exception &error) {
+    problem = error.what();
   }
+  std::string who =
+      ranks.count ? "rank " + std::to_string(ranks.rank) + ": " : "";
+  fprintf(stderr, "cria-serve: %serror: %s\n", who.c_str(), problem.c_str());
+  if (ranks.count) // mpirun ends the others, which may wait for this one
+    _exit(1);
   return 1;
 }

@@ -69,8 +69,8 @@ def check_differences(tools, ranks, two, config):
     execute(ranks.mpirun(line(two), line(two, threads=2)), env=ranks.environment).ok()
 
 
-def ranks_below(pid):
-    """The processes of cria-run that `pid` has started, or they in turn."""
+def ranks_below(pid, tool="cria-run"):
+    """The processes of `tool` that `pid` has started, or they in turn."""
     found = {}
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -84,7 +84,7 @@ def ranks_below(pid):
     while more:
         below |= more
         more = {each for each in found if found[each][1] in below} - below
-    return sorted(each for each in below if found.get(each, [""])[0] == "cria-run")
+    return sorted(each for each in below if found.get(each, [""])[0] == tool)
 
 
 def least_busy(pids):

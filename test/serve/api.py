@@ -461,14 +461,17 @@ def check_defaults(tools, artifact):
     folder = tools.scratch / "greedy"
     shutil.copytree(TINY, folder)
     (folder / "generation_config.json").write_text('{"eos_token_id": 767, "stop_strings": " was"}')
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling/config.json").write_text('{"pooling_mode_cls_token": true}')
     with Server(tools, artifact, weights=folder) as server:
         texts = {server.complete(PROMPT).text for _ in range(3)}
         check(texts == {", there"}, f"greedy, to the checkpoint's stop string: {texts}")
         check(len({server.complete(PROMPT, top_p=0.99, stop=[]).text for _ in range(8)}) > 1, "top_p")
         chat = server.post("/v1/chat/completions", CHAT)
         check(chat.status == 400 and chat.json["error"]["code"] == "no_chat_template", chat)
-        embedding = server.post("/v1/embeddings", {"input": "x"})
-        check(embedding.json["error"]["code"] == "no_embeddings", embedding)
+        found = server.post("/v1/embeddings", {"input": [[1, 2], [1, 3], [2, 3]]}).json["data"]
+        first, same, other = (one["embedding"] for one in found)
+        check(first == same != other, "pooled as the checkpoint says: the first")
     with Server(tools, artifact, "--generation-config=none", weights=folder) as server:
         check(len({server.complete(PROMPT, stop=[]).text for _ in range(8)}) > 1, "temperature 1")
 
@@ -476,11 +479,11 @@ def check_defaults(tools, artifact):
 def main():
     tools = Tools(*sys.argv[1:3])
     artifact = tools.compile(TINY / "config.json", "--batch=4")
-    plain = tools.compile(TINY / "config.json", out="plain.cria")
+    tools.compile(TINY / "config.json", out="plain.cria")
     folder = tools.scratch / "tiny"
     shutil.copytree(TINY, folder)
     (folder / "chat_template.jinja").write_text(TEMPLATE)
-    with Server(tools, artifact, f"--embeddings={plain}", weights=folder) as server:
+    with Server(tools, artifact, weights=folder) as server:
         check_fields(server)
         check_grammars(server, tools, artifact)
         check_more_errors(server)

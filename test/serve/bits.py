@@ -84,11 +84,13 @@ def check_adapters(tools):
     flags = ["--batch=3", "--lora-rank=4"]
     artifact = tools.compile(TINY / "config.json", *flags, out="lora.cria")
     drawn = [f"--weights={TINY}", "--temperature=0", f"--max-tokens={LENGTH}"]
-    expected = {}
+    expected, embedded = {}, {}
     for name in ("tiny", *folders):
         lora = [f"--lora={folders[name]}", "--lora-unmerged"] if name in folders else []
         run = tools.run(artifact, *drawn, f"--prompt={PROMPTS[0]}", *lora).ok()
         expected[name] = run.text.removeprefix(PROMPTS[0])
+        run = tools.run(artifact, *drawn, f"--prompt={PROMPTS[0]}", *lora, "--embedding", "--normalize")
+        embedded[name] = json.loads(run.ok().text)
     check(len(set(expected.values())) == 3, expected)
     options = [f"--lora={name}={folder}" for name, folder in folders.items()]
     with Server(tools, artifact, *options) as server:
@@ -105,6 +107,11 @@ def check_adapters(tools):
             names = list(expected) * 3
             found = at_once([lambda name=name: text(name) for name in names])
             check(found == [expected[name] for name in names], "texts of adapters")
+            for name in expected:
+                asked = {"model": name, "input": PROMPTS[0]}
+                found = server.post("/v1/embeddings", asked).json["data"][0]["embedding"]
+                difference = max(abs(a - b) for a, b in zip(found, embedded[name], strict=True))
+                check(difference < 1e-6, f"embeddings of {name} differ by {difference}")
 
         # Prompts are scored with the same adapters, by the numbers of cria-run.
         ids = server.post("/tokenize", {"prompt": PROMPTS[0] + expected["first"]}).json["tokens"]
@@ -149,10 +156,9 @@ def check_short_prompts(tools):
 
 
 def check_embeddings(tools, artifact):
-    """Embeddings do not stop texts: a text gets a token after each chunk of them. Both are as
-    alone."""
-    plain = tools.compile(TINY / "config.json", "--chunk=16", out="plain.cria")
-    inputs = [" ".join(PROMPTS[i:] + PROMPTS[:i]) for i in range(8)]
+    """Embeddings do not stop texts: one is computed beside texts that wait. Both are as
+    alone, also where several inputs are rows of one step."""
+    inputs = [" ".join(PROMPTS[i:] + PROMPTS[:i]) for i in range(4)] + PROMPTS[:4]
     fields = {"max_tokens": 100, "ignore_eos": True, "temperature": 0}
 
     def embeddings(*texts):
@@ -164,7 +170,7 @@ def check_embeddings(tools, artifact):
         wait_for(lambda: server.metrics()["prompt_tokens_total"] > before, "embeddings begin")
         return server.complete(PROMPTS[0], **fields).text, time.monotonic()
 
-    with Server(tools, artifact, f"--embeddings={plain}") as server:
+    with Server(tools, artifact, "--chunk=16") as server:
         alone = server.complete(PROMPTS[0], **fields).text
         each = [embeddings(one)[0][0] for one in inputs]
         before = server.metrics()["prompt_tokens_total"]

@@ -308,9 +308,7 @@ def main():
     shutil.copytree(TINY, folder)
     (folder / "chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
     artifact = tools.compile(TINY / "config.json", "--batch=4")
-    plain = tools.compile(TINY / "config.json", out="plain.cria")
-    options = ["--embeddings=" + str(plain)]
-    with Server(tools, artifact, *options, env={"CRIA_API_KEY": "key"}, weights=folder) as server:
+    with Server(tools, artifact, env={"CRIA_API_KEY": "key"}, weights=folder) as server:
         url = f"http://{server.host}:{server.port}/v1"
         client = openai.OpenAI(base_url=url, api_key="key", max_retries=0, timeout=60)
         check([model.id for model in client.models.list()] == ["tiny"], "models")

@@ -112,10 +112,11 @@ class Server(Address):
 
     was_terminated = False
 
-    def __init__(self, tools, artifact, *options, env=None, weights=TINY, port=0):
+    def __init__(self, tools, artifact, *options, env=None, weights=TINY, port=0, wrap=None):
         command = [tools.bin / "cria-serve", artifact, f"--weights={weights}", f"--port={port}"]
+        command = [*map(str, command), "--threads=2", *options]
         self.process = subprocess.Popen(
-            [*map(str, command), "--threads=2", *options],
+            [*map(str, wrap(command))] if wrap else command,
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, **(env or {})},

@@ -19,7 +19,7 @@ def steps(url):
 
 for _ in range(2):
     server = subprocess.Popen(
-        ["cria-serve", TINY, "--port=0", "--batch=2", "--embeddings", "--draft-rows=8"],
+        ["cria-serve", TINY, "--port=0", "--batch=2", "--draft-rows=8"],
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "CRIA_CACHE": f"{scratch}/cache"},
@@ -49,8 +49,8 @@ for _ in range(2):
     assert taken.returncode == 1 and "cannot listen: Address already in use" in taken.stderr, taken
     server.send_signal(signal.SIGTERM)
     assert server.wait(30) == 0
-# Two artifacts, compiled by the first server alone.
-assert len(os.listdir(f"{scratch}/cache")) == 2 and len(lines) == 1, lines
+# One artifact, compiled by the first server alone.
+assert len(os.listdir(f"{scratch}/cache")) == 1 and len(lines) == 1, lines
 
 # A signal ends the server at once while it compiles, too.
 compiler = f"{scratch}/compiler"

@@ -38,9 +38,9 @@ public:
   void take(const std::vector<Event> &) override {}
   void take(size_t index, const std::vector<float> &embedding) override {
     json numbers = base64Wanted ? json(base64(embedding)) : json(embedding);
-    made["data"].push_back({{"object", "embedding"},
-                            {"index", index},
-                            {"embedding", std::move(numbers)}});
+    made["data"][index] = {{"object", "embedding"},
+                           {"index", index},
+                           {"embedding", std::move(numbers)}};
     if (--left == 0)
       exchange->respond(toResponse(made));
   }

@@ -1,5 +1,6 @@
 #include "tools/serve/Engine.h"
 
+#include "runtime/base/Json.h"
 #include "runtime/gguf/Files.h"
 
 #include <algorithm>
@@ -20,6 +21,39 @@ static auto ifThere(Read read) -> std::optional<decltype(read())> {
   }
 }
 
+/// How sentence-transformers says that the checkpoint's embeddings are pooled;
+/// nothing if it says nothing. Throws Error if that is done in another way.
+static std::optional<cria_pooling> poolingOf(const std::string &weights) {
+  constexpr std::pair<const char *, cria_pooling> known[] = {
+      {"pooling_mode_mean_tokens", CRIA_POOLING_MEAN},
+      {"pooling_mode_lasttoken", CRIA_POOLING_LAST},
+      {"pooling_mode_cls_token", CRIA_POOLING_FIRST}};
+  std::string path = weights + "/1_Pooling/config.json";
+  if (!std::filesystem::exists(path))
+    return std::nullopt;
+  auto document = readJson(path);
+  Status status = document.status();
+  std::vector<cria_pooling> found;
+  if (document.ok()) {
+    JsonCursor root(document->root(), path, status);
+    for (auto [key, pooling] : known)
+      if (auto says = root.find(key); says && says->boolean())
+        found.push_back(pooling);
+  }
+  if (status.ok() && found.size() != 1)
+    status = Status(CRIA_UNIMPLEMENTED,
+                    {path, ": expected one of pooling_mode_mean_tokens, "
+                           "pooling_mode_lasttoken and pooling_mode_cls_token; "
+                           "--pooling says how to pool instead"});
+  if (status.ok())
+    return found.front();
+  auto error = make<cria_error>();
+  error.status = status.code();
+  snprintf(error.message, sizeof(error.message), "%s",
+           status.message().c_str());
+  throw Error(error);
+}
+
 void loadText(const EngineOptions &options, Engine &engine) {
   const std::string &weights = options.weights;
   engine.tokenizer.emplace(gguf::isGguf(weights) ? weights
@@ -33,6 +67,10 @@ void loadText(const EngineOptions &options, Engine &engine) {
         std::max(engine.longestToken,
                  engine.tokenizer->bytes(static_cast<int32_t>(id)).size());
   Generation generation(weights, options.allowUnknown);
+  if (engine.hiddenSize)
+    engine.pooling = options.pooling
+                         ? *options.pooling
+                         : poolingOf(weights).value_or(CRIA_POOLING_MEAN);
   engine.begin = ifThere([&] { return generation.begin(); });
   engine.ends = generation.endIds();
   engine.stops = generation.stopStrings();
@@ -46,13 +84,14 @@ void loadText(const EngineOptions &options, Engine &engine) {
 
 /// The artifact with the weights.
 static Model loadModel(const EngineOptions &options, const Artifact &artifact,
-                       const std::string &weights,
+                       const std::string &weights, const cria_ranks *ranks,
                        void (*say)(const std::string &line)) {
   auto given = make<cria_model_options>();
   given.weights = weights.c_str();
   given.device = options.device;
   given.devices = options.devices.data();
   given.device_count = options.devices.size();
+  given.ranks = ranks;
   if (!options.weightCache.empty())
     given.weight_cache = options.weightCache.c_str();
   Model model(artifact, given);
@@ -67,27 +106,6 @@ static std::string nameOf(const std::string &weights) {
   auto path = std::filesystem::weakly_canonical(weights);
   return gguf::isGguf(weights) ? path.stem().string()
                                : path.filename().string();
-}
-
-/// Throws if the artifact's vocabulary or context are not the other's.
-static void loadEmbedder(const EngineOptions &options, Engine &engine,
-                         void (*say)(const std::string &line)) {
-  Artifact artifact(options.embedder);
-  engine.embedderInfo = artifact.info();
-  auto error = make<cria_error>();
-  error.status = CRIA_INVALID_ARGUMENT;
-  const cria_artifact_info &info = engine.embedderInfo;
-  if (info.hidden_size == 0)
-    snprintf(error.message, sizeof(error.message),
-             "%.900s: returns no hidden states: compile it without --batch",
-             options.embedder.c_str());
-  else if (info.vocab_size != engine.vocabSize || info.max_seq < engine.maxSeq)
-    snprintf(error.message, sizeof(error.message),
-             "%.900s: its vocabulary or context is not the model's",
-             options.embedder.c_str());
-  if (*error.message)
-    throw Error(error);
-  engine.embedder = loadModel(options, artifact, options.weights, say);
 }
 
 /// Throws if the artifact's vocabulary is not the model's.
@@ -105,7 +123,8 @@ static void loadDrafter(const EngineOptions &options, Engine &engine,
     throw Error(error);
   }
   engine.drafterSeq = info.max_seq;
-  engine.drafter = loadModel(options, artifact, options.drafterWeights, say);
+  engine.drafter =
+      loadModel(options, artifact, options.drafterWeights, nullptr, say);
 }
 
 void load(const EngineOptions &options, Engine &engine,
@@ -115,13 +134,14 @@ void load(const EngineOptions &options, Engine &engine,
   engine.maxSeq = info.max_seq;
   engine.vocabSize = info.vocab_size;
   engine.chunk = info.chunk;
+  engine.hiddenSize = info.hidden_size;
   engine.name = options.name.empty() ? nameOf(options.weights) : options.name;
   loadText(options, engine);
-  engine.model = loadModel(options, artifact, options.weights, say);
+  engine.ranks = options.ranks;
+  engine.model =
+      loadModel(options, artifact, options.weights, options.ranks, say);
   engine.device = engine.model->device();
-  if (!options.embedder.empty())
-    loadEmbedder(options, engine, say);
-  if (!options.drafter.empty())
+  if (!options.drafter.empty() && !(options.ranks && options.ranks->rank))
     loadDrafter(options, engine, say);
   for (const auto &[name, folder] : options.loras) {
     auto lora = make<cria_lora>();

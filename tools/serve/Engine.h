@@ -23,11 +23,12 @@ struct Engine {
   int64_t maxSeq = 0, vocabSize = 0;
   int64_t chunk = 0; // ids of a prompt that one call computes
   std::optional<Model> model;
-  std::optional<Model> embedder; // artifacts for batches have no hidden states
-  cria_artifact_info embedderInfo = make<cria_artifact_info>();
-  std::optional<Model> drafter;            // smaller, of the same vocabulary
-  int64_t drafterSeq = 0;                  // its context
-  std::map<std::string, LoraSet> adapters; // by the names clients use
+  int64_t hiddenSize = 0; // of hidden states; 0: the artifact returns none
+  cria_pooling pooling = CRIA_POOLING_MEAN; // of embeddings
+  std::optional<Model> drafter;             // smaller, of the same vocabulary
+  int64_t drafterSeq = 0;                   // its context
+  std::map<std::string, LoraSet> adapters;  // by the names clients use
+  const cria_ranks *ranks = nullptr;        // that share `model`; null: none
 
   std::optional<Tokenizer> tokenizer;
   std::optional<Chat> chat; // if the checkpoint has a template
@@ -56,15 +57,16 @@ struct Engine {
 
 struct EngineOptions {
   std::string artifact, weights; // of the checkpoint: a folder or file.gguf
-  std::string embedder;          // an artifact without --batch; "": none
   std::string drafter, drafterWeights; // an artifact and its checkpoint, or ""
   std::string name;                    // "": that of `weights`
+  std::optional<cria_pooling> pooling; // the checkpoint's, or the mean
   bool openAiDefaults = false;         // sampling is not the checkpoint's
   std::vector<std::string> allowUnknown; // keys of generation_config.json
   std::vector<std::pair<std::string, std::string>> loras; // names and folders
   std::vector<int32_t> devices;                           // see cria_device
   int32_t device = CRIA_DEVICE_AUTO;
-  std::string weightCache; // "": none
+  std::string weightCache;           // "": none
+  const cria_ranks *ranks = nullptr; // that share the model; null: none
 };
 
 /// Reads what says of text: fills the fields after `adapters`. Throws Error.

@@ -24,7 +24,7 @@ static ApiError toApiError(const Error &error) {
   }
 }
 
-static Batch openBatch(const Engine &engine, const SchedulerOptions &options) {
+static cria_batch_options batchOptions(const SchedulerOptions &options) {
   auto given = make<cria_batch_options>();
   given.threads = options.threads;
   given.pages = options.pages;
@@ -32,13 +32,13 @@ static Batch openBatch(const Engine &engine, const SchedulerOptions &options) {
   given.reuse_drawn = options.reuseReplies;
   given.draft_rows = options.draftRows;
   given.texts = options.texts;
-  return Batch(*engine.model, given);
+  return given;
 }
 
 Scheduler::Scheduler(const Engine &engine, const SchedulerOptions &options,
                      Metrics &metrics)
     : engine(engine), options(options), metrics(metrics),
-      batch(openBatch(engine, options)), info(batch.info()) {
+      batch(engine, batchOptions(options)), info(batch.info()) {
   if (this->options.queueTokens == 0)
     this->options.queueTokens = 8 * info.pages * info.page;
   if (engine.drafter)
@@ -94,27 +94,35 @@ bool Scheduler::takeCommands() {
     while (!wake.wait_for(lock, std::chrono::milliseconds(1),
                           [&] { return stopping || !isAhead(); })) {
     }
-    wake.wait(lock, [&] {
+    auto isWanted = [&] {
       return stopping || !submitted.empty() || !running.empty() ||
-             !waiting.empty() || !passes.empty();
-    });
+             !waiting[0].empty() || !waiting[1].empty() || !passes.empty();
+    };
+    if (!batch.isShared())
+      wake.wait(lock, isWanted);
+    while (!wake.wait_for(lock, SharedBatch::kRest, isWanted)) {
+      lock.unlock();
+      batch.rest();
+      lock.lock();
+    }
     if (stopping)
       return false;
     jobs.swap(submitted);
     refuses = draining;
   }
   for (std::shared_ptr<Job> &job : jobs)
-    if (job->embeds || job->scores)
+    if (job->scores)
       passes.push_back(std::move(job));
     else
-      waiting.push_back({std::move(job)});
+      waiting[job->embeds].push_back({std::move(job)});
   if (!refuses)
     return true;
   // A job that has begun goes on.
   std::vector<std::shared_ptr<Job>> late;
-  for (const Waiting &each : waiting)
-    if (!each.hasBegun())
-      late.push_back(each.job);
+  for (const Queue &queue : waiting)
+    for (const Waiting &each : queue)
+      if (!each.hasBegun())
+        late.push_back(each.job);
   for (const auto &job : passes)
     if (job != passes.front() || passIndex + passDone == 0)
       late.push_back(job);
@@ -139,8 +147,12 @@ std::optional<ApiError> Scheduler::run() {
       see();
     } catch (const std::exception &problem) { // no memory, for example
       failAll(internalError(problem.what()));
+      if (batch.isShared()) // what the other ranks have heard is not known
+        error = internalError(problem.what());
     }
   }
+  if (!error)
+    batch.end();
   {
     std::lock_guard lock(mutex);
     draining = true;
@@ -155,8 +167,9 @@ std::optional<ApiError> Scheduler::run() {
 void Scheduler::see() {
   info = batch.info();
   int64_t texts = 0;
-  for (const Waiting &each : waiting)
-    texts += static_cast<int64_t>(each.job->texts() - each.next);
+  for (const Queue &queue : waiting)
+    for (const Waiting &each : queue)
+      texts += static_cast<int64_t>(each.job->texts() - each.next);
   metrics.see(info, static_cast<int64_t>(running.size()), texts);
 }
 
@@ -167,8 +180,10 @@ void fail(const std::shared_ptr<Job> &job, const ApiError &error) {
 }
 
 void Scheduler::leave(int64_t sequence) {
-  cria_batch_leave(batch.get(), sequence, nullptr);
-  running.erase(sequence);
+  batch.leave(sequence);
+  auto found = running.find(sequence);
+  embedding -= found->second.job->embeds;
+  running.erase(found);
   if (drafter)
     drafter->forget(sequence);
 }
@@ -182,19 +197,18 @@ void Scheduler::remove(const std::shared_ptr<Job> &job) {
       leave(sequence);
   }
   auto isOfJob = [&](const Waiting &each) { return each.job == job; };
-  auto found = std::find_if(waiting.begin(), waiting.end(), isOfJob);
-  if (found != waiting.end()) {
-    waiting.erase(found);
+  Queue &queue = waiting[job->embeds];
+  auto found = std::find_if(queue.begin(), queue.end(), isOfJob);
+  if (found != queue.end()) {
+    queue.erase(found);
     unqueue(*job);
   }
   auto passed = std::find(passes.begin(), passes.end(), job);
   if (passed != passes.end()) {
-    bool waits = passed != passes.begin() || !embeddingBegan;
     if (passed == passes.begin())
       resetPass();
     passes.erase(passed);
-    if (waits)
-      unqueue(*job);
+    unqueue(*job);
   }
 }
 
@@ -224,8 +238,9 @@ Scheduler::Jobs Scheduler::jobs(Wanted wanted) const {
   };
   for (const auto &[sequence, text] : running)
     look(text.job);
-  for (const Waiting &each : waiting)
-    look(each.job);
+  for (const Queue &queue : waiting)
+    for (const Waiting &each : queue)
+      look(each.job);
   for (const auto &job : passes)
     look(job);
   return found;
@@ -242,7 +257,8 @@ void Scheduler::failAll(const ApiError &error) {
     // connection.
     while (!running.empty())
       leave(running.begin()->first);
-    waiting.clear();
+    for (Queue &queue : waiting)
+      queue.clear();
     passes.clear();
     resetPass();
   }
@@ -267,9 +283,10 @@ void Scheduler::dropGone() {
 void Scheduler::failLate() {
   std::vector<std::shared_ptr<Job>> late;
   auto limit = static_cast<double>(options.queueSeconds);
-  for (const Waiting &each : waiting)
-    if (!each.hasBegun() && secondsSince(each.job->arrived) > limit)
-      late.push_back(each.job);
+  for (const Queue &queue : waiting)
+    for (const Waiting &each : queue)
+      if (!each.hasBegun() && secondsSince(each.job->arrived) > limit)
+        late.push_back(each.job);
   for (size_t i = 1; i < passes.size(); ++i)
     if (secondsSince(passes[i]->arrived) > limit)
       late.push_back(passes[i]);
@@ -282,14 +299,26 @@ void Scheduler::failLate() {
 
 // ---- Letting in ------------------------------------------------------------
 
+/// The queue whose first text is let in next; null: none. One embedding is
+/// computed beside the texts, more where no text waits: a request may have a
+/// thousand inputs.
+Scheduler::Queue *Scheduler::nextQueue() {
+  auto &[texts, embeddings] = waiting;
+  if (!embeddings.empty() && (texts.empty() || embedding == 0))
+    return &embeddings;
+  return texts.empty() ? nullptr : &texts;
+}
+
 void Scheduler::admit() {
-  while (!waiting.empty() && !isAhead() &&
-         static_cast<int64_t>(running.size()) < info.texts) {
-    Waiting &first = waiting.front();
+  while (!isAhead() && static_cast<int64_t>(running.size()) < info.texts) {
+    Queue *queue = nextQueue();
+    if (!queue)
+      return;
+    Waiting &first = queue->front();
     std::shared_ptr<Job> job = first.job;
     size_t index = first.next++;
     if (first.next == job->texts()) {
-      waiting.pop_front();
+      queue->pop_front();
       unqueue(*job);
     }
     try {
@@ -328,6 +357,25 @@ void Scheduler::allowNext(Text &text) const {
   text.sampler->allow(text.matcher->mask(engine.vocabSize));
 }
 
+/// Whether some ids may not be drawn from the beginning.
+bool Scheduler::isMasked(const Job &job) const {
+  return job.grammar || (job.minimum > 0 && !job.endIds.empty());
+}
+
+/// Makes what draws the text's ids.
+void Scheduler::openSampler(Text &text,
+                            const cria_sampler_options &sampling) const {
+  const Job &job = *text.job;
+  text.sampler.emplace(sampling, engine.vocabSize);
+  if (!job.biasIds.empty())
+    text.sampler->setBias(job.biasIds, job.biases);
+  if (job.grammar) {
+    text.matcher.emplace(*job.grammar);
+    allowNext(text);
+  } else if (isMasked(job))
+    text.sampler->allow(allBut(job.endIds, engine.vocabSize));
+}
+
 void Scheduler::letIn(const std::shared_ptr<Job> &job, size_t index) {
   auto n = static_cast<size_t>(job->n);
   Text text;
@@ -335,13 +383,13 @@ void Scheduler::letIn(const std::shared_ptr<Job> &job, size_t index) {
   text.index = index;
   text.prompt = &job->prompts[index / n];
   text.last = Clock::now();
-  if (drafter)
+  if (drafter && !job->embeds)
     text.ids = text.prompt->ids;
   metrics.queued.add(secondsSince(job->arrived));
   metrics.promptTokens += static_cast<int64_t>(text.prompt->ids.size());
   int64_t room = engine.maxSeq - static_cast<int64_t>(text.prompt->ids.size());
   int64_t most = std::min(job->most, room);
-  if (most == 0) {
+  if (most == 0 && !job->embeds) {
     Event end;
     end.text = index;
     end.end = End::Length;
@@ -349,29 +397,29 @@ void Scheduler::letIn(const std::shared_ptr<Job> &job, size_t index) {
   }
   cria_sampler_options sampling = job->sampling;
   sampling.seed += index % n;
-  text.sampler.emplace(sampling, engine.vocabSize);
-  if (!job->biasIds.empty())
-    text.sampler->setBias(job->biasIds, job->biases);
-  if (job->grammar) {
-    text.matcher.emplace(*job->grammar);
-    allowNext(text);
-  }
-  if (job->minimum > 0 && !job->endIds.empty())
-    text.sampler->allow(allBut(job->endIds, engine.vocabSize));
-  openText(text);
   auto given = make<cria_sequence_options>();
-  given.sampler = text.sampler->get();
+  if (job->embeds) {
+    text.pooling.emplace(engine.pooling,
+                         static_cast<int64_t>(text.prompt->ids.size()),
+                         engine.hiddenSize);
+    given.hidden = 1;
+  } else {
+    openSampler(text, sampling);
+    openText(text);
+    given.sampler = text.sampler->get();
+  }
   given.end_ids = job->endIds.data();
   given.end_count = job->endIds.size();
   given.logits = job->logProbs.has_value();
   given.lora = job->adapters ? job->adapters->get() : nullptr;
   given.salt = job->salt;
-  int64_t sequence = batch.join(given);
+  int64_t sequence = batch.join(given, *job, sampling, isMasked(*job));
   try {
     batch.feed(sequence, text.prompt->ids, most);
     running.emplace(sequence, std::move(text));
+    embedding += job->embeds;
   } catch (const std::exception &) {
-    cria_batch_leave(batch.get(), sequence, nullptr);
+    batch.leave(sequence);
     throw;
   }
 }
@@ -409,6 +457,7 @@ bool Scheduler::step() {
   Clock::time_point began = Clock::now();
   size_t results = 0;
   auto error = make<cria_error>();
+  batch.beginStep();
   cria_status status = cria_batch_step(batch.get(), &results, nullptr, &error);
   metrics.step.add(secondsSince(began));
   metrics.rows.add(static_cast<double>(results));
@@ -426,7 +475,8 @@ bool Scheduler::step() {
         failJob(job, whyFailed(result, found->second));
         continue;
       }
-      note(result, found->second, events);
+      job->embeds ? pool(result, found->second)
+                  : note(result, found->second, events);
       if (job->kept > kMostKept) {
         events.erase(job);
         failJob(job, answerTooLarge());
@@ -438,11 +488,12 @@ bool Scheduler::step() {
   }
   post(std::move(events));
   failedSteps = status == CRIA_OK ? 0 : failedSteps + 1;
-  if (failedSteps < 2) // a step that failed may be repeated
+  bool mayGoOn = status == CRIA_OK || !batch.isShared();
+  if (failedSteps < 2 && mayGoOn) // a step that failed may be repeated
     return true;
   failedSteps = 0;
   failAll(internalError(error.message));
-  return status == CRIA_RESOURCE_EXHAUSTED;
+  return status == CRIA_RESOURCE_EXHAUSTED && mayGoOn;
 }
 
 /// What a client is told of a text that failed.
@@ -477,8 +528,10 @@ void Scheduler::note(const cria_batch_result &result, Text &text,
     event.piece = text.stream->push(result.id);
     if (job.logProbs)
       describe(result.logits, job, event);
-    if (text.drawn == job.minimum)
+    if (text.drawn == job.minimum) {
       text.sampler->allow({});
+      batch.unmask(result.sequence);
+    }
     if (text.matcher)
       text.matcher->accept(result.id);
   }
@@ -501,6 +554,26 @@ void Scheduler::note(const cria_batch_result &result, Text &text,
   events[text.job].push_back(std::move(event));
   if (hasEnded)
     leave(result.sequence);
+}
+
+/// Takes hidden states, and posts the embedding after the last ones.
+void Scheduler::pool(const cria_batch_result &result, Text &text) {
+  auto rows = static_cast<int64_t>(result.hidden_rows);
+  int64_t taken = text.pooling->rowsOf(text.pooled, rows);
+  if (rows > 0)
+    text.pooling->add(result.hidden + (rows - taken) * engine.hiddenSize,
+                      taken);
+  text.pooled += rows;
+  if (result.finish == CRIA_FINISH_NONE)
+    return;
+  std::vector<float> made(static_cast<size_t>(engine.hiddenSize));
+  text.pooling->finish(/*normalize=*/true, made.data());
+  text.job->exchange->post(
+      [job = text.job, index = text.index, made = std::move(made)] {
+        job->delivery->take(index, made);
+      });
+  ++metrics.embedded;
+  leave(result.sequence);
 }
 
 /// Adds the log-probabilities of an id.
@@ -552,16 +625,14 @@ bool Scheduler::pass() {
   if (passes.empty())
     return true;
   std::shared_ptr<Job> job = passes.front();
-  if (job->embeds && !std::exchange(embeddingBegan, true))
-    unqueue(*job); // others need not wait for it
   try {
-    job->embeds ? embedChunk(*job) : scoreChunk(*job);
+    scoreChunk(*job);
     failedPasses = 0;
   } catch (const Error &error) {
     ApiError told = toApiError(error);
     failedPasses += told.status == 500;
     failJob(job, told);
-    return failedPasses < 2;                // the next one may be computed
+    return failedPasses < 2 && !batch.isShared(); // the next one may go well
   } catch (const std::exception &problem) { // no memory for logits, for example
     failJob(job, internalError(problem.what()));
     return true;
@@ -572,27 +643,16 @@ bool Scheduler::pass() {
 
 /// Goes on after a chunk of the first job whose prompts a session reads.
 void Scheduler::passed(const std::shared_ptr<Job> &job) {
-  size_t last = job->embeds ? 0 : 1; // nothing is computed of it
-  if (passDone < job->prompts[passIndex].ids.size() - last)
-    return;
-  if (job->embeds) {
-    std::vector<float> embedding(sums.begin(), sums.end());
-    job->exchange->post([job, index = passIndex, made = std::move(embedding)] {
-      job->delivery->take(index, made);
-    });
-    ++metrics.embedded;
-  } else {
-    job->exchange->post([job, index = passIndex, made = std::move(scores)] {
-      job->delivery->takePrompt(index, made);
-    });
-    scores.clear();
-  }
+  if (passDone + 1 < job->prompts[passIndex].ids.size())
+    return; // nothing is computed of the last id
+  job->exchange->post([job, index = passIndex, made = std::move(scores)] {
+    job->delivery->takePrompt(index, made);
+  });
+  scores.clear();
   passDone = 0;
   if (++passIndex < job->prompts.size())
     return;
-  if (job->embeds)
-    return remove(job);
-  waiting.push_back({job});
+  waiting[0].push_back({job});
   passes.pop_front();
   resetPass();
 }
@@ -600,7 +660,6 @@ void Scheduler::passed(const std::shared_ptr<Job> &job) {
 /// Forgets what was computed for the first job of `passes`.
 void Scheduler::resetPass() {
   passIndex = passDone = 0;
-  embeddingBegan = false;
   scores = {};
   logits = {}; // tens of megabytes
 }
@@ -613,10 +672,7 @@ void Scheduler::scoreChunk(const Job &job) {
   if (!scorer)
     scorer.emplace(*engine.model, options.threads);
   if (passDone == 0) {
-    scorer->rewind(0);
-    if (!engine.adapters.empty())
-      scorer->setLora(job.adapters);
-    scorer->expectPrompt(ids.size());
+    beginPrompt(*scorer, engine, job.adapters, ids.size());
     scores.assign(1, {});
     scores[0].id = ids[0];
   }
@@ -627,57 +683,15 @@ void Scheduler::scoreChunk(const Job &job) {
     return;
   logits.resize(count * vocabSize);
   auto from = ids.begin() + static_cast<int64_t>(passDone);
-  scorer->feed({from, from + static_cast<int64_t>(count)}, CRIA_LOGITS_ALL,
-               logits);
+  std::vector<int32_t> fed(from, from + static_cast<int64_t>(count));
+  batch.beginPass(job, fed, passDone, ids.size());
+  scorer->feed(fed, CRIA_LOGITS_ALL, logits);
   for (size_t row = 0; row < count; ++row) {
     Event &event = scores.emplace_back();
     event.id = ids[passDone + row + 1];
     describe(&logits[row * vocabSize], job, event);
   }
   passDone += count;
-}
-
-/// Feeds a chunk to the session, and adds up its hidden states; after the last
-/// chunk, `sums` is the embedding.
-void Scheduler::embedChunk(const Job &job) {
-  const std::vector<int32_t> &ids = job.prompts[passIndex].ids;
-  auto hiddenSize = static_cast<size_t>(engine.embedderInfo.hidden_size);
-  auto chunk = static_cast<size_t>(engine.embedderInfo.chunk);
-  if (!session)
-    session.emplace(*engine.embedder, options.threads);
-  if (passDone == 0) {
-    session->rewind(0);
-    session->expectPrompt(ids.size());
-    sums.assign(hiddenSize, 0);
-    metrics.promptTokens += static_cast<int64_t>(ids.size());
-  }
-  size_t count = std::min(ids.size() - passDone, chunk);
-  hidden.resize(count * hiddenSize);
-  auto outputs = make<cria_outputs>();
-  outputs.hidden_of = CRIA_LOGITS_ALL;
-  outputs.hidden = hidden.data();
-  outputs.hidden_capacity = hidden.size();
-  auto from = ids.begin() + static_cast<int64_t>(passDone);
-  session->feed({from, from + static_cast<int64_t>(count)}, outputs);
-  bool isMean = options.pooling == CRIA_POOLING_MEAN;
-  for (size_t row = 0; row < count; ++row) {
-    const float *numbers = &hidden[row * hiddenSize];
-    bool isFirst = passDone + row == 0;
-    if (isMean)
-      std::transform(sums.begin(), sums.end(), numbers, sums.begin(),
-                     std::plus<double>());
-    else if (isFirst || options.pooling == CRIA_POOLING_LAST)
-      sums.assign(numbers, numbers + hiddenSize);
-  }
-  passDone += count;
-  if (passDone < ids.size())
-    return;
-  // The mean has the direction of the sum, and the length is 1.
-  double squares = 0;
-  for (double number : sums)
-    squares += number * number;
-  for (double &number : sums)
-    number /= squares > 0 ? std::sqrt(squares) : 1;
 }
 
 } // namespace cria::serve

@@ -1,15 +1,18 @@
 /// The thread that computes: it owns the batch, and a queue of jobs.
 ///
 /// Between two steps it takes new jobs, drops those whose clients have gone,
-/// and lets texts in while rows are free, first come, first served. A text's
+/// and lets texts in while rows are free, first come, first served. An input of
+/// which an embedding is wanted is a text that draws nothing. A text's
 /// ids do not depend on the others, so neither does its answer. What a step
 /// draws is posted to the thread of I/O, which makes JSON of it while the next
 /// step computes.
 #pragma once
 
+#include "runtime/session/Pooling.h"
 #include "tools/serve/Drafter.h"
 #include "tools/serve/Job.h"
 #include "tools/serve/Metrics.h"
+#include "tools/serve/SharedBatch.h"
 
 #include <atomic>
 #include <condition_variable>
@@ -29,7 +32,6 @@ struct SchedulerOptions {
   int64_t chunk = 0;   // ids of a prompt in a step; 0: the artifact's
   int64_t draftRows = 0, texts = 0; // see cria_batch_options
   bool reuseReplies = false;
-  cria_pooling pooling = CRIA_POOLING_MEAN;
   int64_t queue = 256;     // requests that may wait
   int64_t queueTokens = 0; // ids of prompts that may wait; 0: 8 pools
   int64_t queueSeconds = 60;
@@ -63,6 +65,8 @@ private:
     std::optional<Sampler> sampler;
     std::optional<Matcher> matcher; // of the job's grammar
     std::optional<Stream> stream;
+    std::optional<Pooling> pooling; // of an embedding
+    int64_t pooled = 0;             // ids
     int64_t drawn = 0;
     std::vector<int32_t> ids; // of the whole text, for the drafter
     Clock::time_point last;   // when its last id was drawn, or it was let in
@@ -74,6 +78,7 @@ private:
 
     bool hasBegun() const { return next > 0 || job->scores; }
   };
+  using Queue = std::deque<Waiting>;
   struct Posted;
   using Jobs = std::set<std::shared_ptr<Job>>;
   using Events = std::map<std::shared_ptr<Job>, std::vector<Event>>;
@@ -81,14 +86,18 @@ private:
   bool takeCommands();
   void dropGone();
   void failLate();
+  Queue *nextQueue();
   void admit();
   void letIn(const std::shared_ptr<Job> &job, size_t index);
+  bool isMasked(const Job &job) const;
+  void openSampler(Text &text, const cria_sampler_options &sampling) const;
   void openText(Text &text) const;
   void allowNext(Text &text) const;
   void propose();
   bool step();
   ApiError whyFailed(const cria_batch_result &result, const Text &text) const;
   void note(const cria_batch_result &result, Text &text, Events &events);
+  void pool(const cria_batch_result &result, Text &text);
   void describe(const float *logits, const Job &job, Event &event) const;
   void leave(int64_t sequence);
   void remove(const std::shared_ptr<Job> &job);
@@ -99,7 +108,6 @@ private:
   bool pass();
   void passed(const std::shared_ptr<Job> &job);
   void resetPass();
-  void embedChunk(const Job &job);
   void scoreChunk(const Job &job);
   void post(Events events);
   bool isAhead() const;
@@ -108,13 +116,14 @@ private:
   const Engine &engine;
   SchedulerOptions options;
   Metrics &metrics;
-  Batch batch;
+  SharedBatch batch;
   cria_batch_info info;
   std::optional<Drafter> drafter;
   std::map<int64_t, Text> running; // by the numbers of sequences
-  std::deque<Waiting> waiting;
-  // Jobs whose prompts a session reads: for embeddings, or for their
-  // log-probabilities before texts are drawn.
+  Queue waiting[2];                // texts, embeddings
+  int64_t embedding = 0;           // of `running`
+  // Jobs whose prompts a session reads, for their log-probabilities, before
+  // texts are drawn.
   std::deque<std::shared_ptr<Job>> passes;
   int failedSteps = 0, failedPasses = 0; // one after the other
   // Events that the thread of I/O has not taken yet; it may outlive this.
@@ -123,12 +132,8 @@ private:
 
   // The first of them.
   size_t passIndex = 0, passDone = 0; // of the job: prompt, and ids of it
-  bool embeddingBegan = false;        // so that the job is in no queue
-  std::optional<Session> session;     // of embeddings
-  std::vector<double> sums;
-  std::vector<float> hidden;
-  std::optional<Session> scorer; // of log-probabilities
-  std::vector<Event> scores;     // of the ids of a prompt so far
+  std::optional<Session> scorer;      // of log-probabilities
+  std::vector<Event> scores;          // of the ids of a prompt so far
   std::vector<float> logits;
 
   mutable std::mutex mutex; // for what follows

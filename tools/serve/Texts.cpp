@@ -261,12 +261,9 @@ std::optional<ApiError> makeJob(const Engine &engine, const Request &request,
                     "model_not_found"};
   job.adapters = *adapters;
   job.embeds = request.endpoint == Embeddings;
-  if (job.embeds && !engine.embedder)
-    return ApiError{400, "the server was started without --embeddings", "",
+  if (job.embeds && engine.hiddenSize == 0)
+    return ApiError{400, "the artifact returns no hidden states", "",
                     "no_embeddings"};
-  if (job.embeds && job.adapters)
-    return ApiError{400, "embeddings are those of '" + engine.name + "' alone",
-                    "model", "no_embeddings"};
   if (!request.tools.is_null() && engine.calls.format == CallFormat::None)
     return ApiError{400,
                     "'tools' is not supported: the model's chat template "
