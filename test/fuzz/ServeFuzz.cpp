@@ -14,6 +14,7 @@ public:
   Collector() : Exchange("1") {}
 
   void post(std::function<void()> work) override { work(); }
+  void guard(const std::function<void()> &work) override { work(); }
   void respond(Response response) override {
     ++answers;
     fuzz::require(json::accept(response.body), "an answer is JSON");

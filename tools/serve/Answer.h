@@ -77,7 +77,7 @@ private:
   void takeOne(const Event &event);
   void sendChunk(const Event &event, const std::string &piece, TextState &state,
                  bool isFirst);
-  void sendEvent(const json &value);
+  void sendEvent(const std::string &text);
   json head(const char *object) const;
   json choice(json members, TextState &state, size_t index) const;
   json usage() const;
@@ -86,6 +86,7 @@ private:
   std::string id, model;
   const char *object, *chunk;
   int64_t created = unixTime(), promptTokens = 0;
+  std::string chunkBegin; // the text of a chunk up to its choice
   std::vector<TextState> texts;
   size_t left; // texts that go on
   bool hasBegun = false, hasEnded = false;

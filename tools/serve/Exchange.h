@@ -69,6 +69,10 @@ public:
   /// thread run in their order.
   virtual void post(std::function<void()> work) = 0;
 
+  /// Does `work` now, on the thread of I/O. If it fails, for want of memory,
+  /// that costs this client's connection.
+  virtual void guard(const std::function<void()> &work) = 0;
+
   // What follows is for the thread of I/O. An answer is one `respond`; or one
   // `begin`, any number of `send`, and `end`.
   virtual void respond(Response response) = 0;

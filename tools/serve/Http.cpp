@@ -84,6 +84,7 @@ public:
       : Exchange(newId()), to(std::move(to)), context(context) {}
 
   void post(std::function<void()> work) override;
+  void guard(const std::function<void()> &work) override;
   void respond(Response response) override;
   void begin(const std::string &type) override;
   void send(std::string_view bytes) override;
@@ -223,16 +224,21 @@ std::shared_ptr<Connection> Reply::connection() const {
   return found && found->isFor(this) ? found : nullptr;
 }
 
-/// An answer that cannot be made, for want of memory, costs its connection.
+static void guard(const std::weak_ptr<Connection> &to,
+                  const std::function<void()> &work) {
+  try {
+    work();
+  } catch (const std::exception &) {
+    if (auto found = to.lock())
+      found->close();
+  }
+}
+
+void Reply::guard(const std::function<void()> &work) { serve::guard(to, work); }
+
 void Reply::post(std::function<void()> work) {
-  asio::post(context, [work = std::move(work), to = to] {
-    try {
-      work();
-    } catch (const std::exception &) {
-      if (auto found = to.lock())
-        found->close();
-    }
-  });
+  asio::post(context,
+             [work = std::move(work), to = to] { serve::guard(to, work); });
 }
 
 void Reply::abandon(const std::shared_ptr<Reply> &reply) {

@@ -603,11 +603,18 @@ struct Scheduler::Posted {
   std::shared_ptr<std::atomic<int64_t>> all;
 };
 
+/// Posts the events of all clients together: the thread of I/O wakes once.
 void Scheduler::post(Events events) {
-  for (auto &[job, own] : events) {
-    auto sent = std::make_shared<Posted>(job, std::move(own), posted);
-    job->exchange->post([sent] { sent->job->delivery->take(sent->events); });
-  }
+  std::vector<std::shared_ptr<Posted>> all;
+  for (auto &[job, own] : events)
+    all.push_back(std::make_shared<Posted>(job, std::move(own), posted));
+  if (all.empty())
+    return;
+  all[0]->job->exchange->post([all] {
+    for (const auto &each : all)
+      each->job->exchange->guard(
+          [&each] { each->job->delivery->take(each->events); });
+  });
 }
 
 /// Whether the thread of I/O must catch up first: the JSON of events may take
