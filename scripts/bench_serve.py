@@ -42,77 +42,11 @@ import subprocess
 import sys
 import time
 
-SHORT, VOCABULARY = 16, 128256
+import random_gguf
+
+SHORT, VOCABULARY = 16, random_gguf.VOCABULARY
 BEGIN = time.monotonic()
 GREEDY = {"temperature": 0, "ignore_eos": True, "stream": True}
-
-
-# ---- A model ---------------------------------------------------------------
-
-
-def make_model(path):
-    """The shape of Llama-3.2-1B, tied, with random weights."""
-    import gguf
-    import numpy as np
-
-    hidden, inner, layers, heads, kv, size = 2048, 8192, 16, 32, 8, 64
-    writer = gguf.GGUFWriter(path, "llama")
-    writer.add_context_length(131072)
-    writer.add_embedding_length(hidden)
-    writer.add_block_count(layers)
-    writer.add_feed_forward_length(inner)
-    writer.add_head_count(heads)
-    writer.add_head_count_kv(kv)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_freq_base(500000.0)
-    writer.add_rope_dimension_count(size)
-    writer.add_vocab_size(VOCABULARY)
-    # A piece for each byte, as every byte-level vocabulary has, and words.
-    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    pieces = [chr(i) for i in plain] + [chr(256 + i) for i in range(256 - len(plain))]
-    pieces += ["w2"] + [f"w{i}" for i in range(257, VOCABULARY - 1)] + ["<|end|>"]
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("llama-bpe")
-    writer.add_token_list(pieces)
-    writer.add_token_types([1] * (VOCABULARY - 1) + [3])
-    writer.add_token_merges(["w 2"])
-    writer.add_bos_token_id(VOCABULARY - 1)
-    writer.add_eos_token_id(VOCABULARY - 1)
-    writer.add_add_bos_token(False)
-    shapes = {"token_embd": (VOCABULARY, hidden), "output_norm": (hidden,)}
-    for i in range(layers):
-        shapes |= {
-            f"blk.{i}.attn_norm": (hidden,),
-            f"blk.{i}.attn_q": (heads * size, hidden),
-            f"blk.{i}.attn_k": (kv * size, hidden),
-            f"blk.{i}.attn_v": (kv * size, hidden),
-            f"blk.{i}.attn_output": (hidden, heads * size),
-            f"blk.{i}.ffn_norm": (hidden,),
-            f"blk.{i}.ffn_gate": (inner, hidden),
-            f"blk.{i}.ffn_up": (inner, hidden),
-            f"blk.{i}.ffn_down": (hidden, inner),
-        }
-    F32, BF16 = gguf.GGMLQuantizationType.F32, gguf.GGMLQuantizationType.BF16
-    for name, shape in shapes.items():
-        elements = 2 * int(np.prod(shape))
-        is_norm = len(shape) == 1
-        stored = shape if is_norm else (*shape[:-1], 2 * shape[-1])
-        dtype = np.dtype(np.float32 if is_norm else np.uint8)
-        bytes = 2 * elements if is_norm else elements
-        writer.add_tensor_info(
-            f"{name}.weight", stored, dtype, bytes, raw_dtype=F32 if is_norm else BF16
-        )
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_ti_data_to_file()
-    random = np.random.default_rng(1)
-    for name, shape in shapes.items():
-        values = random.random(shape, np.float32)
-        values = 0.9 + 0.2 * values if len(shape) == 1 else (values - 0.5) * 0.07
-        if len(shape) > 1:
-            values = (values.view(np.uint32) >> 16).astype(np.uint16)
-        writer.write_tensor_data(values)
-    writer.close()
 
 
 # ---- Servers ---------------------------------------------------------------
@@ -373,7 +307,7 @@ def main():
     parser.add_argument("--stop-at", type=float, default=480)
     arguments = parser.parse_args()
     if arguments.make and not arguments.model.exists():
-        make_model(arguments.model)
+        random_gguf.make("bf16", arguments.model)
     clients, log = arguments.clients, arguments.model.with_suffix
     command = [arguments.bin / "cria-serve", arguments.model, f"--batch={clients}",
                f"--threads={arguments.threads}", "--compile=--max-seq=1024"]
