@@ -35,6 +35,10 @@ struct Image {
 /// bits of a color lose the lower 8, and the image is turned as its EXIF says.
 /// Refused by name: CMYK, and grey of 16 bits.
 Result<Image> readImage(const std::string &path);
+/// Likewise of the bytes of a file, called `name` in errors, with at most
+/// `most` pixels.
+Result<Image> readImage(const std::string &name, const std::string &bytes,
+                        int64_t most);
 
 /// What a resized pixel is the weighted mean of: pixels at a distance of less
 /// than 1 (bilinear) or 2 (bicubic) of the pixels of the smaller image.
@@ -63,6 +67,7 @@ Image turned(Image image, int orientation);
 /// A file, and what its reader finds in it.
 struct ImageFile {
   const std::string &path, &bytes;
+  const int64_t most; // pixels
   Image image;
   std::string exif; // a TIFF header and what follows it; may be empty
 

@@ -11,10 +11,11 @@ Status ImageFile::allocate(uint64_t height, uint64_t width) {
   std::string size = std::to_string(width) + " x " + std::to_string(height);
   if (height == 0 || width == 0)
     return fail("expected pixels, got " + size);
-  if (width > kMostInRow || height > kMostInRow || height * width > kMostPixels)
-    return fail("expected at most " + std::to_string(kMostPixels) +
-                " pixels and " + std::to_string(kMostInRow) +
-                " in a row or column, got " + size);
+  if (width > kMostInRow || height > kMostInRow ||
+      height * width > static_cast<uint64_t>(most))
+    return fail("expected at most " + std::to_string(most) + " pixels and " +
+                std::to_string(kMostInRow) + " in a row or column, got " +
+                size);
   image = Image(static_cast<int64_t>(height), static_cast<int64_t>(width));
   return Status();
 }
@@ -51,13 +52,16 @@ static int orientationOf(std::string_view exif) {
 
 Result<Image> readImage(const std::string &path) {
   Result<std::string> bytes = readFile(path, kMostBytes);
-  if (!bytes.ok())
-    return bytes.status();
-  ImageFile file{path, *bytes, {}, {}};
+  return bytes.ok() ? readImage(path, *bytes, kMostPixels) : bytes.status();
+}
+
+Result<Image> readImage(const std::string &name, const std::string &bytes,
+                        int64_t most) {
+  ImageFile file{name, bytes, most, {}, {}};
   Status status;
-  if (bytes->rfind("\x89PNG\r\n\x1a\n", 0) == 0)
+  if (bytes.rfind("\x89PNG\r\n\x1a\n", 0) == 0)
     status = readPng(file);
-  else if (bytes->rfind("\xff\xd8\xff", 0) == 0)
+  else if (bytes.rfind("\xff\xd8\xff", 0) == 0)
     status = readJpeg(file);
   else
     status = file.fail("expected a PNG or JPEG file", CRIA_UNIMPLEMENTED);

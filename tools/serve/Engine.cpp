@@ -9,6 +9,14 @@
 
 namespace cria::serve {
 
+void raise(const Status &status) {
+  auto error = make<cria_error>();
+  error.status = status.code();
+  snprintf(error.message, sizeof(error.message), "%s",
+           status.message().c_str());
+  throw Error(error);
+}
+
 /// What `read` returns; nothing if the file does not say it.
 template <typename Read>
 static auto ifThere(Read read) -> std::optional<decltype(read())> {
@@ -47,11 +55,7 @@ static std::optional<cria_pooling> poolingOf(const std::string &weights) {
                            "--pooling says how to pool instead"});
   if (status.ok())
     return found.front();
-  auto error = make<cria_error>();
-  error.status = status.code();
-  snprintf(error.message, sizeof(error.message), "%s",
-           status.message().c_str());
-  throw Error(error);
+  raise(status);
 }
 
 void loadText(const EngineOptions &options, Engine &engine) {
@@ -113,18 +117,24 @@ static void loadDrafter(const EngineOptions &options, Engine &engine,
                         void (*say)(const std::string &line)) {
   Artifact artifact(options.drafter);
   cria_artifact_info info = artifact.info();
-  if (info.vocab_size != engine.vocabSize) {
-    auto error = make<cria_error>();
-    error.status = CRIA_INVALID_ARGUMENT;
-    snprintf(error.message, sizeof(error.message),
-             "%.900s: its vocabulary has %lld ids, expected the model's %lld",
-             options.drafter.c_str(), static_cast<long long>(info.vocab_size),
-             static_cast<long long>(engine.vocabSize));
-    throw Error(error);
-  }
+  if (info.vocab_size != engine.vocabSize)
+    raise(Status(CRIA_INVALID_ARGUMENT,
+                 {options.drafter, ": its vocabulary has ", info.vocab_size,
+                  " ids, expected the model's ", engine.vocabSize}));
   engine.drafterSeq = info.max_seq;
   engine.drafter =
       loadModel(options, artifact, options.drafterWeights, nullptr, say);
+}
+
+/// Loads what reads images.
+static void loadEyes(const EngineOptions &options, Engine &engine,
+                     void (*say)(const std::string &line)) {
+  if (options.ranks)
+    raise(Status(CRIA_UNIMPLEMENTED,
+                 "images: expected an artifact for one rank"));
+  Artifact part(options.eyes);
+  engine.eyes = openEyes(part, options.eyes, options.weights, engine.vocabSize);
+  engine.eyes->model = loadModel(options, part, options.weights, nullptr, say);
 }
 
 void load(const EngineOptions &options, Engine &engine,
@@ -141,6 +151,8 @@ void load(const EngineOptions &options, Engine &engine,
   engine.model =
       loadModel(options, artifact, options.weights, options.ranks, say);
   engine.device = engine.model->device();
+  if (!options.eyes.empty())
+    loadEyes(options, engine, say);
   if (!options.drafter.empty() && !(options.ranks && options.ranks->rank))
     loadDrafter(options, engine, say);
   for (const auto &[name, folder] : options.loras) {

@@ -74,6 +74,9 @@ struct Job {
   int32_t salt = 0;                  // see cria_sequence_options
   bool embeds = false;               // else texts are generated
   bool scores = false; // the prompts' log-probabilities are wanted, too
+  std::vector<PlacedImage> images; // of the one prompt, in their order
+  // What a session made of the prompt with images, but for its last id.
+  std::vector<std::byte> state;
 
   // Of generated texts: prompt i has the texts i * n to i * n + n - 1.
   int64_t n = 1, most = 0, minimum = 0; // ids to draw of each
@@ -91,6 +94,8 @@ struct Job {
 
   Clock::time_point arrived = Clock::now();
 
+  /// Whether a session reads the prompts before texts are drawn.
+  bool needsPass() const { return scores || !images.empty(); }
   size_t texts() const {
     return embeds ? prompts.size() : prompts.size() * static_cast<size_t>(n);
   }

@@ -161,14 +161,20 @@ void readModalities(In value, Out) {
 
 constexpr size_t kMostMessages = 4096;
 
-/// Checks that the content of a message is text.
+/// Checks that the content of a message is text and images.
 void checkContent(In content) {
   if (content.raw().is_string())
     return;
   for (In part : content.elements()) {
     std::string type = part["type"].string();
+    if (part.ok() && type == "image_url") {
+      JsonCursor image = part["image_url"];
+      onlyKeys(image, {"url", "detail"});
+      image["url"].string();
+      continue;
+    }
     if (part.ok() && type != "text")
-      notSupported(part["type"], "expected \"text\"");
+      notSupported(part["type"], "expected \"text\" or \"image_url\"");
     if (part.ok())
       part["text"].string();
   }
@@ -520,15 +526,24 @@ std::optional<ApiError> readFields(const nlohmann::json &root,
   return std::nullopt;
 }
 
-/// Joins the text parts of a message's content.
-void flatten(json &message) {
+/// Joins the text parts of a message's content. If it has images, they go to
+/// `images`, and the parts stay, as templates read them.
+void flatten(json &message, std::vector<std::string> &images) {
   auto content = message.find("content");
   if (content == message.end() || !content->is_array())
     return;
   std::string text;
-  for (const json &part : *content)
-    text += part["text"].get_ref<const std::string &>();
-  *content = text;
+  size_t before = images.size();
+  for (json &part : *content)
+    if (part["type"] == "image_url") {
+      images.push_back(
+          std::move(part["image_url"]["url"].get_ref<std::string &>()));
+      part = {{"type", "image"}};
+    } else {
+      text += part["text"].get_ref<const std::string &>();
+    }
+  if (images.size() == before)
+    *content = text;
 }
 
 /// What fields mean beside tools.
@@ -638,6 +653,7 @@ void addCall(json &messages, json &item) {
 /// chat has them.
 json messagesOf(json &input, const json &instructions) {
   json messages = json::array();
+  std::vector<std::string> none; // images: `checkParts` lets none through
   if (!instructions.is_null())
     messages.push_back({{"role", "system"}, {"content", instructions}});
   if (input.is_string())
@@ -652,13 +668,13 @@ json messagesOf(json &input, const json &instructions) {
       messages.push_back({{"role", "tool"},
                           {"tool_call_id", std::move(item["call_id"])},
                           {"content", std::move(item["output"])}});
-      flatten(messages.back());
+      flatten(messages.back(), none);
       continue;
     }
     bool isDeveloper = item["role"] == "developer"; // no template knows it
     messages.push_back({{"role", isDeveloper ? json("system") : item["role"]},
                         {"content", std::move(item["content"])}});
-    flatten(messages.back());
+    flatten(messages.back(), none);
   }
   return messages;
 }
@@ -742,7 +758,7 @@ std::optional<ApiError> parseRequest(Endpoint endpoint, std::string_view body,
     return std::nullopt;
   request.messages = std::move(ordered["messages"]);
   for (json &message : request.messages) {
-    flatten(message);
+    flatten(message, request.images);
     if (auto error = readArguments(message, "messages"))
       return error;
   }

@@ -37,7 +37,8 @@ struct Request {
   Endpoint endpoint = Completions;
   std::string model;
   std::vector<Prompt> prompts;
-  json messages, templateOptions; // of a chat; null if not given
+  json messages, templateOptions;  // of a chat; null if not given
+  std::vector<std::string> images; // data: URLs, in the order of the messages
   json tools; // which the model may call, as a chat has them; null: none
   std::vector<std::string> toolNames;
   enum class ToolChoice { None, Auto, Required } toolChoice = ToolChoice::Auto;

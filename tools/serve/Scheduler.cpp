@@ -111,7 +111,7 @@ bool Scheduler::takeCommands() {
     refuses = draining;
   }
   for (std::shared_ptr<Job> &job : jobs)
-    if (job->scores)
+    if (job->needsPass())
       passes.push_back(std::move(job));
     else
       waiting[job->embeds].push_back({std::move(job)});
@@ -309,6 +309,14 @@ Scheduler::Queue *Scheduler::nextQueue() {
   return texts.empty() ? nullptr : &texts;
 }
 
+/// Whether the pages are free into which the state of a prompt goes, or no text
+/// runs that may free them. Other prompts wait in the batch.
+bool Scheduler::hasPagesFor(const Job &job) const {
+  auto ids = static_cast<int64_t>(job.state.empty() ? 0 : job.ids() / job.n);
+  return running.empty() ||
+         (ids + info.page - 1) / info.page <= batch.info().free_pages;
+}
+
 void Scheduler::admit() {
   while (!isAhead() && static_cast<int64_t>(running.size()) < info.texts) {
     Queue *queue = nextQueue();
@@ -316,6 +324,8 @@ void Scheduler::admit() {
       return;
     Waiting &first = queue->front();
     std::shared_ptr<Job> job = first.job;
+    if (!hasPagesFor(*job))
+      return;
     size_t index = first.next++;
     if (first.next == job->texts()) {
       queue->pop_front();
@@ -415,7 +425,11 @@ void Scheduler::letIn(const std::shared_ptr<Job> &job, size_t index) {
   given.salt = job->salt;
   int64_t sequence = batch.join(given, *job, sampling, isMasked(*job));
   try {
-    batch.feed(sequence, text.prompt->ids, most);
+    const std::vector<int32_t> &ids = text.prompt->ids;
+    if (!job->state.empty())
+      batch.restore(sequence, job->state);
+    batch.feed(sequence, job->state.empty() ? ids : std::vector{ids.back()},
+               most);
     running.emplace(sequence, std::move(text));
     embedding += job->embeds;
   } catch (const std::exception &) {
@@ -633,7 +647,12 @@ bool Scheduler::pass() {
     return true;
   std::shared_ptr<Job> job = passes.front();
   try {
-    scoreChunk(*job);
+    if (passIndex < job->images.size())
+      look(*job);
+    else if (!job->images.empty())
+      readChunk(*job);
+    else
+      scoreChunk(*job);
     failedPasses = 0;
   } catch (const Error &error) {
     ApiError told = toApiError(error);
@@ -650,8 +669,14 @@ bool Scheduler::pass() {
 
 /// Goes on after a chunk of the first job whose prompts a session reads.
 void Scheduler::passed(const std::shared_ptr<Job> &job) {
-  if (passDone + 1 < job->prompts[passIndex].ids.size())
+  size_t prompt = job->images.empty() ? passIndex : 0;
+  if (passDone + 1 < job->prompts[prompt].ids.size())
     return; // nothing is computed of the last id
+  if (!job->images.empty()) {
+    waiting[0].push_back({job});
+    passes.pop_front();
+    return resetPass();
+  }
   job->exchange->post([job, index = passIndex, made = std::move(scores)] {
     job->delivery->takePrompt(index, made);
   });
@@ -668,7 +693,58 @@ void Scheduler::passed(const std::shared_ptr<Job> &job) {
 void Scheduler::resetPass() {
   passIndex = passDone = 0;
   scores = {};
+  rows = {};
   logits = {}; // tens of megabytes
+}
+
+/// Computes the rows of the job's next image.
+void Scheduler::look(const Job &job) {
+  if (!eyes)
+    eyes.emplace(*engine.eyes->model, options.threads);
+  auto outputs = make<cria_outputs>();
+  std::vector<float> made(
+      static_cast<size_t>(engine.eyes->patches * engine.eyes->width));
+  outputs.hidden_of = CRIA_LOGITS_ALL;
+  outputs.hidden = made.data();
+  outputs.hidden_capacity = made.size();
+  eyes->rewind(0);
+  eyes->feedEmbeddings(job.images[passIndex].patches,
+                       static_cast<size_t>(engine.eyes->inputs), outputs);
+  rows.push_back(std::move(made));
+  ++passIndex;
+}
+
+/// Feeds a part of a prompt with images to a session: ids, or rows of an image.
+/// Its state goes into the batch after the last but one id.
+void Scheduler::readChunk(Job &job) {
+  const std::vector<int32_t> &ids = job.prompts[0].ids;
+  if (!reader)
+    reader.emplace(*engine.model, options.threads);
+  if (passDone == 0)
+    beginPrompt(*reader, engine, job.adapters, ids.size());
+  int64_t chunk = options.chunk > 0 ? options.chunk : engine.chunk;
+  size_t end = std::min(ids.size() - 1, passDone + static_cast<size_t>(chunk));
+  auto count = static_cast<size_t>(engine.eyes->patches),
+       width = static_cast<size_t>(engine.eyes->width);
+  const float *row = nullptr; // if an image stands here
+  for (size_t i = 0; i < rows.size(); ++i) {
+    size_t begin = job.images[i].begin;
+    if (passDone < begin)
+      end = std::min(end, begin);
+    else if (passDone < begin + count) {
+      end = std::min(end, begin + count);
+      row = rows[i].data() + (passDone - begin) * width;
+    }
+  }
+  size_t fed = end - passDone;
+  if (row)
+    reader->feedEmbeddings({row, row + fed * width}, width);
+  else
+    reader->feed({ids.begin() + static_cast<int64_t>(passDone),
+                  ids.begin() + static_cast<int64_t>(end)});
+  passDone = end;
+  if (passDone + 1 == ids.size())
+    job.state = reader->save();
 }
 
 /// Feeds a chunk to the session, and adds the log-probabilities of the ids

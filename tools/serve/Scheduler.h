@@ -76,7 +76,7 @@ private:
     std::shared_ptr<Job> job;
     size_t next = 0; // index of its first such text
 
-    bool hasBegun() const { return next > 0 || job->scores; }
+    bool hasBegun() const { return next > 0 || job->needsPass(); }
   };
   using Queue = std::deque<Waiting>;
   struct Posted;
@@ -109,6 +109,9 @@ private:
   void passed(const std::shared_ptr<Job> &job);
   void resetPass();
   void scoreChunk(const Job &job);
+  void look(const Job &job);
+  void readChunk(Job &job);
+  bool hasPagesFor(const Job &job) const;
   void post(Events events);
   bool isAhead() const;
   void see();
@@ -122,8 +125,8 @@ private:
   std::map<int64_t, Text> running; // by the numbers of sequences
   Queue waiting[2];                // texts, embeddings
   int64_t embedding = 0;           // of `running`
-  // Jobs whose prompts a session reads, for their log-probabilities, before
-  // texts are drawn.
+  // Jobs whose prompts a session reads, for their log-probabilities or because
+  // they have images, before texts are drawn.
   std::deque<std::shared_ptr<Job>> passes;
   int failedSteps = 0, failedPasses = 0; // one after the other
   // Events that the thread of I/O has not taken yet; it may outlive this.
@@ -131,9 +134,11 @@ private:
       std::make_shared<std::atomic<int64_t>>(0);
 
   // The first of them.
-  size_t passIndex = 0, passDone = 0; // of the job: prompt, and ids of it
-  std::optional<Session> scorer;      // of log-probabilities
-  std::vector<Event> scores;          // of the ids of a prompt so far
+  size_t passIndex = 0, passDone = 0;   // of the job: prompt, and ids of it
+  std::optional<Session> scorer;        // of log-probabilities
+  std::optional<Session> reader, eyes;  // of prompts with images; of images
+  std::vector<std::vector<float>> rows; // of the job's images so far
+  std::vector<Event> scores;            // of the ids of a prompt so far
   std::vector<float> logits;
 
   mutable std::mutex mutex; // for what follows

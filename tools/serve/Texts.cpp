@@ -37,7 +37,18 @@ variablesOf(const Engine &engine, const Request &request, std::string &text) {
   if (!engine.chat)
     return ApiError{400, "the model has no chat template; use /v1/completions",
                     "messages", "no_chat_template"};
-  json variables = {{"messages", request.messages},
+  if (!request.images.empty() && !engine.eyes)
+    return ApiError{
+        400, "'messages' has images, and the server reads none of this model",
+        "messages", "unsupported_value"};
+  json messages = request.messages;
+  // Templates of models that read images want parts.
+  if (engine.eyes)
+    for (json &message : messages)
+      if (auto content = message.find("content");
+          content != message.end() && content->is_string())
+        *content = json::array({{{"type", "text"}, {"text", *content}}});
+  json variables = {{"messages", std::move(messages)},
                     {"add_generation_prompt", request.addGenerationPrompt}};
   if (!request.tools.is_null())
     variables["tools"] = request.tools;
@@ -95,8 +106,15 @@ std::optional<ApiError> encodePrompts(const Engine &engine,
     if (auto error = variablesOf(engine, request, variables))
       return error;
     try {
-      prompts.push_back(
-          {engine.chat->encode(*engine.tokenizer, variables), ""});
+      std::vector<int32_t> ids =
+          engine.chat->encode(*engine.tokenizer, variables);
+      // Processors of models that read images begin as the tokenizer does.
+      std::vector<int32_t> begin;
+      if (engine.eyes)
+        begin = engine.tokenizer->encode("", true);
+      if (!begin.empty() && !ids.empty() && ids[0] != begin[0])
+        ids.insert(ids.begin(), begin[0]);
+      prompts.push_back({std::move(ids), ""});
     } catch (const Error &error) {
       return about(request, error);
     }
@@ -105,6 +123,47 @@ std::optional<ApiError> encodePrompts(const Engine &engine,
   for (const Prompt &prompt : request.prompts)
     if (auto error =
             encode(engine, request, prompt, prompts.emplace_back().ids))
+      return error;
+  return std::nullopt;
+}
+
+/// Reads the images, and makes room for their rows in the prompt.
+static std::optional<ApiError> placeImages(const Engine &engine,
+                                           const Request &request, Job &job) {
+  auto refuse = [](const std::string &what, const char *code) {
+    return ApiError{400, what, "messages", code};
+  };
+  size_t count = request.images.size();
+  if (count == 0)
+    return std::nullopt;
+  const Eyes &eyes = *engine.eyes;
+  std::vector<int32_t> &ids = job.prompts[0].ids, without = std::move(ids);
+  if (count > kMostImages)
+    return refuse("expected at most " + std::to_string(kMostImages) +
+                      " images, got " + std::to_string(count),
+                  "invalid_value");
+  auto found =
+      static_cast<size_t>(std::count(without.begin(), without.end(), eyes.id));
+  if (found != count || without.back() == eyes.id)
+    return refuse("the chat template writes " + std::to_string(found) +
+                      " images for " + std::to_string(count) +
+                      ", expected as many, and text after them",
+                  "invalid_value");
+  ids.clear();
+  for (int32_t id : without) {
+    if (id != eyes.id) {
+      ids.push_back(id);
+      continue;
+    }
+    PlacedImage &image = job.images.emplace_back();
+    image.begin = ids.size();
+    ids.insert(ids.end(), static_cast<size_t>(eyes.patches), id);
+  }
+  if (static_cast<int64_t>(ids.size()) >= engine.maxSeq)
+    return tooLong(engine, std::to_string(ids.size()) + " tokens");
+  for (size_t i = 0; i < count; ++i)
+    if (auto error =
+            readPatches(eyes, request.images[i], job.images[i].patches))
       return error;
   return std::nullopt;
 }
@@ -270,6 +329,8 @@ std::optional<ApiError> makeJob(const Engine &engine, const Request &request,
                     "writes no calls that the server can read",
                     "tools", "unsupported_value"};
   if (auto error = encodePrompts(engine, request, job.prompts))
+    return error;
+  if (auto error = placeImages(engine, request, job))
     return error;
   std::optional<Constraint> constraint = request.constraint;
   const char *constrainedBy = request.constrainedBy;
