@@ -35,7 +35,7 @@ list(FILTER archives EXCLUDE REGEX "/libMLIR(CAPI|.*Test)")
 list(JOIN archives "," archives)
 # MLIR's dialects for GPUs need the targets AMDGPU and SPIRV.
 set(unused ${LLVM_TARGETS_TO_BUILD})
-list(REMOVE_ITEM unused ${LLVM_NATIVE_ARCH} NVPTX AMDGPU SPIRV)
+list(REMOVE_ITEM unused X86 AArch64 NVPTX AMDGPU SPIRV)
 list(TRANSFORM unused REPLACE "(.+)" "UNUSED(\\1)\n")
 list(JOIN unused "" unused)
 file(CONFIGURE OUTPUT UnusedTargets.def CONTENT "${unused}")

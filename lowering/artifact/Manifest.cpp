@@ -259,7 +259,7 @@ void Manifest::setTarget(Device device, const CpuTarget &cpu, bool plain) {
   bool isCpu = device == Device::Cpu;
   root.set("target", Fields(root.getContext())
                          .set("kind", isCpu ? "cpu" : "cuda")
-                         .set("arch", "x86_64")
+                         .set("arch", cpu.arch)
                          .set("os", "linux"));
   setFlag("cpu", cpu.flag);
   if (plain)

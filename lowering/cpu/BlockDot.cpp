@@ -10,8 +10,10 @@
 /// The instructions multiply unsigned by signed integers, so an offset is added
 /// to w. The sums begin with the negative of what the offset adds, which
 /// depends on x alone. Without vpdpbusd, sums of two products have 16 bits,
-/// which is too few for weights of 8 bits: these are widened first. The scales
-/// of eight blocks are converted together.
+/// which is too few for weights of 8 bits: these are widened first. Arm's
+/// instruction multiplies signed integers, 16 at a time: sums have four lanes,
+/// and only weights of 4 bits have an offset, because it costs no instruction
+/// there. The scales of eight blocks are converted together.
 #include "lowering/cpu/BlockProducts.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -22,10 +24,13 @@ using namespace mlir;
 using namespace cria;
 
 static constexpr int64_t kNumbers = BlockProduct::kNumbers;
-/// The number of sums of a block.
-static constexpr int64_t kLanes = 8;
 /// The number of blocks whose scales are converted together.
 static constexpr int64_t kGroup = 8;
+
+/// The number of sums of a block.
+static int64_t sumsOf(const VectorUnit &unit) {
+  return std::min<int64_t>(unit.lanes, 8);
+}
 
 /// `value` in each of `lanes` bytes.
 static Value bytes(VectorBuilder &b, int64_t value, int64_t lanes) {
@@ -46,16 +51,17 @@ Value cria::loadCodes(VectorBuilder &b, const BlockProduct &product, Value row,
   // two instructions that any port of the vector unit executes.
   Value halves = b.load(product.weights, {row, block, first}, kNumbers / 2);
   SmallVector<int64_t> twice(kNumbers);
-  SmallVector<int32_t> shifts(kLanes);
+  constexpr int64_t words = kNumbers / 4;
+  SmallVector<int32_t> shifts(words);
   for (int64_t i = 0; i < kNumbers; ++i)
     twice[i] = i % (kNumbers / 2);
-  for (int64_t i = kLanes / 2; i < kLanes; ++i)
+  for (int64_t i = words / 2; i < words; ++i)
     shifts[i] = 4;
-  Value words = b.create<vector::BitCastOp>(
-      b.vectorType(kLanes, b.getI32Type()),
+  Value both = b.create<vector::BitCastOp>(
+      b.vectorType(words, b.getI32Type()),
       b.create<vector::ShuffleOp>(halves, halves, twice));
   Value shifted = b.create<arith::ShRUIOp>(
-      words, b.create<arith::ConstantOp>(b.getI32VectorAttr(shifts)));
+      both, b.create<arith::ConstantOp>(b.getI32VectorAttr(shifts)));
   Value codes = b.create<arith::AndIOp>(
       b.create<vector::BitCastOp>(b.vectorType(kNumbers, b.getI8Type()),
                                   shifted),
@@ -96,7 +102,7 @@ namespace {
 /// c, which are rows of weights.
 class BlockDots {
 public:
-  /// `first` has the initial sums, (M * B, 8) i32; null if w is widened.
+  /// `first` has the initial sums, (M * B, lanes) i32; null if w has no offset.
   BlockDots(VectorBuilder &b, const BlockProduct &product, Value first, Value m,
             int64_t rows, Value n, int64_t columns, int64_t apart,
             bool fromZero)
@@ -124,12 +130,23 @@ private:
 };
 } // namespace
 
-/// Returns sums plus the products of unsigned and signed integers, four
-/// neighbours in each sum.
+/// Half of a block's 32 integers, from `first` on.
+static Value halfOf(VectorBuilder &b, Value block, int64_t first) {
+  return b.create<vector::ExtractStridedSliceOp>(
+      block, ArrayRef<int64_t>{first}, ArrayRef<int64_t>{kNumbers / 2},
+      ArrayRef<int64_t>{1});
+}
+
+/// Returns sums plus the products of integers; x may be unsigned. There are
+/// four neighbours in each sum, or, where there are half as many sums, eight.
 static Value dotBytes(VectorBuilder &b, Value sums, Value x, Value y) {
+  if (b.unit.neon) {
+    for (int64_t first : {int64_t(0), kNumbers / 2})
+      sums = b.dotBytes(halfOf(b, x, first), halfOf(b, y, first), sums);
+    return sums;
+  }
   if (b.unit.dotBytes)
-    return b.intrinsic("llvm.x86.avx512.vpdpbusd.256", sums.getType(),
-                       {sums, x, y});
+    return b.dotBytes(x, y, sums);
   VectorType words = b.vectorType(kNumbers / 2, b.getI16Type());
   Value pairs = b.intrinsic("llvm.x86.avx2.pmadd.ub.sw", words, {x, y});
   Value ones = b.create<arith::ConstantOp>(
@@ -141,7 +158,7 @@ static Value dotBytes(VectorBuilder &b, Value sums, Value x, Value y) {
 
 static Value zeroSums(VectorBuilder &b) {
   return b.create<arith::ConstantOp>(
-      b.getZeroAttr(b.vectorType(kLanes, b.getI32Type())));
+      b.getZeroAttr(b.vectorType(sumsOf(b.unit), b.getI32Type())));
 }
 
 /// The sums of products of 32 integers, widened to 16 bits, four in each sum.
@@ -150,10 +167,7 @@ static Value dotWords(VectorBuilder &b, Value x, Value y) {
   for (int64_t first : {int64_t(0), kNumbers / 2}) {
     auto words = [&](Value bytes) -> Value {
       return b.create<arith::ExtSIOp>(
-          b.vectorType(kNumbers / 2, b.getI16Type()),
-          b.create<vector::ExtractStridedSliceOp>(
-              bytes, ArrayRef<int64_t>{first}, ArrayRef<int64_t>{kNumbers / 2},
-              ArrayRef<int64_t>{1}));
+          b.vectorType(kNumbers / 2, b.getI16Type()), halfOf(b, bytes, first));
     };
     Value wideX = words(x), wideY = words(y);
     sums = b.create<arith::AddIOp>(
@@ -163,13 +177,12 @@ static Value dotWords(VectorBuilder &b, Value x, Value y) {
   return sums;
 }
 
-/// Sums of the products of a row's block x and a block of weights,
-/// vector<8xi32>.
+/// Sums of the products of a row's block x and a block of weights, i32.
 Value BlockDots::multiply(Value x, Value w, Value row, Value block) {
   if (!first)
-    return dotWords(b, w, x);
+    return b.unit.neon ? dotBytes(b, zeroSums(b), w, x) : dotWords(b, w, x);
   Value at = b.add(block, b.mul(row, product.blocks()));
-  return dotBytes(b, b.load(first, {at, b.index(0)}, kLanes), w, x);
+  return dotBytes(b, b.load(first, {at, b.index(0)}, sumsOf(b.unit)), w, x);
 }
 
 /// Adds the products of `count` blocks to the accumulators.
@@ -191,7 +204,7 @@ SmallVector<Value> BlockDots::group(Value block, ValueRange acc,
     SmallVector<Value> factors;
     for (Value scale : scales)
       factors.push_back(b.create<arith::MulFOp>(scale, ofWeights));
-    VectorType floats = b.vectorType(kLanes, b.getF32Type());
+    VectorType floats = b.vectorType(sumsOf(b.unit), b.getF32Type());
     for (int64_t i = 0; i < count; ++i) {
       Value at = b.add(block, i);
       Value w = loadCodes(b, product, row, at, /*isSigned=*/!first);
@@ -210,7 +223,7 @@ SmallVector<Value> BlockDots::group(Value block, ValueRange acc,
 
 void BlockDots::emit() {
   int64_t whole = product.blocks() - product.blocks() % kGroup;
-  SmallVector<Value> acc(rows * columns * sets, b.zero(kLanes));
+  SmallVector<Value> acc(rows * columns * sets, b.zero(sumsOf(b.unit)));
   if (whole)
     acc = b.loop(b.index(0), b.index(whole), kGroup, acc,
                  [&](Value block, ValueRange carried) {
@@ -237,11 +250,12 @@ void BlockDots::emit() {
 /// negative offset of the weights.
 static Value firstSums(VectorBuilder &b, const BlockProduct &product,
                        int64_t maxRows) {
+  int64_t lanes = sumsOf(b.unit);
   auto type =
-      MemRefType::get({maxRows * product.blocks(), kLanes}, b.getI32Type());
+      MemRefType::get({maxRows * product.blocks(), lanes}, b.getI32Type());
   Value first = b.create<memref::AllocOp>(type, b.getI64IntegerAttr(64));
   Value factor = b.create<arith::ConstantOp>(DenseElementsAttr::get(
-      b.vectorType(kLanes, b.getI32Type()),
+      b.vectorType(lanes, b.getI32Type()),
       b.getI32IntegerAttr(static_cast<int32_t>(-offsetOf(product)))));
   auto ofRow = [&](Value row) {
     b.loop(b.index(0), b.index(product.blocks()), 1, [&](Value block) {
@@ -262,7 +276,7 @@ static void emitRows(VectorBuilder &b, const BlockProduct &product,
                      bool fromZero, int64_t maxRows, bool parallel) {
   int64_t streams = b.unit.streams, turns = product.columns() / streams;
   Value first;
-  if (b.unit.dotBytes || product.bits == 4)
+  if (product.bits == 4 || (b.unit.dotBytes && !b.unit.neon))
     first = firstSums(b, product, maxRows);
   // Two rows of x at a time if there are many columns or few registers, else
   // four.

@@ -16,10 +16,13 @@
 /// A step is four k if the CPU multiplies bytes. The instruction multiplies
 /// unsigned by signed bytes, so an offset is added to w. The sums begin with
 /// the negative of what the offset adds, which depends on x alone. Without such
-/// an instruction a step is two k of 16 bits. With AMX, 16 rows of a block of w
-/// are one tile, and a panel's block is the other; both are signed, and the
-/// product is written to memory before it is converted to floats. Sums of
-/// integers are exact; the sum of a block of 32 is converted to a float once.
+/// an instruction a step is two k of 16 bits. Arm's instruction multiplies
+/// signed bytes and needs no offset; with its smmla a step is eight k, and two
+/// rows of w, which are adjacent in the copy, meet two lanes. With AMX, 16 rows
+/// of a block of w are one tile, and a panel's block is the other; both are
+/// signed, and the product is written to memory before it is converted to
+/// floats. Sums of integers are exact; the sum of a block of 32 is converted to
+/// a float once.
 #include "lowering/cpu/BlockProducts.h"
 
 #include "mlir/Dialect/AMX/AMXDialect.h"
@@ -47,11 +50,14 @@ namespace {
 /// How a CPU multiplies integers.
 struct Integers {
   explicit Integers(const VectorUnit &unit)
-      : tiles(unit.amxBytes), bytes(tiles || unit.dotBytes),
-        hasOffset(bytes && !tiles), step(bytes ? 4 : 2),
+      : tiles(unit.amxBytes), rowPairs(unit.mmlaBytes),
+        bytes(tiles || unit.dotBytes), hasOffset(bytes && !tiles && !unit.neon),
+        step(rowPairs ? 8
+             : bytes  ? 4
+                      : 2),
         steps(kNumbers / step) {}
 
-  bool tiles, bytes;
+  bool tiles, rowPairs, bytes;
   bool hasOffset; // an offset makes the integers of w unsigned
   int64_t step;   // k that share a lane
   int64_t steps;  // steps of a block
@@ -79,6 +85,9 @@ private:
                            ValueRange acc);
   SmallVector<Value> sumsOf(Value r, Value panel, int64_t vectors, Value index);
   SmallVector<Value> tileOf(Value r, Value panel, Value index);
+  SmallVector<Value> sumsOfPairs(Value r, Value panel, int64_t vectors,
+                                 Value index);
+  Value wordOf(Value row, Value index, int64_t step);
   Value multiplied(Value sum, Value x, Value w);
   void store(Value n, Value r, Value count, Value panel, int64_t vectors,
              ValueRange acc);
@@ -209,7 +218,20 @@ void BlockPanelProduct::copyRow(Value r, Value n) {
       if (!integers.bytes)
         code = b.create<arith::ExtSIOp>(
             b.vectorType(kNumbers, integers.type(b)), code);
-      b.store(code, codes, {r, b.mul(b.add(block, i), kNumbers)});
+      Value at = b.mul(b.add(block, i), kNumbers);
+      if (!integers.rowPairs) {
+        b.store(code, codes, {r, at});
+        continue;
+      }
+      // codes[r / 2][k / 8][r % 2][8]
+      for (int64_t k = 0; k < kNumbers; k += integers.step) {
+        Value part = b.create<vector::ExtractStridedSliceOp>(
+            code, ArrayRef<int64_t>{k}, ArrayRef<int64_t>{integers.step},
+            ArrayRef<int64_t>{1});
+        Value place =
+            b.add(b.mul(b.add(at, k), 2), b.mul(b.rem(r, 2), integers.step));
+        b.store(part, codes, {b.div(r, 2), place});
+      }
     }
     b.store(loadScales(b, product, n, block, count), scales, {r, block});
   };
@@ -222,13 +244,10 @@ void BlockPanelProduct::copyRow(Value r, Value n) {
 
 /// Returns sum plus the products of a step.
 Value BlockPanelProduct::multiplied(Value sum, Value x, Value w) {
-  bool wide = lanes == 16;
   if (integers.bytes)
-    return b.intrinsic(wide ? "llvm.x86.avx512.vpdpbusd.512"
-                            : "llvm.x86.avx512.vpdpbusd.256",
-                       sum.getType(), {sum, w, x});
-  Value products = b.intrinsic(wide ? "llvm.x86.avx512.pmaddw.d.512"
-                                    : "llvm.x86.avx2.pmadd.wd",
+    return b.dotBytes(w, x, sum);
+  Value products = b.intrinsic(lanes == 16 ? "llvm.x86.avx512.pmaddw.d.512"
+                                           : "llvm.x86.avx2.pmadd.wd",
                                sum.getType(), {x, w});
   return b.create<arith::AddIOp>(sum, products);
 }
@@ -255,6 +274,55 @@ SmallVector<Value> BlockPanelProduct::tileOf(Value r, Value panel,
   return rows;
 }
 
+/// The integer sums of a block of k, of pairs of rows.
+SmallVector<Value> BlockPanelProduct::sumsOfPairs(Value r, Value panel,
+                                                  int64_t vectors,
+                                                  Value index) {
+  int64_t pair = 2 * integers.step;
+  Value zero = b.create<arith::ConstantOp>(
+      b.getZeroAttr(b.vectorType(lanes, b.getI32Type())));
+  SmallVector<Value> sums(blockRows * vectors, zero);
+  Value row = b.div(r, 2);
+  for (int64_t k = 0; k < integers.steps; ++k) {
+    SmallVector<Value> xs; // two lanes of each
+    for (int64_t lane = 0; lane < lanes; lane += 2)
+      for (int64_t v = 0; v < vectors; ++v)
+        xs.push_back(b.load(packed.codes,
+                            {panelAt(panel, v), index, b.index(k),
+                             b.index(lane * integers.step)},
+                            pair));
+    for (int64_t i = 0; i < blockRows / 2; ++i) {
+      Value at = b.add(b.mul(index, 2 * kNumbers), k * pair);
+      Value w = b.load(codes, {b.add(row, i), at}, pair);
+      for (auto [j, x] : llvm::enumerate(xs)) {
+        Value &sum = sums[2 * i * vectors + j];
+        sum = b.multiplyRows(w, x, sum);
+      }
+    }
+  }
+  for (int64_t i = 0; i < blockRows; i += 2)
+    for (int64_t v = 0; v < vectors; ++v) {
+      Value &upper = sums[i * vectors + v],
+            &lower = sums[(i + 1) * vectors + v];
+      std::tie(upper, lower) = b.swappedHalves(upper, lower);
+    }
+  return sums;
+}
+
+/// The integers of a step of a row of w, in every lane. On Arm four steps are
+/// loaded at once, and each is broadcast from its lane.
+Value BlockPanelProduct::wordOf(Value row, Value index, int64_t step) {
+  int64_t count = b.unit.neon ? 4 : 1, lane = step % count;
+  Value at = b.add(b.mul(index, kNumbers), (step - lane) * integers.step);
+  Value words = b.create<vector::BitCastOp>(
+      b.vectorType(count, b.getI32Type()),
+      b.load(codes, {row, at}, count * integers.step));
+  if (b.unit.neon)
+    return b.create<vector::ShuffleOp>(words, words,
+                                       SmallVector<int64_t>(lanes, lane));
+  return splat(b.create<vector::ExtractOp>(words, 0));
+}
+
 /// The integer sums of a block of k.
 SmallVector<Value> BlockPanelProduct::sumsOf(Value r, Value panel,
                                              int64_t vectors, Value index) {
@@ -278,12 +346,8 @@ SmallVector<Value> BlockPanelProduct::sumsOf(Value r, Value panel,
                           {panelAt(panel, v), index, b.index(k), b.index(0)},
                           width));
     for (int64_t i = 0; i < blockRows; ++i) {
-      Value at = b.add(b.mul(index, kNumbers), k * integers.step);
-      Value word = b.create<vector::BitCastOp>(
-          b.vectorType(1, b.getI32Type()),
-          b.load(codes, {b.add(r, i), at}, integers.step));
-      Value w = b.create<vector::BitCastOp>(
-          step, splat(b.create<vector::ExtractOp>(word, 0)));
+      Value w =
+          b.create<vector::BitCastOp>(step, wordOf(b.add(r, i), index, k));
       for (int64_t v = 0; v < vectors; ++v) {
         Value &sum = sums[i * vectors + v];
         sum = multiplied(sum, xs[v], w);
@@ -297,9 +361,10 @@ SmallVector<Value> BlockPanelProduct::sumsOf(Value r, Value panel,
 SmallVector<Value> BlockPanelProduct::block(Value r, Value panel,
                                             int64_t vectors, Value index,
                                             ValueRange acc) {
-  SmallVector<Value> next, integerSums = integers.tiles
-                                             ? tileOf(r, panel, index)
-                                             : sumsOf(r, panel, vectors, index);
+  SmallVector<Value> next,
+      integerSums = integers.tiles      ? tileOf(r, panel, index)
+                    : integers.rowPairs ? sumsOfPairs(r, panel, vectors, index)
+                                        : sumsOf(r, panel, vectors, index);
   VectorType floats = b.vectorType(lanes, b.getF32Type());
   for (int64_t i = 0; i < blockRows; ++i) {
     Value scale =
@@ -354,7 +419,9 @@ void BlockPanelProduct::tile(Value n, Value r, Value count, Value panel,
 
 /// Multiplies rows [n, n + count) of w with all panels.
 void BlockPanelProduct::group(Value n, Value count) {
-  codes = scratch({groupRows, blocks * kNumbers}, integers.type(b));
+  int64_t together = integers.rowPairs ? 2 : 1; // rows
+  codes = scratch({groupRows / together, blocks * kNumbers * together},
+                  integers.type(b));
   scales = scratch({groupRows, blocks}, b.getF32Type());
   sums = scratch({blockRows, vectors * lanes}, b.getF32Type());
   if (integers.tiles)

@@ -37,13 +37,14 @@ static void setTarget(llvm::Module &module, const CpuTarget &target) {
   for (llvm::Function &function : module) {
     if (function.isDeclaration())
       continue;
-    function.addFnAttr("target-cpu", "x86-64");
-    function.addFnAttr("tune-cpu", target.name);
-    // Gathers and scatters are slower than the scalar accesses that they
+    function.addFnAttr("target-cpu", target.baseline());
+    function.addFnAttr("tune-cpu", target.tuning);
+    // Gathers and scatters of x86 are slower than the scalar accesses that they
     // replace.
-    function.addFnAttr("target-features",
-                       target.featureString() +
-                           ",+prefer-no-gather,+prefer-no-scatter");
+    function.addFnAttr(
+        "target-features",
+        target.featureString() +
+            (target.unit.neon ? "" : ",+prefer-no-gather,+prefer-no-scatter"));
     // Without this attribute LLVM uses vectors of at most 256 bits on CPUs that
     // it considers slow with 512.
     function.addFnAttr("prefer-vector-width",

@@ -56,7 +56,7 @@ public:
     }
     unroll = rows * columns == 1 ? longTurn() : fetches ? 4 : 1;
     sets = std::clamp<int64_t>(b.unit.registers / (2 * rows * columns), 1,
-                               std::min<int64_t>(unroll, 4));
+                               std::min<int64_t>(unroll, b.unit.neon ? 8 : 4));
   }
   void emit();
 

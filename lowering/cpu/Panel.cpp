@@ -19,7 +19,8 @@
 /// If the L3 cache is as fast as the multiplications (VectorUnit::blockForL2 is
 /// false), a group is one block, and a slice is all of k. Weights are then
 /// copied only if they must be widened. With bf16 dot products, two neighbours
-/// of k share a lane; such a pair is called a step.
+/// of k share a lane; such a pair is called a step. With Arm's bfmmla a step is
+/// four k, and an instruction multiplies two rows of b by two lanes.
 ///
 /// Rows that are sorted by expert (Experts.cpp) are packed together. A group is
 /// then of one part, whose rows are some of the panels:
@@ -31,6 +32,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace cria;
@@ -90,6 +92,9 @@ private:
   SmallVector<Value> steps(const Tile &t, SmallVector<Value> acc);
   SmallVector<Value> step(const Tile &t, Value k, ValueRange acc,
                           int64_t first);
+  SmallVector<Value> stepOfPairs(const Tile &t, Value k, ValueRange acc,
+                                 int64_t first);
+  void swapHalves(SmallVector<Value> &acc, int64_t vectors);
   void fetchRows(const Tile &t, Value k);
   void fetchPanels(const Tile &t, Value k, int64_t steps);
   Value splatB(Value weights, Value row, Value k, bool single);
@@ -98,10 +103,11 @@ private:
   VectorBuilder &b;
   const Contraction &c;
   int64_t lanes;
-  bool pairs, copies;
-  int64_t vectors, together, blockRows, groupRows, kSteps, kSlice, slices;
-  /// `width`: elements of a panel in one step. `maxPanels`: the most panels, a
-  /// multiple of `vectors`.
+  bool pairs, rowPairs, copies;
+  int64_t stepSize, vectors, together, blockRows, groupRows, kSteps, kSlice,
+      slices;
+  /// `stepSize`: the k of a step. `width`: elements of a panel in one step.
+  /// `maxPanels`: the most panels, a multiple of `vectors`.
   int64_t width, maxPanels, leastTiles;
   /// The matrix, the rows that it multiplies, their panels, and the first place
   /// of these rows and of these panels.
@@ -118,14 +124,16 @@ static bool hasPairs(const VectorUnit &unit, const Contraction &c) {
 PanelProduct::PanelProduct(VectorBuilder &b, const Contraction &c,
                            int64_t minRows, int64_t maxRows, bool blocked)
     : b(b), c(c), lanes(b.unit.lanes), pairs(hasPairs(b.unit, c)),
+      rowPairs(pairs && b.unit.mmlaBf16 && c.n() % 2 == 0 && c.k() % 4 == 0),
       copies(blocked || (!pairs && !c.bType().isF32())) {
   // 6 x 4 accumulators of 32 registers, or 6 x 2 of 16. The accumulators, a row
   // of panels and the splat fill the registers, and there are far fewer loads
   // than multiplications.
   blockRows = std::min<int64_t>(6, c.n());
   vectors = b.unit.registers == 32 ? 4 : 2;
-  width = lanes * (pairs ? 2 : 1);
-  kSteps = pairs ? llvm::divideCeil(c.k(), 2) : c.k();
+  stepSize = rowPairs ? 4 : pairs ? 2 : 1;
+  width = lanes * stepSize;
+  kSteps = llvm::divideCeil(c.k(), stepSize);
   maxPanels = llvm::alignTo(llvm::divideCeil(maxRows, lanes), vectors);
   together = blocked ? vectors : 1;
   leastTiles = llvm::divideCeil(minRows, lanes * vectors);
@@ -168,7 +176,7 @@ SmallVector<Value> PanelProduct::placeOf(Value slice, Value panel, int64_t v,
 /// Packs a panel's slice from `lanes` rows of a. Rows past the last are packed
 /// as zeros.
 void PanelProduct::packSlice(Value panel, Value slice) {
-  int64_t step = pairs ? 2 : 1;
+  int64_t step = stepSize;
   bool odd = c.k() % step; // pairs have one slice
   Value first = b.mul(slice, kSlice), length = lengthOf(slice);
   Value whole = odd ? b.index(kSteps - 1) : length;
@@ -238,10 +246,49 @@ Value PanelProduct::splatB(Value weights, Value row, Value k, bool single) {
   return b.create<vector::BitCastOp>(b.vectorType(2 * lanes, c.bType()), words);
 }
 
-/// Adds the products of one k to the accumulators with the indices first, first
-/// + 1, ...
+/// Between the sums of rows and those of pairs of rows, which `multiplyRows`
+/// adds to.
+void PanelProduct::swapHalves(SmallVector<Value> &acc, int64_t vectors) {
+  for (size_t i = 0; i < acc.size(); i += 2 * vectors)
+    for (int64_t v = 0; v < vectors; ++v) {
+      Value &upper = acc[i + v], &lower = acc[i + vectors + v];
+      std::tie(upper, lower) = b.swappedHalves(upper, lower);
+    }
+}
+
+/// Adds the products of one step of pairs of rows.
+SmallVector<Value> PanelProduct::stepOfPairs(const Tile &t, Value k,
+                                             ValueRange acc, int64_t first) {
+  SmallVector<Value> next(acc), columns; // two lanes of each
+  for (int64_t lane = 0; lane < lanes; lane += 2)
+    for (int64_t v = 0; v < t.vectors; ++v) {
+      SmallVector<Value> at =
+          placeOf(t.slice, b.add(firstPanel, t.panel), v, k);
+      at.back() = b.add(at.back(), lane * stepSize);
+      columns.push_back(b.load(packed, at, 2 * stepSize));
+    }
+  for (int64_t r = 0; r < t.rows; r += 2) {
+    auto row = [&](int64_t i) {
+      return b.load(t.weights, {b.add(t.row, r + i), b.mul(k, stepSize)},
+                    stepSize);
+    };
+    SmallVector<int64_t> both(2 * stepSize);
+    std::iota(both.begin(), both.end(), 0);
+    Value w = b.create<vector::ShuffleOp>(row(0), row(1), both);
+    for (auto [i, column] : llvm::enumerate(columns)) {
+      Value &sum = next[first + r * t.vectors + i];
+      sum = b.multiplyRows(w, column, sum);
+    }
+  }
+  return next;
+}
+
+/// Adds the products of one step to the accumulators with the indices first,
+/// first + 1, ...
 SmallVector<Value> PanelProduct::step(const Tile &t, Value k, ValueRange acc,
                                       int64_t first) {
+  if (rowPairs)
+    return stepOfPairs(t, k, acc, first);
   SmallVector<Value> next(acc), columns;
   for (int64_t v = 0; v < t.vectors; ++v)
     columns.push_back(b.load(
@@ -279,7 +326,7 @@ void PanelProduct::fetchRows(const Tile &t, Value k) {
     if (share < t.rows)
       r = b.min(b.add(b.mul(b.div(t.panel, vectors), share), i),
                 b.index(t.rows - 1));
-    b.prefetch(matrix, {b.add(row, r), b.mul(column, pairs ? 2 : 1)},
+    b.prefetch(matrix, {b.add(row, r), b.mul(column, stepSize)},
                /*level=*/2);
   }
 }
@@ -306,7 +353,7 @@ void PanelProduct::fetchPanels(const Tile &t, Value k, int64_t steps) {
 SmallVector<Value> PanelProduct::steps(const Tile &t, SmallVector<Value> acc) {
   auto sums = static_cast<int64_t>(acc.size());
   int64_t sets = sums < 12 && !c.invariant ? 2 : 1;
-  int64_t bits = c.bType().getIntOrFloatBitWidth() * (pairs ? 2 : 1);
+  int64_t bits = c.bType().getIntOrFloatBitWidth() * stepSize;
   int64_t line = 64 * 8 / bits;
   bool odd = pairs && c.k() % 2;
   Value first = b.index(0), end = odd ? b.index(kSteps - 1) : t.length;
@@ -347,7 +394,11 @@ void PanelProduct::tile(const Tile &t) {
     for (int64_t v = 0; v < t.vectors; ++v)
       acc.push_back(slices == 1 ? b.zero(lanes)
                                 : b.load(t.sums, at(r, v), lanes));
+  if (rowPairs)
+    swapHalves(acc, t.vectors);
   acc = steps(t, acc);
+  if (rowPairs)
+    swapHalves(acc, t.vectors);
   for (int64_t r = 0; r < t.rows; ++r)
     for (int64_t v = 0; v < t.vectors; ++v)
       b.store(acc[r * t.vectors + v], t.sums, at(r, v));

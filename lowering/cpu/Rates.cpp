@@ -31,6 +31,9 @@ static constexpr Family kFamilies[] = {
     {"sse4a", 0, 0, 1, false},
     // Cooper Lake: the rate of Sapphire Rapids.
     {"avx512bf16", 0.5, 0, 1, true},
+    // Arm's CPUs, as far as LLVM's tables have them, start as many bfdot and
+    // bfmmla in a cycle as fmla.
+    {"bf16", 2, 4, 1, true},
     {"", 0, 0, 1, true},
 };
 
@@ -87,7 +90,8 @@ llvm::Error cria::readRates(llvm::StringRef path, CpuRates &rates) {
     if (key != "cpu" && key != kOperations && key != kReads)
       return textError(path + ": unknown key \"" + shownText(key) + "\"");
   auto units =
-      numbers(path, *file, kOperations, {"f32 FMA", "vdpbf16ps", "tdpbf16ps"});
+      numbers(path, *file, kOperations,
+              {"f32 FMA", "vdpbf16ps", "tdpbf16ps", "bfdot", "bfmmla"});
   if (!units)
     return units.takeError();
   auto reads = numbers(path, *file, kReads, {"1", "4", "8"});
@@ -102,6 +106,8 @@ llvm::Error cria::readRates(llvm::StringRef path, CpuRates &rates) {
       rate = (*units)[unit] / (*units)["f32 FMA"];
   };
   take("vdpbf16ps", rates.dotBf16);
+  take("bfdot", rates.dotBf16);
+  take("bfmmla", rates.tilesBf16);
   take("tdpbf16ps", rates.tilesBf16);
   if (!units->empty()) {
     rates.f32Flops = (*units)["f32 FMA"];

@@ -14,7 +14,8 @@ struct CpuRates {
   /// The origin of the rates: a row of the table, or a file.
   std::string origin;
   /// Multiply-adds of bf16 in the time of one of f32 FMA, by vdpbf16ps and by
-  /// tdpbf16ps (AMX); 0 if the CPU lacks the instruction.
+  /// tdpbf16ps (AMX), or by Arm's bfdot and bfmmla; 0 if the CPU lacks the
+  /// instruction.
   double dotBf16 = 0, tilesBf16 = 0;
   /// The number of distant rows of a matrix that are read fastest together.
   int64_t readStreams = 1;

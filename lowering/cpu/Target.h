@@ -15,10 +15,14 @@
 namespace cria {
 
 struct CpuTarget {
+  /// The architecture, as triples and manifests name it: "x86_64" or "aarch64".
+  std::string arch;
   /// The CPU as the user named it.
   std::string flag;
-  /// LLVM's name, for its scheduling model.
+  /// LLVM's name of the CPU or of the level.
   std::string name;
+  /// LLVM's name of the CPU whose scheduling model is used.
+  std::string tuning;
   /// The instruction sets that code may use, sorted. The runtime checks each
   /// before it runs code.
   std::vector<std::string> features;
@@ -30,11 +34,14 @@ struct CpuTarget {
   bool has(llvm::StringRef feature) const;
   /// "+avx,+avx2,..."
   std::string featureString() const;
+  /// LLVM's name of the CPU that every CPU of the architecture can stand for.
+  llvm::StringRef baseline() const;
 };
 
-/// The CPU of a name that LLVM knows, such as "x86-64-v3" or "znver4", or the
-/// CPU of this machine ("native"). Rates are those of `ratesFile`, if it is not
-/// empty.
+/// The CPU of a name that LLVM knows, such as "x86-64-v3", "znver4" or
+/// "neoverse-v2", of a level of the Arm architecture, such as "armv8.6-a", or
+/// the CPU of this machine ("native"). Rates are those of `ratesFile`, if it is
+/// not empty.
 llvm::Expected<CpuTarget> selectCpu(llvm::StringRef name,
                                     llvm::StringRef ratesFile = "");
 
@@ -48,12 +55,12 @@ struct MultiplyRate {
 /// The instructions that multiply products of floats.
 std::vector<MultiplyRate> multiplyRates(const CpuTarget &target);
 
-/// The instruction that multiplies blocks of integers: "vpdpbusd".
+/// The instruction that multiplies blocks of integers: "vpdpbusd" or "sdot".
 std::string blockInstruction(const CpuTarget &target);
 
 /// The CPUs of a comma-separated list of names, without duplicates. CPUs with
-/// the most features are first, because the runtime prefers them. `ratesFile`
-/// is as above.
+/// the most features are first, because the runtime prefers them. All have one
+/// architecture, as an ELF object has. `ratesFile` is as above.
 llvm::Expected<std::vector<CpuTarget>>
 selectCpus(llvm::StringRef names, llvm::StringRef ratesFile = "");
 

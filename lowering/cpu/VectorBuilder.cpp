@@ -50,7 +50,31 @@ Value VectorBuilder::fma(Value a, Value b, Value acc) {
 }
 
 Value VectorBuilder::dotPairs(Value a, Value b, Value acc) {
+  if (unit.neon)
+    return intrinsic("llvm.aarch64.neon.bfdot.v4f32.v8bf16", acc.getType(),
+                     {acc, a, b});
   return create<x86vector::DotBF16Op>(acc.getType(), acc, a, b);
+}
+
+Value VectorBuilder::dotBytes(Value w, Value x, Value acc) {
+  auto type = cast<VectorType>(acc.getType());
+  StringRef name = unit.neon ? "llvm.aarch64.neon.sdot.v4i32.v16i8"
+                   : type.getNumElements() == 16
+                       ? "llvm.x86.avx512.vpdpbusd.512"
+                       : "llvm.x86.avx512.vpdpbusd.256";
+  return intrinsic(name, type, {acc, w, x});
+}
+
+Value VectorBuilder::multiplyRows(Value a, Value b, Value acc) {
+  bool isFloat = getElementTypeOrSelf(acc.getType()).isF32();
+  return intrinsic(isFloat ? "llvm.aarch64.neon.bfmmla"
+                           : "llvm.aarch64.neon.smmla.v4i32.v16i8",
+                   acc.getType(), {acc, a, b});
+}
+
+std::pair<Value, Value> VectorBuilder::swappedHalves(Value a, Value b) {
+  return {create<vector::ShuffleOp>(a, b, ArrayRef<int64_t>{0, 1, 4, 5}),
+          create<vector::ShuffleOp>(a, b, ArrayRef<int64_t>{2, 3, 6, 7})};
 }
 
 Value VectorBuilder::intrinsic(StringRef name, Type type,

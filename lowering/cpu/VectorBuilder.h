@@ -28,6 +28,16 @@ public:
   mlir::Value fma(mlir::Value a, mlir::Value b, mlir::Value acc);
   /// acc[i] + a[2i] * b[2i] + a[2i + 1] * b[2i + 1], of bf16.
   mlir::Value dotPairs(mlir::Value a, mlir::Value b, mlir::Value acc);
+  /// acc[i] + the sum of w[4i + j] * x[4i + j] for j < 4, of bytes. x is
+  /// signed; w is signed on Arm, and unsigned on x86. Expects `unit.dotBytes`.
+  mlir::Value dotBytes(mlir::Value w, mlir::Value x, mlir::Value acc);
+  /// acc[2i + j] + the sum over k of a[K i + k] * b[K j + k], for i, j < 2: two
+  /// rows of K numbers times two others, by Arm's mmla.
+  mlir::Value multiplyRows(mlir::Value a, mlir::Value b, mlir::Value acc);
+  /// From two rows of four lanes to the sums that `multiplyRows` adds to, of
+  /// the first two lanes and of the last two; and back.
+  std::pair<mlir::Value, mlir::Value> swappedHalves(mlir::Value a,
+                                                    mlir::Value b);
   /// The result of an instruction that LLVM has as an intrinsic.
   mlir::Value intrinsic(llvm::StringRef name, mlir::Type type,
                         mlir::ValueRange arguments);

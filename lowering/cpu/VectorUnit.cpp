@@ -24,9 +24,12 @@ static constexpr Flag kFlags[] = {
     {"block_for_l2", &VectorUnit::blockForL2},
     {"dot_bf16", &VectorUnit::dotBf16},
     {"dot_bytes", &VectorUnit::dotBytes},
+    {"mmla_bf16", &VectorUnit::mmlaBf16},
+    {"mmla_bytes", &VectorUnit::mmlaBytes},
+    {"neon", &VectorUnit::neon},
 };
 static const Number kNumbers[] = {
-    {"lanes", &VectorUnit::lanes, {8, 16}},
+    {"lanes", &VectorUnit::lanes, {4, 8, 16}},
     {"registers", &VectorUnit::registers, {16, 32}},
     {"streams", &VectorUnit::streams, {1, 4, 8}},
 };

@@ -14,19 +14,27 @@ class Operation;
 namespace cria {
 
 struct VectorUnit {
-  /// f32 values in a vector register: 8 or 16.
+  /// f32 values in a vector register: 4, 8 or 16.
   int64_t lanes = 8;
   /// Vector registers: 16 or 32.
   int64_t registers = 16;
-  /// Multiplies pairs of bf16 into f32 (AVX512-BF16 vdpbf16ps) at more than the
-  /// rate of f32 FMA.
+  /// Multiplies pairs of bf16 into f32 (AVX512-BF16 vdpbf16ps, Arm's bfdot) at
+  /// more than the rate of f32 FMA.
   bool dotBf16 = false;
-  /// Multiplies groups of four 8-bit numbers into i32 (vpdpbusd).
+  /// Multiplies groups of four 8-bit numbers into i32 (vpdpbusd, Arm's sdot).
   bool dotBytes = false;
   /// Multiplies tiles of bf16 (AMX-BF16).
   bool amx = false;
   /// Multiplies tiles of 8 bits (AMX-INT8).
   bool amxBytes = false;
+  /// Has Arm's instructions instead of x86's. `dotBytes` then multiplies signed
+  /// numbers by signed ones, and not unsigned by signed.
+  bool neon = false;
+  /// Multiplies two rows of four bf16 by two others (Arm's bfmmla), faster than
+  /// pairs.
+  bool mmlaBf16 = false;
+  /// Multiplies two rows of eight 8-bit numbers by two others (Arm's smmla).
+  bool mmlaBytes = false;
   /// The number of distant rows of a matrix that are read together when a
   /// product with one vector is limited by memory: 1, 4 or 8. 1: one row after
   /// the other.
