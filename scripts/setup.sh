@@ -22,17 +22,22 @@ further=(
   # Debian packages alone:
   dpkg-dev file
 )
+# For the runtime on 64-bit Arm, and for its tests:
+arm=(g++-aarch64-linux-gnu libpcre2-dev:arm64 libutf8proc-dev:arm64)
+further+=("${arm[@]}" qemu-user)
 
 usage() {
   cat <<'TEXT'
-usage: scripts/setup.sh [--sanitize[=thread]|--static] [TARGET...]
+usage: scripts/setup.sh [--sanitize[=thread]|--static|--aarch64] [TARGET...]
 Installs missing Debian packages, configures build/ and builds the TARGETs
 (default: the compiler, the runtime and the tools) into build/bin. If the TARGETs
 are among cria-compile, cria-run and cria-inspect, only the packages that these need
 are installed. With --sanitize, into build-sanitize/: by clang, with AddressSanitizer,
 UBSan and the fuzz targets; with --sanitize=thread into build-thread/, with
 ThreadSanitizer; with --static into build-static/, for systems that have the C and C++
-libraries alone, and without cria-opt, cria-reduce and cria-lsp-server.
+libraries alone, and without cria-opt, cria-reduce and cria-lsp-server; with --aarch64
+into build-aarch64/, the runtime for 64-bit Arm, cross-compiled (default: the libraries,
+cria-run and cria-inspect).
 TEXT
 }
 
@@ -43,8 +48,9 @@ die() {
 
 # Prints the packages that are not installed.
 missingPackages() {
-  dpkg-query -W -f='${db:Status-Status} ${Package}\n' "${packages[@]}" \
-    2>/dev/null | sed -n 's/^installed //p' | sort -u |
+  dpkg-query -W -f='${db:Status-Status} ${Package}:${Architecture}\n' \
+    "${packages[@]}" 2>/dev/null | sed -n 's/^installed //p' |
+    sed -E "s/:(all|$(dpkg --print-architecture))\$//" | sort -u |
     comm -13 - <(printf '%s\n' "${packages[@]}" | sort)
 }
 
@@ -59,6 +65,8 @@ installPackages() {
     asRoot=(sudo)
   fi
   echo "setup.sh: installing ${missing[*]}" >&2
+  [[ " ${missing[*]} " != *:arm64" "* ]] ||
+    "${asRoot[@]}" dpkg --add-architecture arm64 </dev/null >&2
   asRoot+=(env DEBIAN_FRONTEND=noninteractive)
   "${asRoot[@]}" apt-get update -q </dev/null >&2
   "${asRoot[@]}" apt-get install -q -y --no-install-recommends \
@@ -92,7 +100,7 @@ jobs() {
   }' /proc/meminfo
 }
 
-options=() installed=""
+source=$root options=() installed=""
 case ${1:-} in
 -h | --help)
   usage
@@ -119,6 +127,13 @@ case ${1:-} in
   shift
   options=(-DCRIA_STATIC=ON)
   ;;
+--aarch64)
+  source=$root/runtime build=$root/build-aarch64
+  shift
+  packages=(cmake ninja-build nlohmann-json3-dev libcli11-dev "${arm[@]}") further=()
+  options=(-DCMAKE_TOOLCHAIN_FILE="$root/runtime/aarch64.cmake" -DCRIA_STATIC=ON)
+  [[ $# -gt 0 ]] || set -- cria cria-text cria-run cria-inspect
+  ;;
 -*) die "unknown option '$1'; see --help" ;;
 esac
 
@@ -130,7 +145,7 @@ fi
 
 if command -v apt-get >/dev/null; then installPackages; else checkCommands; fi
 [[ -f $build/build.ninja && -z $installed ]] ||
-  cmake -S "$root" -B "$build" -G Ninja -DCRIA_WERROR="$(warningsAreErrors)" \
+  cmake -S "$source" -B "$build" -G Ninja -DCRIA_WERROR="$(warningsAreErrors)" \
     "${options[@]}" >&2
 # Progress: steps done of all, and the seconds since the start.
 export NINJA_STATUS="[%f/%t, %es] "

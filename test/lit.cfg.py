@@ -5,7 +5,8 @@ Substitutions in addition to lit's own (%s, %t, ...):
   %{bin}     build/bin, on the PATH  %{shared}  a folder with models/stories260K
   %{python}  Python with NumPy
 
-Features: shared-models, gdb, haproxy, clang-format-14, ptxas (on the PATH, in
+Features: shared-models, aarch64 (the build has cria-run for 64-bit Arm, and QEMU runs
+it), gdb, haproxy, clang-format-14, ptxas (on the PATH, in
 /usr/local/cuda/bin or cuda-tools/ of the build), cuda-tools (the pinned ptxas and
 nvdisasm are there), mpich and openmpi (their mpirun, and the library for their
 ranks), unshare (and this user may make namespaces), werror (CRIA_WERROR is on),
@@ -91,6 +92,10 @@ for mpi in ("mpich", "openmpi"):
         config.available_features.add(mpi)
     else:
         lit_config.note(f"without mpirun.{mpi} and {library} its tests are skipped")
+if os.path.exists(os.path.join(config.build_dir, "aarch64", "cria-run")):
+    config.available_features.add("aarch64")
+else:
+    lit_config.note("without build/aarch64/cria-run its tests are skipped")
 if os.path.exists(os.path.join(cuda_tools, "ready")):
     config.available_features.add("cuda-tools")
 else:

@@ -14,7 +14,26 @@ namespace cria {
 
 namespace {
 
-constexpr uint64_t pageBytes = 4096;
+#if defined(__aarch64__)
+/// What this architecture calls what an object may have.
+constexpr struct {
+  uint16_t machine = EM_AARCH64;
+  const char *name = "aarch64";
+  uint64_t page = 64 << 10; // the largest
+  uint32_t none = R_AARCH64_NONE, absolute = R_AARCH64_ABS64,
+           data = R_AARCH64_GLOB_DAT, function = R_AARCH64_JUMP_SLOT,
+           relative = R_AARCH64_RELATIVE;
+} arch;
+#else
+constexpr struct {
+  uint16_t machine = EM_X86_64;
+  const char *name = "x86-64";
+  uint64_t page = 4096;
+  uint32_t none = R_X86_64_NONE, absolute = R_X86_64_64,
+           data = R_X86_64_GLOB_DAT, function = R_X86_64_JUMP_SLOT,
+           relative = R_X86_64_RELATIVE;
+} arch;
+#endif
 constexpr uint64_t mostAlignment = 2 << 20;
 constexpr uint64_t mostMemory = uint64_t(1) << 30; // of the loaded object
 constexpr size_t mostSegments = 32;
@@ -88,9 +107,15 @@ constexpr Constant refusedTags[] = {
 
 /// Relocations that are refused by name. Others are refused by number.
 constexpr Constant refusedRelocations[] = {
+#if defined(__aarch64__)
+    {R_AARCH64_IRELATIVE, "IRELATIVE"},   {R_AARCH64_COPY, "COPY"},
+    {R_AARCH64_TLS_DTPMOD, "TLS_DTPMOD"}, {R_AARCH64_TLS_DTPREL, "TLS_DTPREL"},
+    {R_AARCH64_TLS_TPREL, "TLS_TPREL"},   {R_AARCH64_TLSDESC, "TLSDESC"}};
+#else
     {R_X86_64_IRELATIVE, "IRELATIVE"}, {R_X86_64_COPY, "COPY"},
     {R_X86_64_DTPMOD64, "DTPMOD64"},   {R_X86_64_DTPOFF64, "DTPOFF64"},
     {R_X86_64_TPOFF64, "TPOFF64"},     {R_X86_64_TLSDESC, "TLSDESC"}};
+#endif
 
 /// Functions that every process has, which code may call.
 constexpr const char *imports[] = CRIA_IMPORTS;
@@ -116,7 +141,7 @@ bool isWithin(uint64_t begin, uint64_t size, uint64_t from, uint64_t length) {
          size <= length - (begin - from);
 }
 
-uint64_t pageOf(uint64_t address) { return address / pageBytes; }
+uint64_t pageOf(uint64_t address) { return address / arch.page; }
 
 /// The object, checked part by part. Each step reads only what earlier steps
 /// have checked.
@@ -229,8 +254,8 @@ Status Object::checkHeader() {
   const unsigned char *id = header.e_ident;
   if (memcmp(id, ELFMAG, SELFMAG) != 0 || id[EI_CLASS] != ELFCLASS64 ||
       id[EI_DATA] != ELFDATA2LSB || header.e_type != ET_DYN ||
-      header.e_machine != EM_X86_64)
-    return fail("is not an ELF shared object for x86-64");
+      header.e_machine != arch.machine)
+    return fail(concat({"is not an ELF shared object for ", arch.name}));
   if (header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum == 0 ||
       header.e_phnum > mostSegments)
     return fail(concat({"has ", header.e_phnum, " program headers of ",
@@ -285,7 +310,7 @@ Status Object::checkLoad(const Elf64_Phdr &load) {
   if (!isWithin(load.p_vaddr, load.p_memsz, 0, mostMemory))
     return fail(concat({name, " has ", load.p_memsz,
                         " bytes, expected an end below ", mostMemory}));
-  if (load.p_align < pageBytes || load.p_align > mostAlignment ||
+  if (load.p_align < arch.page || load.p_align > mostAlignment ||
       (load.p_align & (load.p_align - 1)) != 0 ||
       (load.p_vaddr - load.p_offset) % load.p_align != 0)
     return fail(name + " is not aligned");
@@ -560,7 +585,7 @@ Status Object::checkTable(uint64_t address, uint64_t bytes, uint64_t relative) {
                 "written");
   for (uint64_t i = 0; i < count; ++i) {
     auto relocation = at<Elf64_Rela>(*begin + i * sizeof(Elf64_Rela));
-    if (i < relative && ELF64_R_TYPE(relocation.r_info) != R_X86_64_RELATIVE)
+    if (i < relative && ELF64_R_TYPE(relocation.r_info) != arch.relative)
       return fail("has fewer RELATIVE relocations than RELACOUNT, " +
                   std::to_string(relative));
     if (Status status = checkRelocation(relocation); !status.ok())
@@ -572,10 +597,9 @@ Status Object::checkTable(uint64_t address, uint64_t bytes, uint64_t relative) {
 Status Object::checkRelocation(const Elf64_Rela &relocation) {
   uint64_t type = ELF64_R_TYPE(relocation.r_info);
   uint64_t symbol = ELF64_R_SYM(relocation.r_info);
-  if (type == R_X86_64_NONE)
+  if (type == arch.none)
     return Status();
-  if (type == R_X86_64_GLOB_DAT || type == R_X86_64_JUMP_SLOT ||
-      type == R_X86_64_64) {
+  if (type == arch.data || type == arch.function || type == arch.absolute) {
     // The object's own symbols were bound when it was linked. Here the loader
     // would search the whole process for a symbol of that name.
     if (symbol == 0 || symbol >= symbolCount)
@@ -586,7 +610,7 @@ Status Object::checkRelocation(const Elf64_Rela &relocation) {
       return fail(concat({"looks up its own symbol ",
                           quote(stringAt(entry.st_name).value_or("")),
                           ", expected to be linked with -Bsymbolic"}));
-  } else if (type != R_X86_64_RELATIVE) {
+  } else if (type != arch.relative) {
     return fail(concat({"has a relocation ", nameOf(refusedRelocations, type),
                         ", which no artifact has"}));
   }

@@ -8,6 +8,8 @@
 #include <unistd.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__AARCH64EL__)
+#include <sys/auxv.h>
 #endif
 
 namespace cria {
@@ -142,6 +144,56 @@ static bool isThere(const Feature &feature) {
 
 const char *hostArch() { return "x86_64"; }
 
+bool permitTiles(const std::vector<std::string> &needed) {
+  constexpr long requestPermission = 0x1023; // ARCH_REQ_XCOMP_PERM
+  constexpr long tileData = 18;              // XFEATURE_XTILEDATA
+  return std::none_of(needed.begin(), needed.end(), isTileFeature) ||
+         syscall(SYS_arch_prctl, requestPermission, tileData) == 0;
+}
+
+#else
+
+namespace {
+/// The bits of the auxiliary vector that report a feature.
+struct Feature {
+  char name[12]; // LLVM's; no pointer, which would be relocated
+  uint32_t entry;
+  uint64_t bits;
+};
+} // namespace
+
+#if defined(__AARCH64EL__)
+
+static const Feature features[] = {
+    {"neon", AT_HWCAP, HWCAP_ASIMD},
+    {"dotprod", AT_HWCAP, HWCAP_ASIMDDP},
+    {"fullfp16", AT_HWCAP, HWCAP_FPHP | HWCAP_ASIMDHP},
+    {"i8mm", AT_HWCAP2, HWCAP2_I8MM},
+    {"bf16", AT_HWCAP2, HWCAP2_BF16},
+};
+
+static bool isThere(const Feature &feature) {
+  return (getauxval(feature.entry) & feature.bits) == feature.bits;
+}
+
+const char *hostArch() { return "aarch64"; }
+
+#else
+
+static const Feature features[] = {{"", 0, 0}};
+
+static bool isThere(const Feature &) { return false; }
+
+const char *hostArch() { return "unknown"; }
+
+#endif
+
+bool permitTiles(const std::vector<std::string> &needed) {
+  return std::none_of(needed.begin(), needed.end(), isTileFeature);
+}
+
+#endif
+
 std::vector<std::string>
 missingCpuFeatures(const std::vector<std::string> &needed) {
   std::vector<std::string> missing;
@@ -154,28 +206,6 @@ missingCpuFeatures(const std::vector<std::string> &needed) {
   }
   return missing;
 }
-
-bool permitTiles(const std::vector<std::string> &needed) {
-  constexpr long requestPermission = 0x1023; // ARCH_REQ_XCOMP_PERM
-  constexpr long tileData = 18;              // XFEATURE_XTILEDATA
-  return std::none_of(needed.begin(), needed.end(), isTileFeature) ||
-         syscall(SYS_arch_prctl, requestPermission, tileData) == 0;
-}
-
-#else
-
-const char *hostArch() { return "unknown"; }
-
-std::vector<std::string>
-missingCpuFeatures(const std::vector<std::string> &needed) {
-  return needed;
-}
-
-bool permitTiles(const std::vector<std::string> &needed) {
-  return std::none_of(needed.begin(), needed.end(), isTileFeature);
-}
-
-#endif
 
 std::string cpuName() {
   std::ifstream info("/proc/cpuinfo");

@@ -7,7 +7,8 @@
 
 namespace cria {
 
-/// The architecture this runtime was built for: "x86_64".
+/// The architecture this runtime was built for: "x86_64" or "aarch64", which is
+/// little-endian.
 const char *hostArch();
 
 /// The features in `needed` (LLVM's names: "avx512bf16") that this machine

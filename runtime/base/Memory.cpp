@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <string>
 #include <sys/mman.h>
+#include <unistd.h>
 #include <utility>
 
 namespace cria {
@@ -54,9 +55,11 @@ Result<Mapping> Mapping::zeroed(uint64_t size, const char *purpose) {
   return mapping;
 }
 
-static constexpr uint64_t pageBytes = 4096;
+/// 4, 16 or 64 KiB.
+static uint64_t bytesOfPage() { return static_cast<uint64_t>(getpagesize()); }
 
 void expectFewReads(const std::byte *data, uint64_t size) {
+  uint64_t pageBytes = bytesOfPage();
   auto address = reinterpret_cast<uintptr_t>(data);
   uintptr_t begin = (address + pageBytes - 1) / pageBytes * pageBytes;
   uintptr_t end = (address + size) / pageBytes * pageBytes;
@@ -67,6 +70,7 @@ void expectFewReads(const std::byte *data, uint64_t size) {
 
 void populate(const std::byte *data, uint64_t size) {
 #ifdef MADV_POPULATE_READ
+  uint64_t pageBytes = bytesOfPage();
   auto address = reinterpret_cast<uintptr_t>(data);
   uintptr_t begin = address / pageBytes * pageBytes;
   uint64_t pages = (address + size - begin + pageBytes - 1) / pageBytes;

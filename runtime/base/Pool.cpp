@@ -13,6 +13,8 @@ namespace cria {
 static void pauseBriefly() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
 #endif
 }
 
