@@ -15,7 +15,7 @@ struct DropIdleWindow : OpRewritePattern<GQAOp> {
   LogicalResult matchAndRewrite(GQAOp op,
                                 PatternRewriter &rewriter) const override {
     int64_t positions = op.getRoom();
-    if (!op.getWindow() || ShapedType::isDynamic(positions) ||
+    if (!op.getWindow() || op.getRing() || ShapedType::isDynamic(positions) ||
         static_cast<int64_t>(*op.getWindow()) < positions)
       return rewriter.notifyMatchFailure(op, "the window hides keys");
     rewriter.modifyOpInPlace(op, [&] { op.removeWindowAttr(); });

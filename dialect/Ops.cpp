@@ -897,6 +897,19 @@ static LogicalResult expectPages(Operation *op, Value pages, Value cache,
   return expectPositions(op, position, tokens);
 }
 
+/// Reports an error unless a ring has no pages, and places for the `window` of
+/// each of the rows' tokens.
+static LogicalResult expectRing(Operation *op, Value pages, Value rows,
+                                int64_t window, int64_t places) {
+  if (pages)
+    return op->emitOpError("expected no pages of a ring");
+  int64_t tokens = ShapedType::isDynamic(dim(rows, 0)) ? 1 : dim(rows, 0);
+  if (ShapedType::isDynamic(places) || window - 1 <= places - tokens)
+    return success();
+  return op->emitOpError("expected a ring of at least ")
+         << window - 1 + tokens << " places, got " << places;
+}
+
 LogicalResult KVAppendOp::verify() {
   ArrayRef<int64_t> cache = cacheShape(getCache());
   if (failed(expectSize(*this, "heads", cache[1],
@@ -910,10 +923,13 @@ LogicalResult KVAppendOp::verify() {
   if (failed(expectWholeBlocks(*this, getCache()))) // kv_append_c3
     return failure();
   if (failed(expectWithin(*this, "a layer", getLayer(), 1, cache[0])) ||
-      (!getPages() &&
+      (!getPages() && !getRing() &&
        failed(expectWithin(*this, "a position", getPosition(), // kv_append_c6
                            dim(getRows(), 0), cache[2]))))
     return failure();
+  if (getRing() &&
+      failed(expectRing(*this, getPages(), getRows(), 1, cache[2])))
+    return failure(); // kv_append_c7
   if (!isa<BlocksType>(elementType(getCache())) &&
       elementType(getRows()) != elementType(getCache())) // kv_append_c2
     return emitOpError("expected rows of ")
@@ -978,6 +994,12 @@ LogicalResult GQAOp::verify() {
   if (getWindow() && static_cast<int64_t>(*getWindow()) <= 0) // gqa_c3
     return emitOpError("expected a positive window, got ")
            << static_cast<int64_t>(*getWindow());
+  if (getRing() && !getWindow()) // gqa_c12
+    return emitOpError("expected a window beside 'ring'");
+  if (getRing() && failed(expectRing(*this, getPages(), getQuery(), // gqa_c12
+                                     static_cast<int64_t>(*getWindow()),
+                                     cacheShape(getKeyCache())[2])))
+    return failure();
   if (getSinks() && failed(expectSize(*this, "sinks of size", heads, // gqa_c10
                                       dim(getSinks(), 0))))
     return failure();

@@ -961,11 +961,15 @@ def Llama_KVAppendOp : Llama_Op<"kv_append",
     Tokens of several texts have a position each and pages of two dimensions:
     row t has the pages of token t's text. No two tokens have the same place.
 
+    With `ring` the cache has the last R positions of a text, where R is its
+    number of places: position p is place `p mod R`. A call writes at most R rows.
+
     ```mlir
     %k1 = llama.kv_append %rows into %k[%layer] at %position : tensor<?x4x8xbf16> into tensor<5x4x512x8xbf16>
     %q1 = llama.kv_append %wide into %q[%layer] at %position : tensor<?x4x64xbf16> into tensor<5x4x512x64x!llama.blocks<q8_0>>
     %p1 = llama.kv_append %rows into %paged[%layer] at %position pages(%pages : tensor<32xi32>) : tensor<?x4x8xbf16> into tensor<?x5x4x16x8xbf16>
     %t1 = llama.kv_append %rows into %paged[%layer] at (%positions : tensor<?xi32>) pages(%tables : tensor<?x32xi32>) : tensor<?x4x8xbf16> into tensor<?x5x4x16x8xbf16>
+    %r1 = llama.kv_append %rows into %k[%layer] at %position {ring} : tensor<?x4x8xbf16> into tensor<5x4x512x8xbf16>
     ```
 
     Constraints:
@@ -976,10 +980,12 @@ def Llama_KVAppendOp : Llama_Op<"kv_append",
     - (C5) pages of two dimensions require a position for each token and have a
       row for each token.
     - (C6) a constant layer, and tokens at constant positions, are within the
-      cache.
+      cache. Positions of a ring may be beyond its places.
+    - (C7) a ring has no pages, and a place for each token.
   }];
   let arguments = (ins Llama_Heads:$rows, Llama_Cache:$cache, Index:$layer,
-      Llama_Position:$position, Optional<Llama_Pages>:$pages);
+      Llama_Position:$position, Optional<Llama_Pages>:$pages,
+      UnitAttr:$ring);
   let results = (outs Llama_Cache:$result);
   let assemblyFormat = [{
     $rows `into` $cache `[` $layer `]`
@@ -1011,6 +1017,9 @@ def Llama_GQAOp : Llama_Op<"gqa",
     paged, as in `llama.kv_append`. If each token has its own position p and its
     own pages, the token sees the keys `s <= p` of these pages.
 
+    With `ring` the caches are rings, as in `llama.kv_append`: key s is at place
+    `s mod R`. The window and the tokens of a call must fit: `w - 1 + T <= R`.
+
     With `values` V, values are the first V numbers of the value cache's rows, and
     so the result has heads of V numbers. Both caches may be one: in latent
     attention (DeepSeek) a value is the first numbers of its key.
@@ -1022,6 +1031,7 @@ def Llama_GQAOp : Llama_Op<"gqa",
     %l = llama.gqa %q, %k, %k[%layer] at %position values 6 {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
     %p = llama.gqa %q, %pk, %pv[%layer] at %position pages(%pages : tensor<32xi32>) {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<?x5x4x16x8xbf16>
     %t = llama.gqa %q, %pk, %pv[%layer] at (%positions : tensor<?xi32>) pages(%tables : tensor<?x32xi32>) {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<?x5x4x16x8xbf16>
+    %r = llama.gqa %q, %k, %v[%layer] at %position {scale = 0.125, causal, window = 64 : i64, ring} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
     ```
 
     Constraints:
@@ -1039,21 +1049,24 @@ def Llama_GQAOp : Llama_Op<"gqa",
     - (C10) there is a sink for each query head.
     - (C11) `values` is at least 1 and at most the head size; values in blocks are
       whole blocks.
+    - (C12) a ring has a window and no pages, and places for the window of each
+      token of a call.
 
-    Canonical form: a window that covers the whole cache is dropped, and so are a
-    `values` of the head size and the `causal` of a single query token at one
+    Canonical form: a window that covers the whole cache is dropped, unless the
+    cache is a ring, and so are a `values` of the head size and the `causal` of a single query token at one
     position, which sees the same keys without it.
   }];
   let arguments = (ins Llama_Heads:$query, Llama_Cache:$key_cache,
       Llama_Cache:$value_cache, Index:$layer, Llama_Position:$position,
       Optional<Llama_Pages>:$pages, Optional<Index>:$over,
       Optional<Llama_Vector>:$sinks, F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window,
-      OptionalAttr<F64Attr>:$softcap, OptionalAttr<I64Attr>:$value_size);
+      OptionalAttr<F64Attr>:$softcap, OptionalAttr<I64Attr>:$value_size,
+      UnitAttr:$ring);
   let results = (outs Llama_Heads:$result);
   let hasCanonicalizer = 1;
   let extraClassDeclaration = [{
-    /// The most positions that a text may have: the positions of the cache, or of
-    /// all pages of a text.
+    /// The most positions that a cache has of a text: its own, or those of all
+    /// pages of the text.
     int64_t getRoom();
     /// Whether keys and values are rows of one cache.
     bool hasOneCache() { return getKeyCache() == getValueCache(); }

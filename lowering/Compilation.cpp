@@ -4,6 +4,7 @@
 #include "lowering/Resume.h"
 #include "lowering/artifact/Footer.h"
 #include "lowering/artifact/Link.h"
+#include "lowering/entry/Rings.h"
 #include "lowering/entry/Slots.h"
 #include "lowering/gpu/cuda/Toolkit.h"
 #include "lowering/import/Adapters.h"
@@ -121,6 +122,9 @@ llvm::Error Compilation::readProgram() {
   const ProgramOptions &options = pipeline.program;
   if (failed(inlineHelpers(*module)) || failed(verifyProgram(*module)))
     return reported();
+  if (failed(
+          verifyRings(module->lookupSymbol<func::FuncOp>("forward"), chunk())))
+    return reported();
   if (int64_t rank = options.loraRank.value_or(0);
       rank && failed(addAdapters(*module, rank)))
     return reported();
@@ -170,8 +174,10 @@ llvm::Error Compilation::readModel(const CompileOptions &options,
     program.quantize = model->quantize;
   if (model->family->readsImages() && !options.program.chunk)
     program.chunk = model->maxPositions; // an image is one call
-  module =
-      importModel(*model, {program.maxSeq, dtypeOf(program.dtype)}, &context);
+  ImportOptions importing = {program.maxSeq, dtypeOf(program.dtype), {}};
+  if (program.wantsRings())
+    importing.ringChunk = chunk();
+  module = importModel(*model, importing, &context);
   if (!module)
     return reported();
   if (llvm::Error error = readProgram())

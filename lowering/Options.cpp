@@ -26,6 +26,13 @@ static llvm::Expected<std::string> readKv(StringRef argument) {
                                  ": expected q8_0 or none");
 }
 
+static llvm::Expected<std::string> readWindowCache(StringRef argument) {
+  if (argument == "ring" || argument == "whole")
+    return argument.str();
+  return llvm::createStringError("--window-cache=" + argument +
+                                 ": expected ring or whole");
+}
+
 static llvm::Expected<std::string> readSchedules(StringRef path) {
   llvm::Expected<simt::Tuning> tuning = simt::Tuning::readFile(path);
   if (!tuning)
@@ -53,6 +60,11 @@ static constexpr ProgramOption kOptions[] = {
      "type of activations)",
      Text{&ProgramOptions::kv, readKv}, Recorded::InFlags, /*isFlag=*/true,
      "none", ReadBy::Import},
+    {"window-cache", "ring|whole",
+     "Caches of layers with a window: ring, as long as the window and a chunk, "
+     "or whole, as long as the others (default: ring, without --batch)",
+     Text{&ProgramOptions::windowCache, readWindowCache}, Recorded::InFlags,
+     /*isFlag=*/true, "ring", ReadBy::Import},
     {"lora-rank", "N",
      "Leave room for unmerged LoRA adapters, whose ranks add up to N at most "
      "(default: none)",

@@ -26,6 +26,8 @@ struct ProgramOptions {
   std::optional<std::string> quantize;
   /// The format of caches: "q8_0" or "none".
   std::optional<std::string> kv;
+  /// The caches of layers with a window: "ring" or "whole".
+  std::optional<std::string> windowCache;
   /// The most LoRA adapters that the program has room for, as the sum of their
   /// ranks.
   std::optional<int64_t> loraRank;
@@ -43,6 +45,11 @@ struct ProgramOptions {
   std::optional<std::string> schedules;
 
   int64_t chunkSize() const { return chunk.value_or(512); }
+  /// Whether the caches of layers with a window are to be rings. Pages of a
+  /// batch have all positions of all layers.
+  bool wantsRings() const {
+    return !batch.value_or(0) && windowCache != "whole";
+  }
 };
 
 /// A row of the table.

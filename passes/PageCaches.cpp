@@ -56,6 +56,11 @@ static LogicalResult verifyPageable(ModuleOp module) {
       return table.emitError("expected frequencies that do not depend on the "
                              "length of a text, beside paged caches");
   WalkResult walked = module.walk([](GQAOp op) {
+    if (op.getRing()) {
+      op.emitError("expected no ring beside paged caches, in which a text has "
+                   "all positions (--window-cache=whole)");
+      return WalkResult::interrupt();
+    }
     if (op.getCausal())
       return WalkResult::advance();
     op.emitError("expected causal attention over paged caches");

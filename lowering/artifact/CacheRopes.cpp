@@ -3,8 +3,7 @@
 #include "dialect/Dialect.h"
 #include "dialect/Signature.h"
 #include "lowering/entry/LayerNumber.h"
-
-#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "lowering/entry/Rings.h"
 
 using namespace mlir;
 using namespace cria;
@@ -13,40 +12,6 @@ using namespace cria::llama;
 /// The rope of a layer whose rows are not known yet, and of a layer without
 /// rope.
 static constexpr int64_t kUnknown = -2, kNone = -1;
-
-/// The value that a kernel yields as this result; `value` itself if no kernel
-/// makes it.
-static Value inKernel(Value value) {
-  auto kernel = value.getDefiningOp<KernelOp>();
-  if (!kernel)
-    return value;
-  return kernel.getBody().front().getTerminator()->getOperand(
-      cast<OpResult>(value).getResultNumber());
-}
-
-/// The function's argument that a cache is an update of, or null.
-static BlockArgument cacheArgument(Value cache) {
-  while (cache) {
-    cache = inKernel(cache);
-    if (auto append = cache.getDefiningOp<KVAppendOp>()) {
-      cache = append.getCache();
-      continue;
-    }
-    if (auto loop = cache.getDefiningOp<scf::ForOp>()) {
-      cache = loop.getTiedLoopInit(cast<OpResult>(cache))->get();
-      continue;
-    }
-    auto argument = dyn_cast<BlockArgument>(cache);
-    auto loop = argument
-                    ? dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp())
-                    : scf::ForOp();
-    if (!loop)
-      return argument;
-    OpOperand *init = loop.getTiedLoopInit(argument);
-    cache = init ? init->get() : Value();
-  }
-  return {};
-}
 
 namespace {
 /// Reads the ropes of all caches from one function.

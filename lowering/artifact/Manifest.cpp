@@ -5,6 +5,7 @@
 #include "lowering/artifact/CacheRopes.h"
 #include "lowering/entry/Costs.h"
 #include "lowering/entry/Entry.h"
+#include "lowering/entry/Rings.h"
 #include "lowering/import/Program.h"
 #include "runtime/Abi.h"
 
@@ -366,6 +367,7 @@ void Manifest::describeEmbedding(func::FuncOp forward) {
 
 void Manifest::describeCaches(func::FuncOp forward) {
   std::optional<std::vector<LayerRopes>> ropes = cacheRopes(forward);
+  FailureOr<SmallVector<int64_t>> windows = ringWindows(forward); // verified
   SmallVector<Attribute> caches;
   for (auto [i, type] :
        llvm::enumerate(cacheTypes(forward.getFunctionType()))) {
@@ -379,6 +381,8 @@ void Manifest::describeCaches(func::FuncOp forward) {
       object.set("state", true);
     else if (ropes)
       object.set("rope", (*ropes)[i]);
+    if (int64_t window = (*windows)[i])
+      object.set("window", window);
     caches.push_back(object);
   }
   root.set("caches", caches);

@@ -28,6 +28,10 @@
 /// used: an iteration is one KV head of one token, and reads up to the token's
 /// last page.
 ///
+/// A ring has whole blocks: block n is at block n mod the ring's number of
+/// them. A block has the same positions as in other caches, so results are the
+/// same.
+///
 /// Blocks of keys that no row of the iteration may see are skipped. The ops on
 /// scores, such as the mask, are cloned from linalg. A softmax of another form
 /// is decomposed into loops over all scores, with a missed-optimization remark.
@@ -81,7 +85,7 @@ private:
   Value affine(AffineExpr expr, ArrayRef<OpFoldResult> operands);
   Value cacheBlock(Value cache, linalg::GenericOp widened, Value head,
                    Value block);
-  Value widenBlock(linalg::GenericOp op, Value head, Value first);
+  Value widenBlock(Value cache, linalg::GenericOp op, Value head, Value first);
   Value widen(linalg::GenericOp op, ArrayRef<Value> inputs, int64_t keys);
   Value pageNumber(Value page);
   Value pagePart(Value cache, Value page, Value head, int64_t from,
@@ -187,10 +191,13 @@ Value FlashAttention::cacheBlock(Value cache, linalg::GenericOp widened,
     return pageTile(cache, widened, block, head);
   if (pageKeys)
     return gatheredBlock(cache, widened, head, block);
-  Value first = affine(b.getAffineDimExpr(0) * keys, {block});
-  if (widened)
-    return widenBlock(widened, head, first);
   auto cacheType = cast<RankedTensorType>(cache.getType());
+  AffineExpr place = b.getAffineDimExpr(0);
+  if (in.areRings)
+    place = place % (cacheType.getDimSize(2) / keys);
+  Value first = affine(place * keys, {block});
+  if (widened)
+    return widenBlock(cache, widened, head, first);
   Value tile =
       b.slice(cache, {in.layer, head, first, zero},
               {one, one, b.getIndexAttr(keys), b.getIndexAttr(size)},
@@ -279,21 +286,26 @@ Value FlashAttention::gatheredBlock(Value cache, linalg::GenericOp widened,
       .getResult(0);
 }
 
-/// Applies the widening `op` to the keys [first, first + keys) of a head.
-Value FlashAttention::widenBlock(linalg::GenericOp op, Value head,
+/// Applies the widening `op` to the keys [first, first + keys) of a head. Of a
+/// ring, the inputs of `op` are slices of rows that were gathered from `cache`.
+Value FlashAttention::widenBlock(Value cache, linalg::GenericOp op, Value head,
                                  Value first) {
   SmallVector<Value> inputs;
   for (OpOperand *input : op.getDpsInputOperands()) {
     auto slice = input->get().getDefiningOp<tensor::ExtractSliceOp>();
     auto offsets = slice.getMixedOffsets(), sizes = slice.getMixedSizes();
+    if (in.areRings) {
+      offsets.insert(offsets.begin(), in.layer);
+      sizes.insert(sizes.begin(), one);
+    }
     offsets[1] = head;
     offsets[2] = first;
     sizes[1] = one;
     sizes[2] = b.getIndexAttr(keys);
     SmallVector<int64_t> shape(slice.getType().getShape().drop_front());
     shape[0] = keys;
-    inputs.push_back(b.slice(slice.getSource(), offsets, sizes,
-                             slice.getType().clone(shape)));
+    inputs.push_back(
+        b.slice(cache, offsets, sizes, slice.getType().clone(shape)));
   }
   return widen(op, inputs, keys);
 }

@@ -54,11 +54,12 @@ using Layers = ArrayRef<int64_t>;
 /// Builds one module.
 class Importer {
 public:
-  Importer(const ModelConfig &config, int64_t maxSeq, Type type,
+  Importer(const ModelConfig &config, int64_t maxSeq, int64_t ring, Type type,
            ModuleOp module)
       : c(config), layerPath((family.layers + ".*").str()), maxSeq(maxSeq),
-        type(type), b(module.getContext()), module(module),
-        caches(layerCaches(c)), all(llvm::to_vector(llvm::seq(c.layers))) {
+        ring(ring), type(type), b(module.getContext()), module(module),
+        caches(layerCaches(c, ring)),
+        all(llvm::to_vector(llvm::seq(c.layers))) {
     for (int64_t i : all)
       (c.kinds[i].hasState ? recurrent : attending).push_back(i);
   }
@@ -116,8 +117,9 @@ private:
               MutableArrayRef<Value> states);
   Value convolved(const Text &text, Value x, LayerIndex number, Value &state);
   Value linearInF32(StringRef symbol, Value x, Value layer);
+  bool hasRing(const LayerKind &kind) const { return ring && kind.window; }
   GQAOp attend(const Text &text, const LayerKind &kind, Value q, Value k,
-               Value v, Value layer);
+               Value v, LayerIndex number);
   Value rotated(const Text &text, const LayerKind &kind, Value x);
   Value part(const Text &text, Value x, int64_t first, int64_t size);
   Value joined(Value a, Value b);
@@ -171,7 +173,7 @@ private:
   const ModelConfig &c;
   const Family &family = *c.family;
   const std::string layerPath;
-  int64_t maxSeq;
+  int64_t maxSeq, ring; // places of caches, and of rings; 0: there are none
   Type type;
   OpBuilder b;
   ModuleOp module;
@@ -713,8 +715,9 @@ SmallVector<Type> Importer::cacheTypes() {
   if (c.latentSize)
     return {tensor({c.layers, 1, maxSeq, c.latentSize + c.headDim})};
   SmallVector<Type> types;
-  for (const auto &[heads, layers] : caches.groups)
-    types.append(2, tensor({layers, heads.kvHeads, maxSeq, heads.headDim}));
+  for (const auto &[heads, areRings, layers] : caches.groups)
+    types.append(2, tensor({layers, heads.kvHeads, areRings ? ring : maxSeq,
+                            heads.headDim}));
   if (!caches.states)
     return types;
   bool isDelta = family.conv.in.empty();
@@ -846,15 +849,16 @@ Value Importer::rotated(const Text &text, const LayerKind &kind, Value x) {
 
 /// Attention of queries to the keys and values of a layer's caches.
 GQAOp Importer::attend(const Text &text, const LayerKind &kind, Value q,
-                       Value k, Value v, Value layer) {
-  Value sinks = optionalWeight("sinks", layer);
-  auto mixed = GQAOp::create(b, loc, q, k, v, layer, text.position,
+                       Value k, Value v, LayerIndex number) {
+  Value sinks = optionalWeight("sinks", number.layer);
+  auto mixed = GQAOp::create(b, loc, q, k, v, number.inCaches, text.position,
                              /*pages=*/Value(), /*over=*/Value(), sinks,
                              llvm::APFloat(c.attentionScale),
                              /*causal=*/!family.readsImages(),
                              /*window=*/IntegerAttr(), /*softcap=*/FloatAttr(),
                              c.latentSize ? b.getI64IntegerAttr(c.latentSize)
-                                          : IntegerAttr());
+                                          : IntegerAttr(),
+                             hasRing(kind));
   if (kind.window)
     mixed.setWindow(kind.window);
   if (c.attentionSoftcap)
@@ -919,11 +923,11 @@ Value Importer::attention(const Text &text, const LayerKind &kind, Value x,
     if (names.normalizesValues)
       values = plainNorm(values);
     k = KVAppendOp::create(b, loc, keys, k, number.inCaches, position,
-                           /*pages=*/Value());
+                           /*pages=*/Value(), hasRing(kind));
     v = KVAppendOp::create(b, loc, values, v, number.inCaches, position,
-                           /*pages=*/Value());
+                           /*pages=*/Value(), hasRing(kind));
   }
-  Value mixed = attend(text, kind, q, k, v, number.inCaches);
+  Value mixed = attend(text, kind, q, k, v, number);
   if (gate)
     mixed = gated(gate, mixed, Activation::Sigmoid);
   return linear((prefix + outSymbol()).str(), mergeHeads(b, loc, mixed), layer);
@@ -1038,7 +1042,7 @@ Value Importer::latentAttention(const Text &text, const LayerKind &kind,
   at(layerPath + ".self_attn");
   Value query =
       joined(absorbed, rotated(text, kind, part(text, q, plain, c.headDim)));
-  Value mixed = attend(text, kind, query, cache, cache, layer);
+  Value mixed = attend(text, kind, query, cache, cache, {layer, layer});
   at(layerPath + "." + names.heads + ".value");
   Value values = HeadLinearOp::create(b, loc, mixed, rows(plain, value),
                                       /*transposed=*/false); // (n, H, value)
@@ -1476,6 +1480,12 @@ static Type storageType(DType dtype, MLIRContext *context) {
   llvm_unreachable("unknown dtype");
 }
 
+/// The places of the rings; 0 if there are none.
+static int64_t ringOf(const ModelConfig &c, const ImportOptions &options,
+                      int64_t maxSeq) {
+  return options.ringChunk ? ringPlaces(c, *options.ringChunk, maxSeq) : 0;
+}
+
 /// The number of positions of the caches, or nothing after an error.
 static std::optional<int64_t>
 cachePositions(const ModelConfig &c, const ImportOptions &options, Type type) {
@@ -1491,9 +1501,11 @@ cachePositions(const ModelConfig &c, const ImportOptions &options, Type type) {
     return std::nullopt;
   }
   int64_t numbers = c.latentSize ? c.layers * (c.latentSize + c.headDim) : 0;
+  int64_t ring = ringOf(c, options, maxSeq);
   if (!c.latentSize)
-    for (const auto &[heads, layers] : layerCaches(c).groups)
-      numbers += 2 * layers * heads.kvHeads * heads.headDim;
+    for (const auto &[heads, areRings, layers] : layerCaches(c, ring).groups)
+      if (!areRings)
+        numbers += 2 * layers * heads.kvHeads * heads.headDim;
   // A model may have states alone.
   int64_t perPosition = numbers * (type.getIntOrFloatBitWidth() / 8),
           most = maxCacheBytes / std::max<int64_t>(perPosition, 1);
@@ -1535,7 +1547,8 @@ OwningOpRef<ModuleOp> cria::importModel(const ModelConfig &config,
     return {};
   OwningOpRef<ModuleOp> module =
       ModuleOp::create(UnknownLoc::get(context), "model");
-  Importer importer(config, *maxSeq, type, *module);
+  Importer importer(config, *maxSeq, ringOf(config, options, *maxSeq), type,
+                    *module);
   config.layers ? importer.run() : importer.runProjector();
   return module;
 }

@@ -15,6 +15,9 @@ struct ImportOptions {
   std::optional<int64_t> maxSeq;
   /// The type of weights, activations and caches, instead of the config's.
   std::optional<DType> dtype;
+  /// The most tokens of a call, if the caches of layers with a window are to be
+  /// rings.
+  std::optional<int64_t> ringChunk;
 };
 
 /// Builds `@forward` (see the llama dialect) and its symbols. The layers are

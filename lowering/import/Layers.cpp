@@ -1,10 +1,29 @@
 #include "lowering/import/Layers.h"
 
+#include "lowering/entry/Rings.h"
+
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace cria;
 
-LayerCaches cria::layerCaches(const ModelConfig &config) {
+/// The most keys of a schedule's tile: a ring has whole ones.
+static constexpr int64_t kTile = 128;
+
+int64_t cria::ringPlaces(const ModelConfig &config, int64_t chunk,
+                         int64_t maxSeq) {
+  int64_t window = 0;
+  for (const LayerKind &kind : config.kinds)
+    window = std::max(window, kind.window);
+  if (!window || window >= maxSeq || config.latentSize ||
+      config.family->readsImages())
+    return 0;
+  auto places =
+      static_cast<int64_t>(llvm::alignTo(leastPlaces(window, chunk), kTile));
+  return places < maxSeq ? places : 0;
+}
+
+LayerCaches cria::layerCaches(const ModelConfig &config, bool rings) {
   LayerCaches caches;
   for (const LayerKind &kind : config.kinds) {
     if (kind.hasState) {
@@ -20,11 +39,12 @@ LayerCaches cria::layerCaches(const ModelConfig &config) {
       continue;
     }
     HeadSizes heads = config.headsOf(kind);
+    bool areRings = rings && kind.window;
     auto group = llvm::find_if(caches.groups, [&](const CacheGroup &known) {
-      return known.heads == heads;
+      return known.heads == heads && known.areRings == areRings;
     });
     if (group == caches.groups.end())
-      group = caches.groups.insert(group, {heads, 0});
+      group = caches.groups.insert(group, {heads, areRings, 0});
     caches.places.push_back(
         {static_cast<size_t>(group - caches.groups.begin()), group->layers++});
   }

@@ -4,6 +4,7 @@
 #include "dialect/Elementwise.h"
 #include "dialect/Signature.h"
 #include "lowering/entry/LayerNumber.h"
+#include "lowering/entry/Rings.h"
 #include "lowering/import/Nesting.h"
 #include "lowering/import/Rows.h"
 #include "lowering/support/Json.h"
@@ -542,9 +543,10 @@ static int64_t positionsOf(ModuleOp module, func::FuncOp forward) {
              static_cast<int64_t>(op.getFirst()));
   });
   FunctionType type = forward.getFunctionType();
-  for (Type input : cacheTypes(type)) {
+  FailureOr<SmallVector<int64_t>> windows = ringWindows(forward);
+  for (auto [i, input] : llvm::enumerate(cacheTypes(type))) {
     auto cache = cast<RankedTensorType>(input);
-    if (isState(cache))
+    if (isState(cache) || (succeeded(windows) && (*windows)[i]))
       continue;
     int64_t pages =
         isPaged(cache)
@@ -587,6 +589,9 @@ static LogicalResult verify(ModuleOp module, bool isFused) {
   });
   if (result.wasInterrupted())
     return failure();
+  for (func::FuncOp function : {forward, encode, decode, batch})
+    if (function && failed(ringWindows(function)))
+      return failure();
   for (func::FuncOp function : {forward, encode, decode, batch})
     if (function && failed(verifyRows(function, positionsOf(module, forward))))
       return failure();

@@ -250,6 +250,7 @@ bool Reader::readCaches() {
     return fail("its caches have no constant size");
   a.keys = keys.cache;
   a.values = values.cache;
+  a.areRings = keys.isRing;
   a.pages = keys.pages;
   a.positions = keys.positions;
   a.widenedKeys = keys.widened;

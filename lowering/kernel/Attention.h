@@ -29,6 +29,8 @@ struct Attention {
   /// Caches (L, KVH, room, D). The attention reads (KVH, S, D) of one layer,
   /// from the key `firstKey` on. Or paged caches (pages, L, KVH, P, D).
   mlir::Value keys, values;
+  /// Whether the caches are rings: key s is at place s mod room.
+  bool areRings = false;
   /// The page numbers of paged caches, (W) i32: key s is at place s mod P of
   /// page pages[s / P]. If each token has its own pages, (T, W). Null if the
   /// caches are not paged.

@@ -67,16 +67,11 @@ static Value readAt(Value index, SmallVectorImpl<Value> &at) {
   return read.getTensor();
 }
 
-/// Whether the index of a KV head is that of a cache's only one. An index of a
-/// loop that runs once is folded.
-static bool isOnlyHead(Value index, RankedTensorType cache) {
-  return cache.getDimSize(2) == 1 && isConstantIntValue(index, 0);
-}
-
 namespace {
 /// Reads ((t,) h, s, ...)  =>  cache[pages[(t,) key / P], layer, h, key mod P,
 /// ...], where key is first + s. With a loop t over tokens, key is at most the
-/// token's position.
+/// token's position. Of a ring: (h, s, ...)  =>  cache[layer, h, key mod R,
+/// ...].
 class Gather {
 public:
   explicit Gather(GenericOp op) : op(op) {}
@@ -118,25 +113,33 @@ bool Gather::readPages(Value page, Value key, int64_t size) {
 
 CachePart Gather::read() {
   auto read = yielded(op).getDefiningOp<tensor::ExtractOp>();
-  if (!read || op.getNumDpsInputs() || read.getIndices().size() < 5)
+  if (!read || op.getNumDpsInputs() || read.getIndices().size() < 4)
     return {};
   part.cache = read.getTensor();
   auto type = cast<RankedTensorType>(part.cache.getType());
   ValueRange at = read.getIndices();
-  auto place = at[3].getDefiningOp<arith::RemUIOp>();
-  int64_t size = type.getDimSize(3);
-  if (!place || !readKey(place.getLhs()) ||
-      !isOverSize<arith::RemUIOp>(at[3], place.getLhs(), size) ||
-      !readPages(at[0], place.getLhs(), size) ||
-      !(isLoop(at[2], lead) || isOnlyHead(at[2], type)) ||
-      at.size() - 2 + lead != op.getNumLoops())
+  // The place is the remainder. The page, if there is one, is in front.
+  unsigned places = at[2].getDefiningOp<arith::RemUIOp>() ? 2 : 3;
+  part.isRing = places == 2;
+  auto place = at[places].getDefiningOp<arith::RemUIOp>();
+  int64_t size = type.getDimSize(places);
+  // An index of a loop that runs once is folded.
+  auto isLoopOver = [&](unsigned dim, unsigned loop) {
+    return isLoop(at[dim], loop) ||
+           (type.getDimSize(dim) == 1 && isConstantIntValue(at[dim], 0));
+  };
+  if (!place || !readKey(place.getLhs()) || (part.isRing && lead) ||
+      !isOverSize<arith::RemUIOp>(at[places], place.getLhs(), size) ||
+      !(part.isRing || readPages(at[0], place.getLhs(), size)) ||
+      !isLoopOver(places - 1, lead) ||
+      at.size() + 1 - places + lead != op.getNumLoops())
     return {};
-  for (size_t dim = 4; dim < at.size(); ++dim)
-    if (!isLoop(at[dim], dim - 2 + lead))
+  for (size_t dim = places + 1; dim < at.size(); ++dim)
+    if (!isLoopOver(dim, dim + 1 - places + lead))
       return {};
-  part.layer = getAsOpFoldResult(at[1]);
+  part.layer = getAsOpFoldResult(at[places - 2]);
   auto made = op.getDpsInitOperand(0)->get().getDefiningOp<tensor::EmptyOp>();
-  Operation *layer = at[1].getDefiningOp();
+  Operation *layer = at[places - 2].getDefiningOp();
   if (!made || (layer && op->isProperAncestor(layer)))
     return {};
   part.count = made.getMixedSizes()[lead + 1];
@@ -153,7 +156,8 @@ static CachePart slicedPart(Value value, bool isWhole) {
   if (!slice)
     return {};
   auto offsets = slice.getMixedOffsets();
-  return {slice.getSource(),        nullptr, nullptr, offsets[0], offsets[2],
+  return {slice.getSource(),        nullptr,    nullptr,
+          /*isRing=*/false,         offsets[0], offsets[2],
           slice.getMixedSizes()[2], nullptr};
 }
 

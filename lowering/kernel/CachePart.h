@@ -17,14 +17,16 @@ struct CachePart {
   /// The page numbers and the positions by which the keys are gathered; null if
   /// the cache is not paged.
   mlir::Value pages, positions;
+  /// Whether the cache is a ring: key s is at place s mod R of R places.
+  bool isRing = false;
   mlir::OpFoldResult layer, first, count;
   mlir::linalg::GenericOp widened;
 
   bool operator==(const CachePart &other) const {
     return cache.getType() == other.cache.getType() && pages == other.pages &&
-           positions == other.positions && layer == other.layer &&
-           first == other.first && count == other.count &&
-           bool(widened) == bool(other.widened);
+           positions == other.positions && isRing == other.isRing &&
+           layer == other.layer && first == other.first &&
+           count == other.count && bool(widened) == bool(other.widened);
   }
 };
 

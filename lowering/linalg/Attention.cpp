@@ -10,8 +10,8 @@
 /// store the scores, which are (tokens, keys) for each head. Keys and values in
 /// blocks are widened before the products; schedules widen a few of them at a
 /// time. Rows of paged caches are gathered before the products, for each token
-/// if tokens have their own pages: then keys are keys[t, h, s, :]. Schedules
-/// read paged caches in place.
+/// if tokens have their own pages: then keys are keys[t, h, s, :]. So are the
+/// rows of rings. Schedules read both in place.
 #include "lowering/linalg/Functions.h"
 #include "lowering/linalg/Lowering.h"
 #include "lowering/linalg/Pages.h"
@@ -91,7 +91,7 @@ void Attention::chooseKeys() {
 
 /// The rows of the layer's cache, (KVH, keys, D) or (T, KVH, keys, D).
 Value Attention::cachePart(Value cache) {
-  if (in.pages) {
+  if (in.pages || op.getRing()) {
     Value storage =
         gatherPages(b, {cache, in.pages, in.position, in.layer}, first, length);
     bool inBlocks =

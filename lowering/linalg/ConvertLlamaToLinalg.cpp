@@ -6,6 +6,7 @@
 #include "dialect/Signature.h"
 #include "lowering/Passes.h"
 #include "lowering/entry/Entry.h"
+#include "lowering/entry/Rings.h"
 #include "lowering/import/Program.h"
 #include "lowering/linalg/Lowering.h"
 
@@ -135,6 +136,8 @@ static LogicalResult verifyEntry(func::FuncOp function, int64_t chunk) {
                "position, first, caches...) -> (logits, "
                "caches...), got ")
            << function.getFunctionType();
+  if (failed(verifyRings(function, chunk)))
+    return failure();
   return verifyOps(function);
 }
 

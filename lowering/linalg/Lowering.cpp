@@ -719,8 +719,9 @@ void FunctionLowering::lower(RopeOp op) {
 /// adjacent.
 void FunctionLowering::lower(KVAppendOp op) {
   Value rows = stored(op.getRows());
-  if (op.getPages()) {
-    PagedCache cache = {writable(op.getCache()), stored(op.getPages()),
+  if (op.getPages() || op.getRing()) {
+    PagedCache cache = {writable(op.getCache()),
+                        op.getPages() ? stored(op.getPages()) : Value(),
                         stored(op.getPosition()), stored(op.getLayer())};
     storedForm[op] = appendToPages(b, rows, cache);
     return;

@@ -1,16 +1,18 @@
-/// Paged caches in linalg. The row of a position is written to its page. The
-/// rows that attention reads are gathered from pages.
+/// Caches in linalg in which rows do not lie in the order of positions: paged
+/// caches, and rings. The row of a position is written to its place. The rows
+/// that attention reads are gathered.
 #pragma once
 
 #include "lowering/kernel/LinalgBuilder.h"
 
 namespace cria {
 
-/// A layer of the storage of a paged cache, (pages, L, KVH, P, ...), and the
-/// places of tokens in the layer.
+/// A layer of the storage of a paged cache, (pages, L, KVH, P, ...), or of a
+/// ring, (L, KVH, R, ...), and the places of tokens in the layer.
 struct PagedCache {
   mlir::Value cache;
-  /// (W): the pages of one text; or (T, W): the pages of each token.
+  /// (W): the pages of one text; or (T, W): the pages of each token. Null: the
+  /// cache is a ring.
   mlir::Value pages;
   /// The position of the first token, an index; or of each token, (T) i32.
   mlir::Value position;

@@ -117,9 +117,14 @@ bool Manifest::hasRopeOfLength() const {
                      [](const RopeSpec &rope) { return rope.isOfSession(); });
 }
 
-bool Manifest::hasState() const {
-  return std::any_of(caches.begin(), caches.end(),
-                     [](const CacheSpec &cache) { return cache.isState; });
+int64_t Manifest::reach() const {
+  int64_t least = maxSeq;
+  for (const CacheSpec &cache : caches)
+    if (cache.isFixed())
+      least = std::min(least, cache.isState
+                                  ? 0
+                                  : int64_t(cache.shape[2]) - cache.window + 1);
+  return least;
 }
 
 uint64_t Manifest::pageBytes() const {
@@ -579,6 +584,12 @@ void Reader::readCache(const JsonCursor &at) {
                 cache.type, " is another size"}));
   if (auto state = at.find("state"))
     cache.isState = state->boolean();
+  if (auto window = at.find("window")) {
+    bool hasPlaces = !cache.isState && cache.shape.size() == 4;
+    int64_t places = hasPlaces ? static_cast<int64_t>(cache.shape[2]) : 0;
+    cache.window =
+        window->integer(1, std::max<int64_t>(places - manifest.chunk + 1, 0));
+  }
   if (auto ropes = at.find("rope"))
     readCacheRopes(*ropes, cache);
   if (manifest.caches.size() >= 4096)
@@ -589,7 +600,8 @@ void Reader::readCache(const JsonCursor &at) {
 /// Reads the RoPE table of each layer and checks that the tables fit the rows.
 void Reader::readCacheRopes(const JsonCursor &at, CacheSpec &cache) {
   const Shape &shape = cache.shape;
-  if (shape.size() != 4 || shape[2] < static_cast<uint64_t>(manifest.maxSeq))
+  if (shape.size() != 4 ||
+      (!cache.window && shape[2] < static_cast<uint64_t>(manifest.maxSeq)))
     return at.fail("belongs to a cache of shape " + shapeText(shape) +
                    ", expected layers, heads, at least max_seq positions, and "
                    "numbers");

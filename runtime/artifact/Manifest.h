@@ -120,6 +120,12 @@ struct CacheSpec {
   std::vector<int64_t> ropes = {};
   /// Whether it is what a layer remembers of all tokens, without positions.
   bool isState = false;
+  /// The window of the layers of a ring, where position p is place p mod
+  /// shape[2]; 0 of other caches.
+  int64_t window = 0;
+
+  /// Whether its size does not depend on the positions of a text.
+  bool isFixed() const { return isState || window; }
 };
 
 /// KV caches in pages that many sequences share; see CriaBatchEntry.
@@ -228,10 +234,11 @@ struct Manifest {
   bool hasCpu() const { return !cpus.empty(); }
   /// Whether the rope of a text depends on its length; see RopeSpec.
   bool hasRopeOfLength() const;
-  /// Whether a text has a state beside its rows.
-  bool hasState() const;
+  /// How far back a text may go before it has to be computed anew: nowhere if
+  /// it has a state; in a ring, until keys are missing in a window.
+  int64_t reach() const;
   /// Whether a session keeps its text, because it may have to compute it anew.
-  bool keepsText() const { return hasRopeOfLength() || hasState(); }
+  bool keepsText() const { return hasRopeOfLength() || reach() < maxSeq; }
   /// Bytes of all weights; bytes that weights share count once.
   uint64_t weightBytes() const;
   /// The weight that `weight` is tied to, or itself.

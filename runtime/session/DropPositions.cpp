@@ -25,20 +25,13 @@ Status mayDropPositions(const Manifest &manifest) {
     return refused("the model attends to a text that was encoded");
   if (manifest.bidirectional)
     return refused("the model's tokens see later tokens");
-  if (manifest.hasState())
-    return refused("the model's state remembers all of them");
+  if (manifest.keepsText()) // computed anew
+    return Status();
   if (manifest.batch)
     return refused("the KV caches are in pages, which other texts may share");
   if (manifest.learnedPositions)
     return refused("the model adds a learned row for each position to its "
                    "embeddings");
-  for (const RopeSpec &rope : manifest.ropes)
-    if (rope.isOfSession())
-      return refused(rope.longFrequencies.empty()
-                         ? "the frequencies of the model's rope, dynamic NTK, "
-                           "depend on the length of the text"
-                         : "the frequencies of the model's rope, longrope, "
-                           "depend on the length of the text");
   for (const CacheSpec &cache : manifest.caches)
     if (cache.ropes.empty())
       return refused("the artifact's manifest does not say by which rope keys "

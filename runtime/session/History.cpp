@@ -33,6 +33,30 @@ void History::cut(int64_t end) {
   last.ids.resize(count);
 }
 
+void History::drop(int64_t begin, int64_t end) {
+  std::vector<Segment> kept;
+  for (Segment &segment : segments) {
+    auto size = static_cast<int64_t>(segment.ids.size());
+    auto at = [&](int64_t position) {
+      return std::clamp<int64_t>(position - segment.position, 0, size);
+    };
+    int64_t first = at(begin), last = at(end);
+    auto &ids = segment.ids;
+    auto &rows = segment.embeddings;
+    auto width = static_cast<int64_t>(rows.size()) / size;
+    rows.erase(rows.begin() + first * width, rows.begin() + last * width);
+    // The ids of embeddings number them.
+    bool numbers = !rows.empty();
+    ids.erase(numbers ? ids.end() - (last - first) : ids.begin() + first,
+              numbers ? ids.end() : ids.begin() + last);
+    segment.position -=
+        std::clamp<int64_t>(segment.position, begin, end) - begin;
+    if (!ids.empty())
+      kept.push_back(std::move(segment));
+  }
+  segments = std::move(kept);
+}
+
 int64_t History::lastIds() const {
   if (segments.empty() || !segments.back().embeddings.empty())
     return 0;

@@ -16,6 +16,8 @@ public:
   void append(const Step &step, uint64_t rowBytes);
   /// Forgets all but the first `end` positions.
   void cut(int64_t end);
+  /// Forgets the positions [begin, end); later ones move down.
+  void drop(int64_t begin, int64_t end);
 
   /// The number of ids after the last embedding.
   int64_t lastIds() const;

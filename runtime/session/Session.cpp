@@ -55,13 +55,19 @@ Status Session::check(const int32_t *ids, int64_t count) const {
   return status.ok() ? checkIds(ids, count) : status;
 }
 
+/// Sees to it that the text is computed anew if the caches lack some of it.
+void Session::checkReach() {
+  if (fed == 0)
+    written = 0;
+  if (written - fed > shared->manifest().reach())
+    rotated = 0;
+}
+
 /// Keeps the first `position` positions. If the prompt ended after them, the
 /// next feed is its end.
 void Session::forget(int64_t position) {
-  // A state is that of the last position.
-  if (position < fed && shared->manifest().hasState())
-    rotated = 0;
   fed = position;
+  checkReach();
   if (fed < prompt)
     prompt = 0;
   history.cut(fed);
@@ -164,8 +170,9 @@ Result<int64_t> Session::recompute(bool idsFollow) {
           earlier = idsFollow ? history.lastIds() % chunk : 0;
   shared->log()(CRIA_LOG_INFO,
                 concat({"computes ", fed,
-                        shared->manifest().hasState()
-                            ? " positions anew: a state is not taken back"
+                        written - fed > shared->manifest().reach()
+                            ? " positions anew: a state or a ring is not taken "
+                              "back so far"
                             : " positions anew: in the longer or shorter text "
                               "its rope has other frequencies"}));
   rotated = 0;
@@ -178,6 +185,7 @@ Result<int64_t> Session::recompute(bool idsFollow) {
   });
   if (!status.ok())
     return status;
+  written = fed;
   return earlier;
 }
 
@@ -201,10 +209,10 @@ Status Session::inChunks(int64_t count, int64_t chunk, bool ids,
          !cancelled.load(std::memory_order_relaxed)) {
     Step step = make(done, std::min(count - done, chunk - *earlier));
     step.isOfPrompt = step.embeddings || length > shortFeed;
+    written = std::max(written, fed + step.tokens);
     status = perform(step, *earlier, done + step.tokens == count, body);
     if (!status.ok()) {
-      if (shared->manifest().hasState())
-        rotated = 0; // the state may be that of any position
+      checkReach(); // caches may have any of the step's positions
       break;
     }
     if (shared->manifest().keepsText())
@@ -429,6 +437,12 @@ Status Session::drop(int64_t begin, int64_t end) {
   Status status = mayDropPositions(shared->manifest());
   if (!status.ok() || begin == end)
     return status;
+  if (shared->manifest().keepsText()) {
+    history.drop(begin, end);
+    forget(fed - (end - begin));
+    rotated = 0;
+    return status;
+  }
   status = dropPositions(shared->manifest(), caches, begin, end, fed);
   fed = status.ok() ? fed - (end - begin) : begin;
   return status;
@@ -437,6 +451,7 @@ Status Session::drop(int64_t begin, int64_t end) {
 /// What a header says of the text.
 void Session::describe(SessionHeader &header) const {
   header.position = fed;
+  header.written = written;
   header.prompt = prompt;
   header.expected = expected;
   header.promptBegin = promptBegin;
@@ -478,6 +493,7 @@ Status Session::writeRows(const std::byte *rows, const SessionHeader &header,
   if (!status.ok())
     return status;
   fed = header.position;
+  written = std::max(fed, header.written);
   prompt = header.prompt;
   rotated = header.rotated;
   source = header.source;

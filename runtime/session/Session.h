@@ -87,7 +87,8 @@ public:
   /// Forgets the ids from `position` on.
   Status rewind(int64_t position);
 
-  /// Forgets the positions [begin, end); later positions move down.
+  /// Forgets the positions [begin, end); later positions move down. In a model
+  /// with states or rings, they are computed anew before the next feed.
   /// UNIMPLEMENTED if later positions exist and rope does not allow it. An
   /// error of the device leaves the positions before `begin`.
   Status drop(int64_t begin, int64_t end);
@@ -137,6 +138,7 @@ private:
   void describe(SessionHeader &header) const;
   uint64_t rowBytes() const;
   void forget(int64_t position);
+  void checkReach();
   Status checkIds(const int32_t *ids, int64_t count) const;
   Status checkLength(int64_t count, const char *what) const;
   Status checkOutputs(const Outputs &outputs, int64_t count) const;
@@ -163,13 +165,14 @@ private:
   Caches caches;                    // of the backend
   const int64_t shortFeed;          // the model's
   int64_t fed = 0;
+  int64_t written = 0;     // the end of the positions that the caches got
   int64_t prompt = 0;      // its positions; 0: it ends with the next feed
   int64_t expected = 0;    // its length to come; 0: none was announced
   int64_t promptBegin = 0; // where the feeds of an announced prompt begin
   int64_t rotated = 0; // the prompt for which the caches' rows were computed;
                        // 0: some are not there
   int64_t source = 0;  // ids of the text that was encoded
-  History history;     // kept if the rope of a text depends on its length
+  History history;     // kept if a text may have to be computed anew
   PhaseTime prefill, decode;
   std::atomic<bool> cancelled{false};
 };

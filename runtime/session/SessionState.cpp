@@ -18,7 +18,8 @@ std::vector<CacheRange> cacheRanges(const Manifest &manifest,
       ranges.push_back({i, 0, cache.bytes * static_cast<uint64_t>(pages)});
       continue;
     }
-    auto rows = static_cast<uint64_t>(manifest.maxSeq);
+    uint64_t rows =
+        cache.window ? cache.shape[2] : static_cast<uint64_t>(manifest.maxSeq);
     size_t dimension = cache.shape.size() > 1 ? cache.shape.size() - 2 : 0;
     uint64_t blocks = 1;
     for (size_t d = 0; d < dimension; ++d)
@@ -32,8 +33,9 @@ std::vector<CacheRange> cacheRanges(const Manifest &manifest,
     }
     uint64_t stride = cache.bytes / blocks;
     for (uint64_t block = 0; block < blocks && positions > 0; ++block)
-      ranges.push_back({i, block * stride,
-                        stride / rows * static_cast<uint64_t>(positions)});
+      ranges.push_back(
+          {i, block * stride,
+           stride / rows * std::min(rows, static_cast<uint64_t>(positions))});
   }
   return ranges;
 }
@@ -70,8 +72,9 @@ Result<SessionHeader> headerOf(const Model &model) {
 
 /// Whether the numbers of a header fit this manifest.
 static bool fits(const SessionHeader &header, const Manifest &manifest) {
-  for (int64_t number : {header.position, header.prompt, header.expected,
-                         header.promptBegin, header.rotated, header.source})
+  for (int64_t number :
+       {header.position, header.written, header.prompt, header.expected,
+        header.promptBegin, header.rotated, header.source})
     if (number < 0 || number > manifest.maxSeq)
       return false;
   if (header.history > header.bytes ||

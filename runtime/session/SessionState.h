@@ -15,13 +15,14 @@ namespace cria {
 
 /// What the header holds, all little-endian.
 struct SessionHeader {
-  static constexpr uint64_t magicNumber = 0x0331'5453'4149'5243; // "CRIAST1\3"
+  static constexpr uint64_t magicNumber = 0x0431'5453'4149'5243; // "CRIAST1\4"
 
   uint64_t magic = magicNumber;
   uint64_t artifact; // its checksum
   uint64_t weights;  // Model::fingerprint
   int64_t position = 0;
   // See Session.
+  int64_t written = 0;
   int64_t prompt = 0, expected = 0, promptBegin = 0, rotated = 0, source = 0;
   uint64_t bytes = 0;    // of all that follows the header,
   uint64_t history = 0;  // of them of the text
@@ -35,8 +36,8 @@ struct CacheRange {
 };
 
 /// The parts of the caches that hold the first `positions` positions: rows of
-/// the last dimension but one if that is the context, else all of a cache; if
-/// caches are in pages, the first pages.
+/// the last dimension but one if that is the context or a ring, else all of a
+/// cache; if caches are in pages, the first pages.
 std::vector<CacheRange> cacheRanges(const Manifest &manifest,
                                     int64_t positions);
 

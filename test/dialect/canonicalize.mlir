@@ -63,17 +63,21 @@ func.func @only_outside(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
 
 // -----
 
-// A window as long as the cache hides nothing; a shorter one stays.
+// A window as long as the cache hides nothing; a shorter one stays, and so does that of a
+// ring.
 // CHECK-LABEL: func @window
 // CHECK: llama.gqa {{.*}} {causal, scale
 // CHECK-NEXT: llama.gqa {{.*}} {causal, scale = 1.000000e+00 : f64, window = 15 : i64}
-func.func @window(%q: tensor<2x2x4xf32>, %k: tensor<1x2x16x4xf32>, %i: index)
-    -> (tensor<2x2x4xf32>, tensor<2x2x4xf32>) {
+// CHECK-NEXT: llama.gqa {{.*}} {ring, scale = 1.000000e+00 : f64, window = 16 : i64}
+func.func @window(%q: tensor<2x2x4xf32>, %k: tensor<1x2x16x4xf32>, %i: index, %one: tensor<1x2x4xf32>)
+    -> (tensor<2x2x4xf32>, tensor<2x2x4xf32>, tensor<1x2x4xf32>) {
   %a = llama.gqa %q, %k, %k[%i] at %i {causal, scale = 1.0, window = 16 : i64}
       : tensor<2x2x4xf32>, tensor<1x2x16x4xf32>
   %b = llama.gqa %q, %k, %k[%i] at %i {causal, scale = 1.0, window = 15 : i64}
       : tensor<2x2x4xf32>, tensor<1x2x16x4xf32>
-  return %a, %b : tensor<2x2x4xf32>, tensor<2x2x4xf32>
+  %c = llama.gqa %one, %k, %k[%i] at %i {causal, scale = 1.0, window = 16 : i64, ring}
+      : tensor<1x2x4xf32>, tensor<1x2x16x4xf32>
+  return %a, %b, %c : tensor<2x2x4xf32>, tensor<2x2x4xf32>, tensor<1x2x4xf32>
 }
 
 // -----

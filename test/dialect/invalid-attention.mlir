@@ -353,3 +353,39 @@ func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<5x4x512x8x!llama.blocks<q8_0>>,
   %y = llama.gqa %q, %k, %k[%i] at %i {scale = 1.0} : tensor<?x8x8xf32>, tensor<5x4x512x8x!llama.blocks<q8_0>>
   return
 }
+
+// -----
+
+// kv_append_c7
+func.func @append(%x: tensor<?x4x8xf32>, %k: tensor<?x5x4x16x8xf32>, %l: index, %p: tensor<8xi32>) {
+  // expected-error @below {{expected no pages of a ring}}
+  %y = llama.kv_append %x into %k[%l] at %l pages(%p : tensor<8xi32>) {ring} : tensor<?x4x8xf32> into tensor<?x5x4x16x8xf32>
+  return
+}
+
+// -----
+
+// kv_append_c7
+func.func @append(%x: tensor<17x4x8xf32>, %k: tensor<1x4x16x8xf32>, %l: index, %p: index) {
+  // expected-error @below {{expected a ring of at least 17 places, got 16}}
+  %y = llama.kv_append %x into %k[%l] at %p {ring} : tensor<17x4x8xf32> into tensor<1x4x16x8xf32>
+  return
+}
+
+// -----
+
+// gqa_c12
+func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<1x4x16x8xf32>, %l: index, %p: index) {
+  // expected-error @below {{expected a window beside 'ring'}}
+  %y = llama.gqa %q, %k, %k[%l] at %p {scale = 1.0, causal, ring} : tensor<?x8x8xf32>, tensor<1x4x16x8xf32>
+  return
+}
+
+// -----
+
+// gqa_c12
+func.func @gqa(%q: tensor<4x8x8xf32>, %k: tensor<1x4x16x8xf32>, %l: index, %p: index) {
+  // expected-error @below {{expected a ring of at least 18 places, got 16}}
+  %y = llama.gqa %q, %k, %k[%l] at %p {scale = 1.0, causal, window = 15 : i64, ring} : tensor<4x8x8xf32>, tensor<1x4x16x8xf32>
+  return
+}

@@ -233,6 +233,8 @@ func.func @rope_half(%q: tensor<?x8x8xbf16>, %wide: tensor<?x8x16xbf16>, %cos: t
 func.func @kv_append(%rows: tensor<?x4x8xbf16>, %k: tensor<5x4x512x8xbf16>, %layer: index, %position: index) {
   // CHECK: llama.kv_append %{{.*}} into %{{.*}}[%{{.*}}] at %{{.*}} : tensor<?x4x8xbf16> into tensor<5x4x512x8xbf16>
   %k1 = llama.kv_append %rows into %k[%layer] at %position : tensor<?x4x8xbf16> into tensor<5x4x512x8xbf16>
+  // CHECK: llama.kv_append %{{.*}} into %{{.*}}[%{{.*}}] at %{{.*}} {ring} : tensor<?x4x8xbf16> into tensor<5x4x512x8xbf16>
+  %r1 = llama.kv_append %rows into %k[%layer] at %position {ring} : tensor<?x4x8xbf16> into tensor<5x4x512x8xbf16>
   return
 }
 
@@ -273,6 +275,8 @@ func.func @gqa(%q: tensor<?x8x8xbf16>, %k: tensor<5x4x512x8xbf16>, %v: tensor<5x
   %o = llama.gqa %q, %k, %v[%layer] at %position {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
   // CHECK: llama.gqa {{.*}} {scale = 1.250000e-01 : f64, window = 64 : i64}
   %w = llama.gqa %q, %k, %v[%layer] at %position {scale = 0.125, window = 64 : i64} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
+  // CHECK: llama.gqa {{.*}} {causal, ring, scale = 1.250000e-01 : f64, window = 64 : i64}
+  %r = llama.gqa %q, %k, %v[%layer] at %position {scale = 0.125, causal, window = 64 : i64, ring} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
   // CHECK: llama.gqa {{.*}} at %{{.*}} over %{{.*}} {scale = 1.250000e-01 : f64}
   %x = llama.gqa %q, %k, %v[%layer] at %position over %layer {scale = 0.125} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
   // CHECK: llama.gqa {{.*}} {scale = 1.250000e-01 : f64, softcap = 5.000000e+01 : f64}

@@ -27,7 +27,7 @@ def model(family, heads, kv_heads, size, **more):
     return config(family, heads | sizes, **more)
 
 
-# (config, type, chunks of prompts: each prompt begins at position 0)
+# (config, type, chunks of prompts: each prompt begins at position 0; --chunk)
 CAPPED = {"sliding_window": 150, "attn_logit_softcapping": 2.0, "num_hidden_layers": 2}
 SCALED = {"embedding_multiplier": 12.0, "attention_multiplier": 0.11}
 CASES = {
@@ -38,6 +38,8 @@ CASES = {
     "three-64": (model("llama", 3, 1, 64), "bf16", [[300], [10, 140]]),
     "six-128": (model("llama", 6, 1, 128), "bf16", [[70], [50, 129]]),
     "window-64": (model("mistral", 4, 1, 64, sliding_window=140), "bf16", [[384], [20, 270]]),
+    # Of a ring of 256 places: tiles of keys begin where it does, and a text turns it.
+    "ring-64": (model("mistral", 4, 1, 64, sliding_window=60), "bf16", [[384]], 120),
     "capped-64": (model("gemma2", 4, 2, 64, **CAPPED), "bf16", [[260], [129, 100]]),
 }
 LIMITS = {"bf16": 5e-5, "f16": 1e-6}  # NMSE that logits may differ by
@@ -58,11 +60,11 @@ def spoil(session, hidden):
     check(np.isnan(session.feed([0])).all(), "no NaN is in the caches")
 
 
-def check_case(tools, name, keys, dtype, prompts):
+def check_case(tools, name, keys, dtype, prompts, chunk=POSITIONS):
     path = tools.scratch / f"{name}.json"
     path.write_text(json.dumps(keys))
     flags = ["--target=cpu,cuda", "--chip=sm_90a", f"--dtype={dtype}"]
-    artifact = tools.compile(path, *flags, f"--chunk={POSITIONS}", out=f"{name}.cria")
+    artifact = tools.compile(path, *flags, f"--chunk={chunk}", out=f"{name}.cria")
     counts = tools.scratch / f"{name}.counts"
     counts.unlink(missing_ok=True)
     os.environ["CRIA_EMULATOR_COUNT"] = str(counts)

@@ -3,8 +3,9 @@
 In a model of one layer a token's keys and values depend on that token alone. So after a
 drop the caches hold those of the shorter text, and the next logits are the same: in f32
 up to rounding, for every kind of RoPE with fixed frequencies and for layers without RoPE;
-in other types up to their rounding. Dropping the end of a text is a rewind. A drop that
-is impossible is refused with the reason.
+in other types up to their rounding. Sessions that keep their text compute what is left of
+it anew. Dropping the end of a text is a rewind. A drop that is impossible is refused with
+the reason.
 """
 
 import json
@@ -13,7 +14,7 @@ import sys
 import numpy as np
 
 import families
-from capi import Model
+from capi import LOGITS_LAST, Model
 from graphs import GRAPHS, VOCAB
 from harness import HERE, Tools, check, check_close, divergence, nmse
 
@@ -94,25 +95,41 @@ def check_models(tools):
             model.free()
 
 
-def check_refusals(tools):
-    """Refusals give the reason; the end of a text can be dropped all the same."""
+def check_anew(tools):
+    """Where a text is kept, what is left of it is computed anew: the same bits."""
     phi3 = json.loads((HERE / "goldens/f32-phi3-longrope/config.json").read_text())
     dynamic = {"rope_scaling": families.rope("dynamic")}
     cases = {
-        "dynamic": (families.FAMILIES["llama"] | dynamic, "rope, dynamic NTK, depend"),
-        "longrope": (phi3, "rope, longrope, depend on the length of the text"),
-        "lfm2": (families.FAMILIES["lfm2"], "state remembers all of them"),
-        "opt": (None, "adds a learned row for each position"),
-        "bert": (None, "tokens see later tokens"),
-        "bart": (None, "attends to a text that was encoded"),
+        "dynamic": families.FAMILIES["llama"] | dynamic,
+        "longrope": phi3,
+        "lfm2": families.FAMILIES["lfm2"],
     }
-    for name, (config, why) in cases.items():
-        if config:
-            artifact = compiled(tools, name, config)
-            model = Model(tools, artifact, SEED, config["vocab_size"])
-        else:
-            artifact = tools.compile(GRAPHS / f"{name}.mlir", out=f"{name}.cria")
-            model = Model(tools, artifact, SEED, VOCAB)
+    for name, config in cases.items():
+        model = Model(tools, compiled(tools, name, config), SEED, config["vocab_size"])
+        left, fresh = model.session(), model.session()
+        ids, tail = list(range(3, 83)), [7, 8, 9]
+        for begin, end in [(1, 3), (0, 40), (70, 79)]:
+            left.rewind(0)
+            left.feed(ids)
+            left.drop(begin, begin + 1)
+            check(left.drop(begin, end - 1) is None, name)
+            fresh.rewind(0)
+            want = fresh.feed(ids[:begin] + ids[end:] + tail, LOGITS_LAST)
+            same = np.array_equal(left.feed(tail, LOGITS_LAST), want)
+            check(same, f"{name}, without {begin} to {end}: other logits")
+        model.free()
+
+
+def check_refusals(tools):
+    """Refusals give the reason; the end of a text can be dropped all the same."""
+    cases = {
+        "opt": "adds a learned row for each position",
+        "bert": "tokens see later tokens",
+        "bart": "attends to a text that was encoded",
+    }
+    for name, why in cases.items():
+        artifact = tools.compile(GRAPHS / f"{name}.mlir", out=f"{name}.cria")
+        model = Model(tools, artifact, SEED, VOCAB)
         session = model.session()
         if name == "bart":
             session.encode([1, 2, 3])
@@ -130,6 +147,7 @@ def main():
     check_models(tools)
     artifact = compiled(tools, "layers", families.FAMILIES["llama"])
     check_end(Model(tools, artifact, SEED, families.SMALL["vocab_size"]), "llama")
+    check_anew(tools)
     check_refusals(tools)
 
 

@@ -322,6 +322,7 @@ def gqa_of(p, query, keys, values, layer=0, causal=True, window=None, scale=None
     attributes = [f"scale = {scale:e}"]
     attributes += ["causal"] * causal
     attributes += [f"window = {window} : i64"] * bool(window)
+    attributes += ["ring"] * bool(p.places)
     op = (
         f"llama.gqa {query.name}, {keys.name}, {values.name}[{p.index(layer)}] "
         f"at %position {{{', '.join(attributes)}}} : {query.type}, {keys.type}"
@@ -349,10 +350,12 @@ def attention(
     positions=128,
     chunk=33,
     form=None,
+    places=None,
     **options,
 ):
     """Attention over what this and earlier calls appended."""
     p = Program(dtype, positions, chunk)
+    p.places = places
     rows = [p.heads(p.tokens(n * size), n, size) for n in (heads, groups, groups)]
     caches = [p.cache(layers, groups, size, form) for _ in range(2)]
     keys, values = (p.append(new, cache, layer) for new, cache in zip(rows[1:], caches))
@@ -442,6 +445,23 @@ def deep_cache():
     yield "window", of("bf16", 4, 4, 64, window=70)
     yield "long splits", of("f16", 4, 4, 256, positions=192)
     yield "one split", of("f32", 217, 217, 16)
+
+
+def rings():
+    """Texts that are longer than a ring: blocks of 64 keys, of eight and of one,
+    tiles of tensor cores, one place more than a window and a call take."""
+
+    def of(*sizes, **options):
+        p = attention(*sizes, **options)
+        p.counts = [60, ROWS]
+        return p
+
+    yield "blocks of eight keys", of("f32", 2, 1, 8, window=5, places=72)
+    yield "layer 1", of("f32", 3, 3, 5, layers=2, layer=1, window=7, places=71)
+    yield "whole blocks", of("bf16", 4, 2, 64, window=20, places=128, positions=500)
+    yield "f16", of("f16", 8, 2, 64, window=33, places=112)
+    yield "in blocks", of("f32", 6, 2, 64, form="q8_0", window=9, places=80)
+    yield "bf16, in blocks", of("bf16", 2, 2, 32, form="q8_0", window=40, places=128)
 
 
 def cache_in_blocks():

@@ -95,6 +95,7 @@ class Program:
         # positions.
         self.counts = [1, 3, 31, 32, 33, 34, 70]
         self.on_cuda = True  # whether the cuda target takes it
+        self.places = None  # of caches that are rings; None: they are whole
         self.whole = False  # whether a text must be one call
         self.random = np.random.default_rng(0)
         self.symbols, self.body, self.arrays, self.caches = [], [], {}, []
@@ -148,7 +149,7 @@ class Program:
     def cache(self, layers, heads, size, dtype=None):
         """A cache, zero at first; of activations' type, or in blocks."""
         name, index = f"%cache{len(self.caches)}", len(self.caches)
-        shape = (layers, heads, self.positions, size)
+        shape = (layers, heads, self.places or self.positions, size)
         value = Value(
             name, shape, dtype or self.dtype, lambda call: call.caches[index]
         )
@@ -162,7 +163,8 @@ class Program:
     def append(self, rows, cache, layer):
         op = (
             f"llama.kv_append {rows.name} into {cache.name}[{self.index(layer)}]"
-            f" at %position : {rows.type} into {cache.type}"
+            f" at %position {'{ring} ' if self.places else ''}: "
+            f"{rows.type} into {cache.type}"
         )
         write = lambda call: reference.append(
             call[cache], call.factor(rows, cache), layer, call.position
@@ -221,9 +223,15 @@ class Program:
             ]
         )
 
+    def kept(self, cache):
+        """The shape of a cache in the reference, which has no rings."""
+        if self.places is None or len(cache.shape) != 4:
+            return cache.shape
+        return (*cache.shape[:2], self.positions, cache.shape[3])
+
     def expected(self, ids, storage=None):
         """(tokens, vocab) logits of ids fed in chunks, by the reference."""
-        caches = [np.zeros(c.shape) for c in self.caches]
+        caches = [np.zeros(self.kept(c)) for c in self.caches]
         rows, ids = [], np.asarray(ids)
         for at in range(0, len(ids), self.chunk):
             call = Call(ids[at : at + self.chunk], at, caches, storage)

@@ -64,6 +64,14 @@ func.func @forward(%ids: tensor<?xi32>, %p: index, %first: index, %q: tensor<?x2
 
 // -----
 
+func.func @forward(%ids: tensor<?xi32>, %p: index, %first: index, %q: tensor<?x2x8xf32>, %k: tensor<3x2x16x8xf32>) -> tensor<?x2x8xf32> {
+  // expected-error @below {{expected no ring beside paged caches, in which a text has all positions (--window-cache=whole)}}
+  %o = llama.gqa %q, %k, %k[%p] at %p {scale = 1.0, causal, window = 4, ring} : tensor<?x2x8xf32>, tensor<3x2x16x8xf32>
+  return %o : tensor<?x2x8xf32>
+}
+
+// -----
+
 // expected-error @below {{expected frequencies that do not depend on the length of a text, beside paged caches}}
 llama.rope_table @long {positions = 16 : i64, inv_freq = array<f32: 1.0>, original = 8 : i64, long_inv_freq = array<f32: 0.5>}
 func.func @forward(%ids: tensor<?xi32>, %p: index, %first: index, %k: tensor<3x2x16x8xf32>) {

@@ -142,10 +142,10 @@ Status Bench::fill(int64_t depth) {
   return feed(depth - session.position());
 }
 
-/// Goes back to `depth`. The feed that computes a text with a state anew is not
-/// to be timed.
+/// Goes back to `depth`. The feed that computes a text anew is not to be timed.
 Status Bench::goBack(int64_t depth) {
-  bool isAnew = depth > 0 && model.manifest().hasState();
+  bool isAnew =
+      depth > 0 && session.position() - depth >= model.manifest().reach();
   Status status = session.rewind(isAnew ? depth - 1 : depth);
   return isAnew && status.ok() ? feed(1) : status;
 }

@@ -41,11 +41,15 @@ static void addCost(const Manifest &manifest, const cuda::LaunchStep &step,
                     int64_t depth, KernelRow &row) {
   if (argument.kind == cuda::Argument::Cache &&
       !takes(step, cuda::Argument::Weight)) {
-    uint64_t layer = argument.perLayer ? argument.perLayer
-                                       : manifest.caches[argument.value].bytes;
-    row.bytes += static_cast<double>(layer) *
-                 static_cast<double>(depth + tokens) /
-                 static_cast<double>(manifest.maxSeq);
+    const CacheSpec &cache = manifest.caches[argument.value];
+    uint64_t layer = argument.perLayer ? argument.perLayer : cache.bytes;
+    int64_t positions = depth + tokens, places = manifest.maxSeq;
+    if (cache.window) {
+      positions = std::min(positions, cache.window - 1 + tokens);
+      places = static_cast<int64_t>(cache.shape[2]);
+    }
+    row.bytes += static_cast<double>(layer) * static_cast<double>(positions) /
+                 static_cast<double>(places);
   }
   if (argument.kind != cuda::Argument::Weight)
     return;

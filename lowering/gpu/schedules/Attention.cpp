@@ -38,8 +38,10 @@ AttentionKernel::AttentionKernel(KernelFunction &of, const AttentionMemory &in,
     AffineExpr layer = elements.expr(in.attention.layer);
     SmallVector<AffineExpr> at = {layer, elements.dim(0),
                                   elements.expr(in.attention.firstKey)};
-    if (in.page)
+    if (in.attention.pages)
       at = {elements.dim(1), layer, elements.dim(0), elements.dim(2)};
+    else if (in.page)
+      at = {layer, elements.dim(0), elements.dim(1)};
     at.resize(cast<RankedTensorType>(cache.getType()).getRank(),
               elements.constant(0));
     return launch.place({cache, at});
@@ -59,6 +61,8 @@ Value AttentionKernel::rowOfKey(Value key, Value token) {
     return b.add(launch.value(keyRow, kvHead), b.mul(key, in.keyRows));
   Elements &elements = of.elements;
   key = b.add(key, launch.value(elements.expr(in.attention.firstKey), {}));
+  if (!in.attention.pages)
+    return launch.value(keyRow, {kvHead, b.rem(key, in.page)});
   Value page = b.load(pages, token ? token : b.i32(0), b.div(key, in.page), 1,
                       Access::ReadOnly);
   return launch.value(keyRow, {kvHead, page, b.rem(key, in.page)});
@@ -213,10 +217,10 @@ bool MemoryReader::readSizes() {
   Value pages = in.attention.pages;
   int64_t positions = pages ? 3 : 2; // the caches' dimension
   in.room = keys.getDimSize(positions);
-  if (pages) {
+  if (pages || in.attention.areRings)
     in.page = in.room;
+  if (pages)
     in.room *= cast<RankedTensorType>(pages.getType()).getShape().back();
-  }
   in.queryElement = query.getElementType();
   in.cacheElement = keys.getElementType();
   if (pages && !hasMemory(pages))
@@ -244,7 +248,7 @@ bool MemoryReader::readOperands() {
     return fail("its query is not heads in memory");
   if (!isa<BlockArgument>(in.attention.keys) ||
       !isa<BlockArgument>(in.attention.values) ||
-      (in.page && !isa<BlockArgument>(in.attention.pages)))
+      (in.attention.pages && !isa<BlockArgument>(in.attention.pages)))
     return fail("its caches or their pages are not arguments");
   return true;
 }

@@ -23,7 +23,8 @@ struct AttentionMemory {
   int64_t kvHeads, group, size, room, keyRows;
   /// Elements of a value: `size`, or fewer where values are parts of rows.
   int64_t valueSize;
-  /// The positions of a page of the caches; 0 if the caches are not paged.
+  /// The positions of a page of the caches, or of all of a ring, which is as a
+  /// text's only page; 0 of other caches.
   int64_t page = 0;
   mlir::Type queryElement, cacheElement;
 
@@ -43,10 +44,10 @@ protected:
   /// key is in a page of `token` if each token has its own pages, else in a
   /// page of the text.
   mlir::Value rowOfKey(mlir::Value key, mlir::Value token = {});
-  /// In paged caches with a window: the last key up to `key` whose position is
-  /// a multiple of `of`; otherwise `key`. So the keys that are computed
-  /// together do not depend on other tokens. The earlier keys exist, but are
-  /// not seen.
+  /// In paged caches with a window, and in rings: the last key up to `key`
+  /// whose position is a multiple of `of`; otherwise `key`. So the keys that
+  /// are computed together lie together, and do not depend on other tokens. The
+  /// earlier keys exist, but are not seen.
   mlir::Value alignedKey(mlir::Value key, int64_t of);
   /// The first key that some of the tokens may see, and the one after the
   /// last.
@@ -76,7 +77,8 @@ protected:
   mlir::Value kvHead; // of the block
 
 private:
-  // A function of the KV head and, if paged, of the page and the place in it.
+  // A function of the KV head and, if paged, of the page and the place in it;
+  // of a ring, of the place in it.
   mlir::AffineExpr keyRow;
   Rows pages;
 };

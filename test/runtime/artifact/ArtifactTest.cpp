@@ -266,6 +266,28 @@ static nlohmann::json cacheWithRope(const std::vector<int> &ropes) {
           {"rope", ropes}};
 }
 
+/// A ring of 12 places, in a model that is fed 4 tokens at once.
+static nlohmann::json ring(int64_t window) {
+  nlohmann::json cache = cacheWithRope({-1});
+  cache["window"] = window;
+  return cache;
+}
+
+TEST_F(ArtifactTest, SaysHowFarATextCanGoBack) {
+  auto reach = [](const nlohmann::json &cache) {
+    nlohmann::json manifest = fakeManifest();
+    manifest["caches"][0] = cache;
+    auto parsed = parseManifest(manifest.dump(), "here");
+    return parsed.ok() ? parsed->reach() : -1;
+  };
+  EXPECT_EQ(reach(cacheWithRope({-1})), 12); // to the begin
+  EXPECT_EQ(reach(ring(9)), 4);
+  nlohmann::json state = cacheWithRope({-1});
+  state.erase("rope");
+  state["state"] = true;
+  EXPECT_EQ(reach(state), 0);
+}
+
 TEST_F(ArtifactTest, RejectsHostileManifestsNamingTheField) {
   struct Case {
     const char *pointer;
@@ -321,6 +343,10 @@ TEST_F(ArtifactTest, RejectsHostileManifestsNamingTheField) {
        "heads, "
        "at least max_seq positions, and numbers"},
       {"/caches/0", cacheWithRope({1}), "'caches[0].rope[0]' is 1"},
+      {"/caches/0/window", 3, "'caches[0].window' is 3, expected a whole"},
+      {"/caches/0", ring(10),
+       "'caches[0].window' is 10, expected a whole "
+       "number from 1 to 9"},
       {"/caches/0", cacheWithRope({0}), "rotates 2 numbers of 1"},
       {"/caches/0", cacheWithRope({-1, -1}), "expected 1 layers"},
       {"/caches/0/bytes", 47, "but [12] of f32 is another size"},

@@ -193,14 +193,6 @@ TEST(DropPositionsTest, SaysWhyItCannot) {
           "the KV caches are in pages");
   refused([](Manifest &m) { m.learnedPositions = true; },
           "the model adds a learned row for each position");
-  refused([](Manifest &m) { m.ropes[0].original = 8; },
-          "the frequencies of the model's rope, dynamic NTK,");
-  refused(
-      [](Manifest &m) {
-        m.ropes[0].original = 8;
-        m.ropes[0].longFrequencies.resize(24);
-      },
-      "the frequencies of the model's rope, longrope,");
   refused([](Manifest &m) { m.caches[0].ropes.clear(); },
           "the artifact's manifest does not say");
 }

@@ -82,7 +82,9 @@ protected:
   /// The keys to copy: all keys, the given ones, or the others.
   enum class Which { All, Given, New };
   /// Whether keys are given: a step has one token, and caches are not paged.
-  bool hasGiven() const { return in.tokens.constant == 1 && !in.page; }
+  bool hasGiven() const {
+    return in.tokens.constant == 1 && !in.attention.pages;
+  }
   /// The end of the block's given keys.
   mlir::Value endGiven(mlir::Value endKey);
   /// Begins to copy the block's first keys and values, as far as they are

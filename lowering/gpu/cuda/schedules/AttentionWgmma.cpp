@@ -55,6 +55,7 @@ public:
 
   gpu::GPUFuncOp emit() {
     findBlock();
+    firstKey = alignedKey(firstKey, tileKeys);
     turns = b.ceilDiv(b.max(b.sub(endKey, firstKey), b.i32(1)), tileKeys);
     ring.emplace(b, steps, /*parts=*/2, /*others=*/1);
     ring->begin(kMultiply / cuda::kWarpgroup);
@@ -102,7 +103,7 @@ private:
                          boxOfQueries());
         });
     b.loop(b.i32(0), turns, 1, [&](Value turn) {
-      Value key = b.add(rowOfKey(firstKey), b.mul(turn, tileKeys));
+      Value key = rowOfKey(b.add(firstKey, b.mul(turn, tileKeys)));
       for (auto [map, operand] : {std::pair(mapK, Keys), {mapV, Values}}) {
         Ring::Slot slot = ring->slot(turn, operand);
         ring->fill(slot, tileKeys * size * 2,
@@ -242,7 +243,9 @@ private:
 
 bool cuda::takesAttentionWgmma(const KernelFunction &of,
                                const AttentionMemory &in) {
-  return takesAttentionMma(of, in) && of.mostTokens() && !in.page &&
+  bool hasTiles = in.page % 128 == 0; // a tile of keys lies in a ring
+  return takesAttentionMma(of, in) && of.mostTokens() && hasTiles &&
+         !in.attention.pages &&
          (in.size == BoxTile::kColumns || in.size == 2 * BoxTile::kColumns) &&
          tokenStride(in.query, in.group, in.size);
 }
