@@ -113,9 +113,14 @@ static void printSession(const Manifest &manifest) {
     const CacheSpec &cache = manifest.caches[i];
     std::string pages =
         manifest.batch ? std::to_string(manifest.batch->width) + " of " : "";
-    printf("%-16s %-6s %-30s %12" PRIu64 "\n", printable(cache.symbol).c_str(),
-           cache.type.c_str(), (pages + shapeText(cache.shape)).c_str(),
-           manifest.cacheBytes(i));
+    std::string kind = cache.isState  ? "  state"
+                       : cache.window ? "  ring for a window of " +
+                                            std::to_string(cache.window)
+                                      : "";
+    printf("%-16s %-6s %-30s %12" PRIu64 "%s\n",
+           printable(cache.symbol).c_str(), cache.type.c_str(),
+           (pages + shapeText(cache.shape)).c_str(), manifest.cacheBytes(i),
+           kind.c_str());
   }
   printf("%-16s %-6s %-30s %12" PRIu64 "\n", "arena", "", "",
          manifest.scratchBytes());

@@ -3,6 +3,7 @@
 #include "dialect/Dialect.h"
 #include "dialect/Signature.h"
 #include "lowering/entry/LayerNumber.h"
+#include "lowering/entry/Rings.h"
 #include "passes/Kernel.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -141,6 +142,30 @@ static bool makesHidden(Operation *op, func::FuncOp forward) {
          op->use_begin()->getOperandNumber() == 1;
 }
 
+/// Adds the caches. Those of equal layers follow one another.
+static void countCaches(func::FuncOp forward, Costs &costs) {
+  FailureOr<SmallVector<int64_t>> windows = ringWindows(forward); // verified
+  RankedTensorType last;
+  for (auto [type, window] :
+       llvm::zip(cacheTypes(forward.getFunctionType()), *windows)) {
+    auto cache = cast<RankedTensorType>(type);
+    int64_t bytes = storageBytes(cache), positions = 0;
+    if (!isState(cache)) {
+      positions = cache.getDimSize(2);
+      costs.cacheBytesPerPosition += bytes / positions;
+    }
+    costs.cacheBytes += bytes;
+    if (cache == last) {
+      costs.caches.back().bytes += bytes;
+      continue;
+    }
+    last = cache;
+    const char *kind = window ? "ring" : positions ? "whole" : "state";
+    costs.caches.push_back(
+        {kind, window, cache.getDimSize(0), positions, bytes});
+  }
+}
+
 Costs cria::costsOf(ModuleOp program) {
   Costs costs;
   auto forward = program.lookupSymbol<func::FuncOp>("forward");
@@ -154,12 +179,7 @@ Costs cria::costsOf(ModuleOp program) {
     if (auto linear = dyn_cast<ExpertLinearOp>(op))
       countExperts(linear, costs);
   });
-  for (Type type : cacheTypes(forward.getFunctionType())) {
-    auto cache = cast<RankedTensorType>(type);
-    costs.cacheBytes += storageBytes(cache);
-    if (!isState(cache))
-      costs.cacheBytesPerPosition += storageBytes(cache) / cache.getDimSize(2);
-  }
+  countCaches(forward, costs);
   countParameters(program, costs);
   return costs;
 }
@@ -167,6 +187,14 @@ Costs cria::costsOf(ModuleOp program) {
 /// The number of keys that a token after `depth` others sees.
 static int64_t keysSeen(const AttentionRow &row, int64_t depth) {
   return row.window ? std::min(row.window, depth + 1) : depth + 1;
+}
+
+int64_t Costs::bytesOfPosition() const {
+  int64_t bytes = 0;
+  for (const CacheKind &kind : caches)
+    if (kind.kind == "whole")
+      bytes += kind.bytes / kind.positions;
+  return bytes;
 }
 
 /// Adds the costs of an op.
@@ -332,6 +360,14 @@ void cria::printCosts(const Costs &costs, int64_t chunk,
     os << " (on average)";
   }
   os << "\n"
-     << "KV cache: " << costs.cacheBytesPerPosition << " bytes a position, "
+     << "KV cache: " << costs.bytesOfPosition() << " bytes a position, "
      << costs.cacheBytes << " in all\n";
+  for (const CacheKind &kind : costs.caches) {
+    os << "  " << kind.kind << ", " << kind.layers << " layers";
+    if (kind.positions)
+      os << " of " << kind.positions << " positions";
+    if (kind.window)
+      os << " for a window of " << kind.window;
+    os << ": " << kind.bytes << "\n";
+  }
 }

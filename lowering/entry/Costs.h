@@ -34,6 +34,17 @@ struct AttentionRow {
   int64_t window = 0;
 };
 
+/// The caches of the layers that are alike: keys and values, or states.
+struct CacheKind {
+  /// "whole", "ring" or "state".
+  std::string kind;
+  int64_t window = 0; ///< of the layers of a ring
+  int64_t layers = 0;
+  /// The positions that each layer has room for; 0 of states.
+  int64_t positions = 0;
+  int64_t bytes = 0;
+};
+
 struct Costs {
   std::vector<CostRow> rows;
   std::vector<AttentionRow> attention;
@@ -47,12 +58,15 @@ struct Costs {
   /// Keys and values of one position, all layers.
   int64_t cacheBytesPerPosition = 0;
   int64_t cacheBytes = 0;
+  std::vector<CacheKind> caches;
 
   int64_t flops(bool head) const;
   int64_t weightBytes(bool head) const;
   /// Costs that attention adds for one token after `depth` others.
   int64_t attentionFlops(int64_t depth) const;
   int64_t attentionBytes(int64_t depth) const;
+  /// Bytes of the caches that a further position of the context takes.
+  int64_t bytesOfPosition() const;
   /// The different experts of a layer that `tokens` choose on average, if all
   /// choices are equally likely: E (1 - (1 - k / E)^tokens).
   double expectedExperts(int64_t tokens) const;

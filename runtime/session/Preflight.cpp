@@ -7,7 +7,7 @@
 namespace cria {
 
 uint64_t MemoryNeed::total(int64_t positions) const {
-  return weights + code + scratch + states +
+  return weights + code + scratch + states + rings +
          cachePerPosition * static_cast<uint64_t>(positions);
 }
 
@@ -27,8 +27,9 @@ MemoryNeed memoryNeed(const Artifact &artifact) {
   need.code = artifact.fileBytes();
   need.scratch = manifest.scratchBytes();
   for (const CacheSpec &cache : manifest.caches)
-    need.states += cache.isState ? cache.bytes : 0;
-  need.cachePerPosition = (manifest.cacheBytes() - need.states) /
+    if (cache.isFixed())
+      (cache.window ? need.rings : need.states) += cache.bytes;
+  need.cachePerPosition = (manifest.cacheBytes() - need.states - need.rings) /
                           static_cast<uint64_t>(manifest.maxSeq);
   return need;
 }
@@ -99,8 +100,10 @@ static MemoryNeed needOf(const Artifact &artifact, int64_t ranks) {
   // All heads read a single KV head, so each rank has it.
   bool isWhole = before == 1 && !manifest.caches.empty() &&
                  manifest.caches[0].shape[1] == 1;
-  if (!isWhole)
+  if (!isWhole) {
     need.cachePerPosition = need.cachePerPosition * before / now;
+    need.rings = need.rings * before / now;
+  }
   return need;
 }
 
@@ -145,6 +148,7 @@ std::string preflightReport(const Artifact &artifact, const Binding &binding,
       {"memory: ", mebibytes(need.weights), " of weights, ",
        mebibytes(need.cachePerPosition * static_cast<uint64_t>(positions)),
        " of KV caches for ", positions, " positions, ",
+       need.rings ? mebibytes(need.rings) + " of rings for windows, " : "",
        need.states ? mebibytes(need.states) + " of states, " : "",
        mebibytes(need.scratch), " of scratch, ", mebibytes(need.code),
        " of code: ", mebibytes(need.total(positions)), " of ",

@@ -16,6 +16,7 @@ struct MemoryNeed {
   uint64_t code = 0;    // the artifact
   uint64_t scratch = 0; // of the session
   uint64_t states = 0;  // of the session, whatever the length of its text
+  uint64_t rings = 0;   // the same
   uint64_t cachePerPosition = 0;
 
   uint64_t total(int64_t positions) const;

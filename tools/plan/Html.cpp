@@ -283,7 +283,7 @@ static std::string facts(const Page &page) {
       page.plan.costs.weightBytes(false) + page.plan.costs.weightBytes(true);
   text += fact("weights read, a token", quantity(double(bytes), "B"));
   text += fact("KV cache, a position",
-               quantity(double(page.plan.costs.cacheBytesPerPosition), "B"));
+               quantity(double(page.plan.costs.bytesOfPosition()), "B"));
   for (const auto &[device, arenas] : page.trail.arenas) {
     int64_t most = 0;
     for (const ArenaPlan &arena : arenas)

@@ -225,13 +225,19 @@ static json::Object kernelJson(const Plan &plan, const PlanKernel &kernel) {
 }
 
 json::Object cria::planJson(const Plan &plan) {
-  json::Array modules, cpus, machines, kernels, code;
+  json::Array modules, caches, cpus, machines, kernels, code;
   for (const CostRow &row : plan.costs.rows)
     modules.push_back(json::Object{{"path", row.path},
                                    {"op", row.op},
                                    {"runs", row.runs},
                                    {"operations_per_token", row.flops},
                                    {"weight_bytes", row.weightBytes}});
+  for (const CacheKind &kind : plan.costs.caches)
+    caches.push_back(json::Object{{"kind", kind.kind},
+                                  {"window", kind.window},
+                                  {"layers", kind.layers},
+                                  {"positions", kind.positions},
+                                  {"bytes", kind.bytes}});
   for (const CpuTarget &cpu : plan.cpus)
     cpus.push_back(cpuJson(cpu));
   for (const Machine &machine : plan.machines)
@@ -243,8 +249,9 @@ json::Object cria::planJson(const Plan &plan) {
   return json::Object{
       {"parameters", plan.costs.parameters},
       {"active_parameters", plan.costs.parameters - plan.costs.idleParameters},
-      {"kv_bytes_per_position", plan.costs.cacheBytesPerPosition},
+      {"kv_bytes_per_position", plan.costs.bytesOfPosition()},
       {"kv_bytes", plan.costs.cacheBytes},
+      {"caches", std::move(caches)},
       {"depth", plan.depth},
       {"chunk", plan.chunk},
       {"modules", std::move(modules)},

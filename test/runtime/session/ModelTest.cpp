@@ -266,6 +266,22 @@ TEST_F(ModelTest, CountsMemoryByTheByte) {
               fails(CRIA_RESOURCE_EXHAUSTED, "KV caches of 12 positions take"));
 }
 
+TEST_F(ModelTest, CountsRingsApartFromPositions) {
+  nlohmann::json manifest = fakeManifest();
+  manifest["caches"].push_back({{"symbol", "ring"},
+                                {"bytes", 64},
+                                {"shape", {1, 1, 8, 2}},
+                                {"dtype", "f32"},
+                                {"window", 5}});
+  auto opened = Artifact::open(folder.write("r.cria", artifactOf(manifest)));
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  MemoryNeed need = memoryNeed(**opened);
+  EXPECT_EQ(need.rings, 64u);
+  EXPECT_EQ(need.cachePerPosition, 4u);
+  EXPECT_EQ(need.total(0), memoryNeed(*artifact).total(0) + 64 +
+                               (*opened)->fileBytes() - artifact->fileBytes());
+}
+
 /// The fake model with a matrix in slot 5, of 45 times 256 elements and some
 /// more, so that each core quantizes some.
 static nlohmann::json quantizedManifest(const char *type) {
