@@ -22,9 +22,8 @@ further=(
   # Debian packages alone:
   dpkg-dev file
 )
-# For the runtime on 64-bit Arm, and for its tests:
+# For the runtime on 64-bit Arm:
 arm=(g++-aarch64-linux-gnu libpcre2-dev:arm64 libutf8proc-dev:arm64)
-further+=("${arm[@]}" qemu-user)
 
 usage() {
   cat <<'TEXT'
@@ -46,17 +45,18 @@ die() {
   exit 1
 }
 
-# Prints the packages that are not installed.
+# Prints which PACKAGEs are not installed.
 missingPackages() {
-  dpkg-query -W -f='${db:Status-Status} ${Package}:${Architecture}\n' \
-    "${packages[@]}" 2>/dev/null | sed -n 's/^installed //p' |
+  dpkg-query -W -f='${db:Status-Status} ${Package}:${Architecture}\n' "$@" \
+    2>/dev/null | sed -n 's/^installed //p' |
     sed -E "s/:(all|$(dpkg --print-architecture))\$//" | sort -u |
-    comm -13 - <(printf '%s\n' "${packages[@]}" | sort)
+    comm -13 - <(printf '%s\n' "$@" | sort)
 }
 
+# Installs which PACKAGEs are missing; fails if apt-get cannot.
 installPackages() {
   local missing asRoot=()
-  mapfile -t missing < <(missingPackages)
+  mapfile -t missing < <(missingPackages "$@")
   [[ ${#missing[@]} -gt 0 ]] || return 0
   installed=yes # CMake looks for them again
   if [[ $(id -u) != 0 ]]; then
@@ -65,14 +65,27 @@ installPackages() {
     asRoot=(sudo)
   fi
   echo "setup.sh: installing ${missing[*]}" >&2
-  [[ " ${missing[*]} " != *:arm64" "* ]] ||
+  if [[ " ${missing[*]} " == *:arm64" "* ]]; then
     "${asRoot[@]}" dpkg --add-architecture arm64 </dev/null >&2
+  fi
   asRoot+=(env DEBIAN_FRONTEND=noninteractive)
-  "${asRoot[@]}" apt-get update -q </dev/null >&2
-  "${asRoot[@]}" apt-get install -q -y --no-install-recommends \
-    "${missing[@]}" </dev/null >&2 ||
-    die "apt-get cannot install ${missing[*]}; LLVM 22 comes with Debian 12's" \
-      "bookworm-security, elsewhere from https://apt.llvm.org"
+  "${asRoot[@]}" apt-get update -q </dev/null >&2 &&
+    "${asRoot[@]}" apt-get install -q -y --no-install-recommends \
+      "${missing[@]}" </dev/null >&2 && return
+  echo "setup.sh: apt-get cannot install ${missing[*]}" >&2
+  return 1
+}
+
+# What tests on 64-bit Arm need. A mirror may have no packages of its architecture: then
+# these tests are skipped.
+installArm() {
+  local before
+  before=$(dpkg --print-foreign-architectures)
+  installPackages "${arm[@]}" qemu-user && return
+  echo "setup.sh: without them tests on 64-bit Arm are skipped" >&2
+  if [[ $before != *arm64* ]]; then
+    dpkg --remove-architecture arm64 >&2 || true
+  fi
 }
 
 # On systems other than Debian nothing is installed; prints what is needed.
@@ -140,10 +153,19 @@ esac
 if [[ $# == 0 || -n $(printf '%s\n' "$@" | grep -vxE 'cria-(compile|run|inspect)') ]]; then
   packages+=("${further[@]}")
 fi
+isTested=""
+[[ " $* " != *" cria-test-depends "* ]] || isTested=yes
 # The browser is large, and only tests need it.
-[[ " $* " != *" cria-test-depends "* ]] || packages+=(chromium-headless-shell)
+[[ -z $isTested ]] || packages+=(chromium-headless-shell)
 
-if command -v apt-get >/dev/null; then installPackages; else checkCommands; fi
+if ! command -v apt-get >/dev/null; then
+  checkCommands
+else
+  installPackages "${packages[@]}" ||
+    die "LLVM 22 comes with Debian 12's bookworm-security, elsewhere from" \
+      "https://apt.llvm.org"
+  [[ -z $isTested ]] || installArm
+fi
 [[ -f $build/build.ninja && -z $installed ]] ||
   cmake -S "$source" -B "$build" -G Ninja -DCRIA_WERROR="$(warningsAreErrors)" \
     "${options[@]}" >&2

@@ -17,7 +17,8 @@ fi
 [[ ${1:-} != --version ]] || exec "$root/scripts/version.sh" test.sh
 
 cat <<'TEXT'
-What happens: missing packages are installed, everything is built into build/
+What happens: missing packages are installed (some are for arm64, if a mirror has
+them: dpkg --add-architecture arm64), everything is built into build/
 (4 to 16 minutes on two cores, [steps done/all, seconds]), every test runs (12 to
 25 minutes), and then the runtime's unit tests once more under sanitizers, for
 which the runtime is built twice more (8 to 16 minutes).
