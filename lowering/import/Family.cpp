@@ -67,6 +67,16 @@ static constexpr llvm::StringLiteral kQwen35Fixed =
 static constexpr llvm::StringLiteral kQwen35Ignored =
     "mamba_ssm_dtype mtp_num_hidden_layers mtp_use_dedicated_embeddings";
 
+/// What LFM2 with and without experts have in common.
+static constexpr LayerNorms kLfm2Norms = {.attention = "operator_norm",
+                                          .mlp = "ffn_norm"};
+static constexpr AttentionModules kLfm2Attention = {
+    .out = "self_attn.out_proj",
+    .queryNorm = "self_attn.q_layernorm",
+    .keyNorm = "self_attn.k_layernorm"};
+static constexpr MlpModules kLfm2Mlp = {"feed_forward.w1", "feed_forward.w3",
+                                        "feed_forward.w2"};
+
 static constexpr LatentModules kLatent = {.row =
                                               "self_attn.kv_a_proj_with_mqa"};
 
@@ -840,15 +850,44 @@ static const Family kFamilies[] = {
                 "block_out_init_scale block_use_swiglu block_use_xavier_init "
                 "conv_dim conv_dim_out conv_use_xavier_init num_heads theta "
                 "use_pos_enc",
-     .norms = {.attention = "operator_norm", .mlp = "ffn_norm"},
+     .norms = kLfm2Norms,
      .lastNorm = "model.embedding_norm",
-     .attention = {.out = "self_attn.out_proj",
-                   .queryNorm = "self_attn.q_layernorm",
-                   .keyNorm = "self_attn.k_layernorm"},
+     .attention = kLfm2Attention,
      .conv = {.in = "conv.in_proj"},
      .headNorm = HeadNorm::EachHead,
-     .mlp = {"feed_forward.w1", "feed_forward.w3", "feed_forward.w2"},
+     .mlp = kLfm2Mlp,
      .biases = kNoBiases},
+    {.modelType = "lfm2_moe",
+     .architecture = "Lfm2MoeForCausalLM",
+     .models = "LFM2 8B-A1B and 24B-A2B",
+     .differs = "as lfm2, and mixtures of experts, but not in the first "
+                "layers; scores are sigmoids, and chosen with a correction",
+     .keys = "conv_L_cache conv_bias layer_types moe_intermediate_size "
+             "norm_eps norm_topk_prob num_dense_layers num_experts "
+             "num_experts_per_tok routed_scaling_factor",
+     .defaults = R"({"conv_L_cache": 3, "intermediate_size": 7168,
+         "max_position_embeddings": 128000, "moe_intermediate_size": 1792,
+         "norm_eps": 1e-5, "norm_topk_prob": true, "num_dense_layers": 2,
+         "num_experts": 32, "num_experts_per_tok": 4,
+         "num_key_value_heads": 8, "rope_theta": 1000000.0,
+         "tie_word_embeddings": true})",
+     .fixed = R"({"use_expert_bias": true})",
+     .renamed = "tie_embedding=tie_word_embeddings",
+     .norms = kLfm2Norms,
+     .lastNorm = "model.embedding_norm",
+     .attention = kLfm2Attention,
+     .conv = {.in = "conv.in_proj"},
+     .headNorm = HeadNorm::EachHead,
+     .mlp = kLfm2Mlp,
+     .experts = {.router = "feed_forward.gate",
+                 .score = ExpertModules::Sigmoid,
+                 .correction = "feed_forward.expert_bias",
+                 .floor = 1e-6,
+                 .each = {"feed_forward.experts.{}.w1",
+                          "feed_forward.experts.{}.w3",
+                          "feed_forward.experts.{}.w2"}},
+     .biases = kNoBiases,
+     .needsLayerTypes = true},
     {.modelType = "llama",
      .architecture = "LlamaForCausalLM",
      .models = "Llama 1 to 3.3, TinyLlama, CodeLlama, Yi, SmolLM2, Falcon 3, "

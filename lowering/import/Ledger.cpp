@@ -562,6 +562,8 @@ static const LedgerKey kKeys[] = {
     {"num_beams", false, "1", kGeneration, nullptr},
     {"num_channels", false, "", "numbers of a pixel",
      size<&Draft::channels, kMaxChannels>},
+    {"num_dense_layers", false, "", "the first layers have no experts",
+     firstExperts},
     {"num_experts", false, "", "experts of a layer", experts},
     {"num_experts_per_tok", false, "", "experts that a token chooses",
      size<&Draft::chosenExperts, kMaxExperts>},

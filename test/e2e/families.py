@@ -168,6 +168,14 @@ FAMILIES = {
         | {"layer_types": ["conv"] * 2 + ["full_attention", "conv"] * 2}
         | {"norm_eps": 1e-5},
     ),
+    # Of the first layers, which are convolutions, only one has no experts.
+    "lfm2_moe": config(
+        "lfm2_moe",
+        {"num_hidden_layers": 6, "tie_word_embeddings": True, "norm_eps": 1e-5}
+        | {"layer_types": ["conv"] * 2 + ["full_attention", "conv"] * 2}
+        | {"num_dense_layers": 1, "moe_intermediate_size": 40, "num_experts": 8}
+        | {"num_experts_per_tok": 3, "routed_scaling_factor": 1.5},
+    ),
     "olmo": config("olmo", {}),
     "olmo3": config(
         "olmo3", {"sliding_window": 24, "rope_scaling": rope("yarn")}
@@ -339,7 +347,7 @@ def in_own_names(config):
 OTHERS = [
     *("deepseek_v2", "deepseek_v3", "minicpm3"),
     *("arcee", "cohere", "cohere2", "dots1", "ernie4_5", "ernie4_5_moe", "exaone4"),
-    *("gemma3_text", "glm", "glm4", "glm4_moe", "gpt2", "gpt_neox", "gpt_oss", "granitemoe", "granitemoehybrid", "helium", "hunyuan_v1_dense", "jais2", "lfm2"),
+    *("gemma3_text", "glm", "glm4", "glm4_moe", "gpt2", "gpt_neox", "gpt_oss", "granitemoe", "granitemoehybrid", "helium", "hunyuan_v1_dense", "jais2", "lfm2", "lfm2_moe"),
     *("mixtral", "nemotron", "olmo", "olmo3", "olmoe", "opt", "phi", "qwen2_moe"),
     *("qwen3_moe", "qwen3_moe-given", "seed_oss", "stablelm", "starcoder2"),
 ]
