@@ -191,8 +191,7 @@ void Runner::Run::moveCacheRows(const TapResult &result, int64_t turn,
   const CacheSpec &spec = manifest.caches[*result.cache];
   uint64_t heads = spec.shape[1], positions = spec.shape[2],
            size = spec.shape[3], count = rows.count();
-  auto layer = static_cast<uint64_t>(
-      result.names.empty() ? turn : result.names[0].layer(turn));
+  auto layer = static_cast<uint64_t>(result.first + result.step * turn);
   if (layer >= spec.shape[0])
     return;
   std::vector<std::byte> &bytes = bytesOf(*result.cache);

@@ -65,6 +65,8 @@ static TapResult readResult(const JsonCursor &at, const Manifest &manifest) {
                          {"cache", &result.cache}})
     if (auto found = at.find(key))
       *to = static_cast<size_t>(found->integer(0, last));
+  result.first = number(at, "first");
+  result.step = number(at, "step");
   if (result.made)
     result.force = static_cast<size_t>(number(at, "force"));
   if (auto row = at.find("row")) {

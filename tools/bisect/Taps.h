@@ -30,6 +30,7 @@ struct TapResult {
   size_t force = 0;            // its number in Taps::force
   uint64_t width = 0;          // of a row
   std::optional<size_t> cache; // the result is some rows of this KV cache
+  int64_t first = 0, step = 0; // in turn t, of its layer first + step * t
   bool logits = false;
   bool integers = false; // numbers of experts: the same or others
   std::vector<TapName> names;

@@ -15,6 +15,7 @@
 ///
 /// Numbers of experts are kept as f32, which has them exactly: the runtime
 /// reads and writes floats alone.
+#include "dialect/Signature.h"
 #include "lowering/artifact/Manifest.h"
 #include "lowering/entry/Entry.h"
 #include "lowering/entry/LayerNumber.h"
@@ -91,6 +92,16 @@ static Type storedType(Type element) {
   return isa<FloatType>(element) ? element : Type();
 }
 
+/// The layer of its caches that a call updates: the only number of a layer that
+/// a kernel takes.
+static LayerNumber cacheLayer(func::CallOp call) {
+  for (Value operand : call.getOperands())
+    if (operand.getType().isIndex())
+      if (std::optional<LayerNumber> number = layerNumber(operand))
+        return *number;
+  return {};
+}
+
 /// The turns of the loop around a call; 1 if there is no loop, nothing if the
 /// number of turns is unknown.
 static std::optional<int64_t> turnsAround(func::CallOp call) {
@@ -155,6 +166,12 @@ FailureOr<DictionaryAttr> TapAdder::describe(func::CallOp call,
     BlockArgument argument = updatedArgument(result);
     if (argument &&
         arguments.all()[argument.getArgNumber()] == EntryArgument::Cache) {
+      if (isState(type)) { // follows from what the kernel is given
+        results.push_back(std::move(object));
+        continue;
+      }
+      LayerNumber layer = cacheLayer(call);
+      object.set("first", layer.first).set("step", layer.step);
       object.set("cache", llvm::count(arguments.all().take_front(
                                           argument.getArgNumber()),
                                       EntryArgument::Cache));

@@ -9,7 +9,7 @@ using namespace cria;
 ModuleNames::ModuleNames(const Manifest &manifest) {
   for (Attribute value : manifest.get<ArrayAttr>("weights"))
     if (auto weight = dyn_cast<DictionaryAttr>(value))
-      weights[getText(weight, "symbol").value_or("")] = weight;
+      weights.try_emplace(getText(weight, "symbol").value_or(""), weight);
 }
 
 /// The name of the module of a weight, such as {path =
