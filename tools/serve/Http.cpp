@@ -689,6 +689,8 @@ public:
     acceptor.listen(tcp::acceptor::max_listen_connections, error);
     if (error)
       throw std::runtime_error(url() + ": cannot listen: " + error.message());
+    for (int signal : {SIGINT, SIGTERM}) // until now they end the process
+      signals.add(signal);
   }
 
   void run(const Service &service, std::function<void()> drain,
@@ -699,8 +701,6 @@ public:
     shared.longWorkers = &longWorkers;
     onDrain = std::move(drain);
     onStop = std::move(stop);
-    for (int signal : {SIGINT, SIGTERM}) // until now they end the process
-      signals.add(signal);
     awaitSignal();
     while (!runUntilError())
       std::this_thread::sleep_for(milliseconds(10));

@@ -37,7 +37,7 @@ public:
   /// "http://127.0.0.1:8080", with the port that was taken.
   std::string url() const;
 
-  /// From now on, clients that connect wait for `run`. Throws
+  /// From now on, clients that connect and signals wait for `run`. Throws
   /// std::runtime_error.
   void listen();
 
