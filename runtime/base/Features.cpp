@@ -29,7 +29,7 @@ enum : uint32_t { None = 0, Ymm = 0x6, Zmm = 0xe6, Tiles = 0x60000 };
 
 /// The bit of CPUID that reports a feature.
 struct Feature {
-  char name[20]; // LLVM's; no pointer, which would be relocated
+  char name[16]; // LLVM's; no pointer, which would be relocated
   uint32_t leaf;
   uint8_t subleaf;
   Register where;
@@ -40,87 +40,38 @@ struct Feature {
 } // namespace
 
 // Intel SDM volume 2, CPUID; AMD APM volume 3, appendix E. The names are those
-// of LLVM's X86 target.
+// of LLVM's X86 target, for what lowering/cpu/Target.cpp lets code use.
 static const Feature features[] = {
-    {"cx8", 1, 0, EDX, 8, None},
-    {"cmov", 1, 0, EDX, 15, None},
-    {"mmx", 1, 0, EDX, 23, None},
-    {"fxsr", 1, 0, EDX, 24, None},
-    {"sse", 1, 0, EDX, 25, None},
-    {"sse2", 1, 0, EDX, 26, None},
     {"sse3", 1, 0, ECX, 0, None},
-    {"pclmul", 1, 0, ECX, 1, None},
     {"ssse3", 1, 0, ECX, 9, None},
     {"fma", 1, 0, ECX, 12, Ymm},
-    {"cx16", 1, 0, ECX, 13, None},
     {"sse4.1", 1, 0, ECX, 19, None},
     {"sse4.2", 1, 0, ECX, 20, None},
-    {"crc32", 1, 0, ECX, 20, None},
     {"movbe", 1, 0, ECX, 22, None},
     {"popcnt", 1, 0, ECX, 23, None},
-    {"aes", 1, 0, ECX, 25, None},
-    {"xsave", 1, 0, ECX, 26, None},
     {"avx", 1, 0, ECX, 28, Ymm},
     {"f16c", 1, 0, ECX, 29, Ymm},
-    {"rdrnd", 1, 0, ECX, 30, None},
-    {"fsgsbase", 7, 0, EBX, 0, None},
     {"bmi", 7, 0, EBX, 3, None},
     {"avx2", 7, 0, EBX, 5, Ymm},
     {"bmi2", 7, 0, EBX, 8, None},
-    {"invpcid", 7, 0, EBX, 10, None},
     {"avx512f", 7, 0, EBX, 16, Zmm},
     {"avx512dq", 7, 0, EBX, 17, Zmm},
-    {"rdseed", 7, 0, EBX, 18, None},
-    {"adx", 7, 0, EBX, 19, None},
     {"avx512ifma", 7, 0, EBX, 21, Zmm},
-    {"clflushopt", 7, 0, EBX, 23, None},
-    {"clwb", 7, 0, EBX, 24, None},
     {"avx512cd", 7, 0, EBX, 28, Zmm},
-    {"sha", 7, 0, EBX, 29, None},
     {"avx512bw", 7, 0, EBX, 30, Zmm},
     {"avx512vl", 7, 0, EBX, 31, Zmm},
     {"avx512vbmi", 7, 0, ECX, 1, Zmm},
-    {"pku", 7, 0, ECX, 4, None},
-    {"waitpkg", 7, 0, ECX, 5, None},
     {"avx512vbmi2", 7, 0, ECX, 6, Zmm},
-    {"shstk", 7, 0, ECX, 7, None},
-    {"gfni", 7, 0, ECX, 8, None},
-    {"vaes", 7, 0, ECX, 9, Ymm},
-    {"vpclmulqdq", 7, 0, ECX, 10, Ymm},
     {"avx512vnni", 7, 0, ECX, 11, Zmm},
     {"avx512bitalg", 7, 0, ECX, 12, Zmm},
     {"avx512vpopcntdq", 7, 0, ECX, 14, Zmm},
-    {"rdpid", 7, 0, ECX, 22, None},
-    {"cldemote", 7, 0, ECX, 25, None},
-    {"movdiri", 7, 0, ECX, 27, None},
-    {"movdir64b", 7, 0, ECX, 28, None},
-    {"avx512vp2intersect", 7, 0, EDX, 8, Zmm},
-    {"serialize", 7, 0, EDX, 14, None},
     {"amx-bf16", 7, 0, EDX, 22, Tiles},
     {"avx512fp16", 7, 0, EDX, 23, Zmm},
     {"amx-tile", 7, 0, EDX, 24, Tiles},
     {"amx-int8", 7, 0, EDX, 25, Tiles},
     {"avxvnni", 7, 1, EAX, 4, Ymm},
     {"avx512bf16", 7, 1, EAX, 5, Zmm},
-    {"amx-fp16", 7, 1, EAX, 21, Tiles},
-    {"avxifma", 7, 1, EAX, 23, Ymm},
-    {"avxvnniint8", 7, 1, EDX, 4, Ymm},
-    {"avxneconvert", 7, 1, EDX, 5, Ymm},
-    {"amx-complex", 7, 1, EDX, 8, Tiles},
-    {"avxvnniint16", 7, 1, EDX, 10, Ymm},
-    {"prefetchi", 7, 1, EDX, 14, None},
-    {"xsaveopt", 0xd, 1, EAX, 0, None},
-    {"xsavec", 0xd, 1, EAX, 1, None},
-    {"xsaves", 0xd, 1, EAX, 3, None},
-    {"sahf", 0x80000001, 0, ECX, 0, None},
     {"lzcnt", 0x80000001, 0, ECX, 5, None},
-    {"sse4a", 0x80000001, 0, ECX, 6, None},
-    {"prfchw", 0x80000001, 0, ECX, 8, None},
-    {"mwaitx", 0x80000001, 0, ECX, 29, None},
-    {"64bit", 0x80000001, 0, EDX, 29, None},
-    {"clzero", 0x80000008, 0, EBX, 0, None},
-    {"rdpru", 0x80000008, 0, EBX, 4, None},
-    {"wbnoinvd", 0x80000008, 0, EBX, 9, None},
 };
 
 /// The register state that the operating system saves.
