@@ -337,7 +337,7 @@ class Texts:
             at = len(self.drawn[number])
             if most and at and (ids := known[at : at + most]):
                 self.batch.propose(number, [(id + change) % vocab for id in ids])
-        for number, id, _, message, _ in self.batch.step():
+        for number, id, _, message, *_ in self.batch.step():
             if id < 0:
                 sys.exit(message)
             self.drawn[number].append(id)
