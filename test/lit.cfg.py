@@ -4,6 +4,8 @@ Substitutions in addition to lit's own (%s, %t, ...):
   %{src}     the repository          %{build}   the build tree
   %{bin}     build/bin, on the PATH  %{shared}  a folder with models/stories260K
   %{python}  Python with NumPy
+  %{alone}   a build of the runtime alone, without options; %{alone-run} is its cria-run,
+             and %{alone-cpu} what cria-compile takes for it
 
 Features: shared-models, aarch64 (the build has cria-run for 64-bit Arm, and QEMU runs
 it), gdb, haproxy, clang-format-14, ptxas (on the PATH, in
@@ -92,10 +94,17 @@ for mpi in ("mpich", "openmpi"):
         config.available_features.add(mpi)
     else:
         lit_config.note(f"without mpirun.{mpi} and {library} its tests are skipped")
-if os.path.exists(os.path.join(config.build_dir, "aarch64", "cria-run")):
+alone, emulate, cpu = os.path.join(config.build_dir, "aarch64"), "qemu-aarch64 ", "--cpu=armv8.6-a"
+if os.path.exists(os.path.join(alone, "cria-run")):
     config.available_features.add("aarch64")
 else:
     lit_config.note("without build/aarch64/cria-run its tests are skipped")
+    alone, emulate, cpu = os.path.join(config.build_dir, "alone"), "", ""
+config.substitutions += [
+    ("%{alone}", alone),
+    ("%{alone-run}", f"{emulate}{alone}/cria-run"),
+    ("%{alone-cpu}", cpu),
+]
 if os.path.exists(os.path.join(cuda_tools, "ready")):
     config.available_features.add("cuda-tools")
 else:
