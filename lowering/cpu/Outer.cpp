@@ -25,10 +25,12 @@ struct Tile {
 /// begin a sum each cycle, and a sum takes four.
 static constexpr int64_t kSums = 8;
 
-/// How many k a tile adds at once.
+/// How many k a tile adds at once. Where it adds to what was there, as
+/// attention does by blocks of keys, all tiles have one order of sums: those of
+/// a text do not depend on the rows of other texts.
 static int64_t partsOf(const Contraction &c, const Tile &tile) {
   int64_t parts = 1;
-  while (2 * parts * tile.rows * tile.vectors <= kSums &&
+  while (c.fromZero && 2 * parts * tile.rows * tile.vectors <= kSums &&
          c.k() % (2 * parts) == 0)
     parts *= 2;
   return parts;

@@ -100,7 +100,9 @@ class Batched(Artifact):
             pointer(positions.ctypes.data),
             pointer(pages.ctypes.data),
             number(0),
+            number(len(ids)),  # no hidden states
             pointer(logits.ctypes.data),
+            pointer(None),
             caches,
             pointer(memory.arena.ctypes.data + 63 & ~63),
             memory.slots,
@@ -125,8 +127,9 @@ class Stated(Upstream):
         else:
             position = filled(positions, [room])
             pages = np.concatenate([pages, pages[:1].repeat(room - len(pages), 0)])
-        arguments = [filled(ids, [room]), number(len(ids)), position, number(0)]
-        arguments += [pages, logits, *memory.caches]
+        hidden = np.zeros((room, memory.hidden.shape[1]), np.float32)
+        arguments = [filled(ids, [room]), number(len(ids)), position, number(0), number(0)]
+        arguments += [pages, logits, hidden, *memory.caches]
         descriptors = [
             descriptor(each) if isinstance(each, np.ndarray) else each
             for each in arguments

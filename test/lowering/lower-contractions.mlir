@@ -90,8 +90,8 @@ func.func @outer(%a: memref<5x7xf32>, %b: memref<7x19xf32>, %c: memref<5x19xf32>
   return
 }
 
-// A tile with few accumulators adds terms of two or more k at once: eight sums
-// are on their way.
+// A tile with few accumulators, which begin at zero, adds terms of two or more k
+// at once: eight sums are on their way.
 // CHECK-LABEL: func @few_sums
 // CHECK: %[[SUMS:.*]]:8 = scf.for %{{.*}} = %c0 to %c16 step %c4
 // CHECK-COUNT-8: vector.fma
@@ -99,6 +99,8 @@ func.func @outer(%a: memref<5x7xf32>, %b: memref<7x19xf32>, %c: memref<5x19xf32>
 // WIDE-LABEL: func @few_sums
 // WIDE: scf.for %{{.*}} = %c0 to %c16 step %c8
 func.func @few_sums(%a: memref<1x16xf32>, %b: memref<16x16xf32>, %c: memref<1x16xf32>) {
+  %zero = arith.constant 0.0 : f32
+  linalg.fill ins(%zero : f32) outs(%c : memref<1x16xf32>)
   linalg.generic {indexing_maps = [#mk, #kn, #mn],
       iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<1x16xf32>, memref<16x16xf32>) outs(%c : memref<1x16xf32>) {
