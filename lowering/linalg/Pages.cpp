@@ -88,6 +88,15 @@ static Value put(LinalgBuilder &b, const PagedCache &cache, Value rows,
   shape.insert(shape.begin() + places, 1);
   row = tensor::ExpandShapeOp::create(
       b, b.getLoc(), tensorType(row).clone(shape), row, groups);
+  if (!at.page && tensorType(rows).getDimSize(0) == 1) {
+    // The layer is then a number alone, as in other caches.
+    shape.erase(shape.begin());
+    SmallVector<ReassociationIndices> whole = {{0, 1}};
+    for (size_t dim = 1; dim < shape.size(); ++dim)
+      whole.push_back({static_cast<int64_t>(dim + 1)});
+    row = tensor::CollapseShapeOp::create(
+        b, b.getLoc(), tensorType(row).clone(shape), row, whole);
+  }
   SmallVector<OpFoldResult> place = getAsOpFoldResult(at.with(cache.layer));
   place.append({zero, at.place});
   place.resize(sizes.size(), zero);
