@@ -82,7 +82,7 @@ nlohmann::json fakeManifest() {
     "target": {"kind": "cpu", "arch": "x86_64", "os": "linux"},
     "config": null,
     "model": {"vocab_size": 5, "max_seq": 12, "chunk": 4, "hidden": 2},
-    "cpu": [{"name": "x86-64", "features": ["sse2"], "arena": 64,
+    "cpu": [{"name": "x86-64", "features": ["sse3"], "arena": 64,
              "entries": {"prefill": "fake_prefill", "decode": "fake_decode"}}],
     "slots": 5, "embedding": 0,
     "weights": [

@@ -177,7 +177,7 @@ TEST_F(ArtifactTest, FindsEveryTruncation) {
 }
 
 TEST_F(ArtifactTest, RefusesACpuThatLacksFeatures) {
-  EXPECT_THAT(openWith("/cpu/0/features", {"sse2", "warp", "fold"}),
+  EXPECT_THAT(openWith("/cpu/0/features", {"sse3", "warp", "fold"}),
               fails(CRIA_INCOMPATIBLE, "this CPU lacks: warp, fold"));
   EXPECT_THAT(openWith("/target/arch", "aarch64"),
               fails(CRIA_INCOMPATIBLE,
@@ -205,7 +205,7 @@ manifestFor(const std::vector<std::pair<std::string, std::string>> &cpus) {
 TEST_F(ArtifactTest, TakesTheFirstCodeThatThisCpuRuns) {
   std::string path = folder.write(
       "x.cria", artifactOf(manifestFor(
-                    {{"best", "warp"}, {"good", "sse2"}, {"least", "sse2"}})));
+                    {{"best", "warp"}, {"good", "sse3"}, {"least", "sse3"}})));
   auto artifact = Artifact::open(path);
   ASSERT_TRUE(artifact.ok()) << artifact.status().message();
   EXPECT_EQ((*artifact)->cpuCode()->cpu, "good");
@@ -357,7 +357,7 @@ TEST_F(ArtifactTest, RejectsHostileManifestsNamingTheField) {
       {"/cpu", std::vector<int>(65),
        "'cpu' has 65 elements, expected at most 64"},
       {"/cpu/0/name", 1, "'cpu[0].name' is 1"},
-      {"/cpu/0/features", "sse2", "'cpu[0].features' is \"sse2\""},
+      {"/cpu/0/features", "sse3", "'cpu[0].features' is \"sse3\""},
       {"/cpu/0/entries", 7, "'cpu[0].entries' is 7"},
       {"/cpu/0/arena", -1, "'cpu[0].arena' is -1"},
       {"/cpu/0/entries/decode", "nowhere",
