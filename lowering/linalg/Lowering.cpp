@@ -716,10 +716,11 @@ void FunctionLowering::lower(RopeOp op) {
 }
 
 /// Writes the rows into the layer's cache, where the rows of one head are
-/// adjacent.
+/// adjacent. Rows of several tokens may lie apart in a ring.
 void FunctionLowering::lower(KVAppendOp op) {
   Value rows = stored(op.getRows());
-  if (op.getPages() || op.getRing()) {
+  bool isOne = tensorType(rows).getDimSize(0) == 1;
+  if (op.getPages() || (op.getRing() && !isOne)) {
     PagedCache cache = {writable(op.getCache()),
                         op.getPages() ? stored(op.getPages()) : Value(),
                         stored(op.getPosition()), stored(op.getLayer())};
@@ -728,21 +729,23 @@ void FunctionLowering::lower(KVAppendOp op) {
   }
   SmallVector<OpFoldResult> sizes = b.sizes(rows);
   std::swap(sizes[0], sizes[1]);
+  Value place = stored(op.getPosition());
+  if (op.getRing())
+    place = arith::RemUIOp::create(
+        b, b.getLoc(), place, b.index(tensorType(op.getCache()).getDimSize(2)));
   AffineMap all = b.select(3, {0, 1, 2}), headFirst = b.select(3, {1, 0, 2});
   Value turned = b.generic(
       3, {rows}, {b.empty(sizes, elementType(rows))}, {all, headFirst},
       [](Values v) { return SmallVector<Value>{v[0]}; })[0];
   OpFoldResult zero = b.getIndexAttr(0);
   if (isa<BlocksType>(elementType(op.getCache()))) {
-    storedForm[op] =
-        insertBlocks(b, turned, writable(op.getCache()), stored(op.getLayer()),
-                     stored(op.getPosition()));
+    storedForm[op] = insertBlocks(b, turned, writable(op.getCache()),
+                                  stored(op.getLayer()), place);
     return;
   }
-  storedForm[op] =
-      b.insert(turned, writable(op.getCache()),
-               {stored(op.getLayer()), zero, stored(op.getPosition()), zero},
-               {b.getIndexAttr(1), sizes[0], sizes[1], sizes[2]});
+  storedForm[op] = b.insert(turned, writable(op.getCache()),
+                            {stored(op.getLayer()), zero, place, zero},
+                            {b.getIndexAttr(1), sizes[0], sizes[1], sizes[2]});
 }
 
 void FunctionLowering::lower(GQAOp op) {

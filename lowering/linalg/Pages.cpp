@@ -88,15 +88,6 @@ static Value put(LinalgBuilder &b, const PagedCache &cache, Value rows,
   shape.insert(shape.begin() + places, 1);
   row = tensor::ExpandShapeOp::create(
       b, b.getLoc(), tensorType(row).clone(shape), row, groups);
-  if (!at.page && tensorType(rows).getDimSize(0) == 1) {
-    // The layer is then a number alone, as in other caches.
-    shape.erase(shape.begin());
-    SmallVector<ReassociationIndices> whole = {{0, 1}};
-    for (size_t dim = 1; dim < shape.size(); ++dim)
-      whole.push_back({static_cast<int64_t>(dim + 1)});
-    row = tensor::CollapseShapeOp::create(
-        b, b.getLoc(), tensorType(row).clone(shape), row, whole);
-  }
   SmallVector<OpFoldResult> place = getAsOpFoldResult(at.with(cache.layer));
   place.append({zero, at.place});
   place.resize(sizes.size(), zero);
@@ -109,22 +100,17 @@ Value cria::appendToPages(LinalgBuilder &b, Value rows, PagedCache cache) {
   // The numbers of a row, or blocks and their bytes.
   if (tensorType(cache.cache).getRank() == placesOf(cache) + 3)
     parts = storedParts(b, rows);
-  auto append = [&](Value token, Value into) {
-    PagedCache now = cache;
-    now.cache = into;
-    PagedRow at = placeOf(b, now, token, positionOf(b, now, token));
-    for (auto [part, first] : parts)
-      now.cache = put(b, now, part, token, at, first);
-    return now.cache;
-  };
-  OpFoldResult tokens = b.sizes(rows)[0];
-  if (!cache.pages && isConstantIntValue(tokens, 1))
-    return append(b.index(0), cache.cache);
+  Value tokens =
+      getValueOrCreateConstantIndexOp(b, b.getLoc(), b.sizes(rows)[0]);
   auto loop = scf::ForOp::create(
-      b, b.getLoc(), b.index(0),
-      getValueOrCreateConstantIndexOp(b, b.getLoc(), tokens), b.index(1),
-      cache.cache, [&](OpBuilder &, Location, Value token, ValueRange carried) {
-        scf::YieldOp::create(b, b.getLoc(), append(token, carried[0]));
+      b, b.getLoc(), b.index(0), tokens, b.index(1), cache.cache,
+      [&](OpBuilder &, Location, Value token, ValueRange carried) {
+        PagedCache now = cache;
+        now.cache = carried[0];
+        PagedRow at = placeOf(b, now, token, positionOf(b, now, token));
+        for (auto [part, first] : parts)
+          now.cache = put(b, now, part, token, at, first);
+        scf::YieldOp::create(b, b.getLoc(), now.cache);
       });
   return loop.getResult(0);
 }
