@@ -1,26 +1,17 @@
+#include "runtime/base/Base64.h"
 #include "tools/serve/Answer.h"
 
 #include <cstdint>
-#include <cstring>
+#include <string_view>
 
 namespace cria::serve {
 
 namespace {
 
-std::string base64(const std::vector<float> &numbers) {
-  static const char letters[] =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::vector<unsigned char> bytes(numbers.size() * sizeof(float) + 2);
-  memcpy(bytes.data(), numbers.data(), numbers.size() * sizeof(float));
-  size_t size = bytes.size() - 2; // two zeros follow
-  std::string text;
-  for (size_t i = 0; i < size; i += 3) {
-    uint32_t three =
-        uint32_t(bytes[i]) << 16 | uint32_t(bytes[i + 1]) << 8 | bytes[i + 2];
-    for (size_t k = 0; k < 4; ++k)
-      text += i + k > size ? '=' : letters[three >> (18 - 6 * k) & 63];
-  }
-  return text;
+/// The numbers' bytes, as the API has them.
+std::string_view bytesOf(const std::vector<float> &numbers) {
+  return {reinterpret_cast<const char *>(numbers.data()),
+          numbers.size() * sizeof(float)};
 }
 
 class EmbeddingsAnswer : public Delivery {
@@ -37,7 +28,8 @@ public:
 
   void take(const std::vector<Event> &) override {}
   void take(size_t index, const std::vector<float> &embedding) override {
-    json numbers = base64Wanted ? json(base64(embedding)) : json(embedding);
+    json numbers =
+        base64Wanted ? json(encodeBase64(bytesOf(embedding))) : json(embedding);
     made["data"][index] = {{"object", "embedding"},
                            {"index", index},
                            {"embedding", std::move(numbers)}};

@@ -8,6 +8,7 @@
 /// children.
 #include "runtime/text/tokenizer/CharacterMap.h"
 
+#include "runtime/base/Base64.h"
 #include "runtime/text/tokenizer/Text.h"
 #include "runtime/text/tokenizer/Unicode.h"
 
@@ -15,30 +16,6 @@ namespace cria {
 
 /// Longer sequences are looked up character by character.
 static constexpr size_t maxGraphemeBytes = 5;
-
-/// The bytes that `text` encodes; nothing if it is not base64.
-static std::optional<std::string> decodeBase64(std::string_view text) {
-  static constexpr std::string_view digits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  if (text.size() % 4 != 0)
-    return std::nullopt;
-  for (int padding = 0; padding < 2 && !text.empty() && text.back() == '=';
-       ++padding)
-    text.remove_suffix(1);
-  std::string bytes;
-  uint32_t bits = 0;
-  int count = 0;
-  for (char c : text) {
-    size_t digit = digits.find(c);
-    if (digit == digits.npos)
-      return std::nullopt;
-    bits = bits << 6 | static_cast<uint32_t>(digit);
-    count += 6;
-    if (count >= 8)
-      bytes += static_cast<char>(bits >> (count -= 8) & 0xFF);
-  }
-  return bytes;
-}
 
 static uint32_t word(std::string_view bytes, size_t at) {
   uint32_t value = 0;
