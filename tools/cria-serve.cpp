@@ -97,7 +97,7 @@ void addModel(CLI::App &app, ServeOptions &options) {
   app.add_option("--allow-unknown", options.engine.allowUnknown,
                  "ignore this key of generation_config.json")
       ->type_name("KEY");
-  app.add_option("--part", options.engine.eyes,
+  app.add_option("--part", options.engine.tower,
                  "the artifact of the model's part that reads images "
                  "(cria-compile --part=vision); a folder needs none")
       ->type_name("FILE");
@@ -344,8 +344,8 @@ void findArtifacts(ServeOptions &options) {
                         ? compile(options, options.model, options.compile,
                                   {"--batch=" + std::to_string(rowsFor(texts))})
                         : options.model;
-  if (compiles && engine.eyes.empty() && takesImages(options.model))
-    engine.eyes = compile(options, options.model, "--part=vision", {});
+  if (compiles && engine.tower.empty() && takesImages(options.model))
+    engine.tower = compile(options, options.model, "--part=vision", {});
   if (options.draft.empty())
     return;
   bool compilesDraft = isModel(options.draft);

@@ -127,14 +127,15 @@ static void loadDrafter(const EngineOptions &options, Engine &engine,
 }
 
 /// Loads what reads images.
-static void loadEyes(const EngineOptions &options, Engine &engine,
-                     void (*say)(const std::string &line)) {
+static void loadVisionTower(const EngineOptions &options, Engine &engine,
+                            void (*say)(const std::string &line)) {
   if (options.ranks)
     raise(Status(CRIA_UNIMPLEMENTED,
                  "images: expected an artifact for one rank"));
-  Artifact part(options.eyes);
-  engine.eyes = openEyes(part, options.eyes, options.weights, engine.vocabSize);
-  engine.eyes->model = loadModel(options, part, options.weights, nullptr, say);
+  Artifact part(options.tower);
+  engine.tower =
+      openVisionTower(part, options.tower, options.weights, engine.vocabSize);
+  engine.tower->model = loadModel(options, part, options.weights, nullptr, say);
 }
 
 void load(const EngineOptions &options, Engine &engine,
@@ -151,8 +152,8 @@ void load(const EngineOptions &options, Engine &engine,
   engine.model =
       loadModel(options, artifact, options.weights, options.ranks, say);
   engine.device = engine.model->device();
-  if (!options.eyes.empty())
-    loadEyes(options, engine, say);
+  if (!options.tower.empty())
+    loadVisionTower(options, engine, say);
   if (!options.drafter.empty() && !(options.ranks && options.ranks->rank))
     loadDrafter(options, engine, say);
   for (const auto &[name, folder] : options.loras) {

@@ -27,7 +27,7 @@ struct Engine {
   std::optional<Model> model;
   int64_t hiddenSize = 0; // of hidden states; 0: the artifact returns none
   cria_pooling pooling = CRIA_POOLING_MEAN; // of embeddings
-  std::optional<Eyes> eyes;                 // if images are read
+  std::optional<VisionTower> tower;         // if images are read
   std::optional<Model> drafter;             // smaller, of the same vocabulary
   int64_t drafterSeq = 0;                   // its context
   std::map<std::string, LoraSet> adapters;  // by the names clients use
@@ -61,7 +61,7 @@ struct Engine {
 struct EngineOptions {
   std::string artifact, weights; // of the checkpoint: a folder or file.gguf
   std::string drafter, drafterWeights; // an artifact and its checkpoint, or ""
-  std::string eyes;                    // the part that reads images, or ""
+  std::string tower;                   // the part that reads images, or ""
   std::string name;                    // "": that of `weights`
   std::optional<cria_pooling> pooling; // the checkpoint's, or the mean
   bool openAiDefaults = false;         // sampling is not the checkpoint's

@@ -19,7 +19,7 @@ inline constexpr int64_t kMostPixelsOfClients = 4096 * 4096;
 
 /// A vision tower with its projector: it makes rows of an image's patches, as
 /// many as these, that are fed in place of ids.
-struct Eyes {
+struct VisionTower {
   std::optional<Model> model;
   ImageSteps steps;
   int64_t patches = 0;          // of an image
@@ -40,11 +40,12 @@ bool takesImages(const std::string &weights);
 
 /// Checks the part at `path` beside the checkpoint, and what the checkpoint
 /// says of images; loads no weights. Throws Error.
-Eyes openEyes(const Artifact &part, const std::string &path,
-              const std::string &weights, int64_t vocabSize);
+VisionTower openVisionTower(const Artifact &part, const std::string &path,
+                            const std::string &weights, int64_t vocabSize);
 
 /// The patches of the image in `url`, a data: URL.
-std::optional<ApiError> readPatches(const Eyes &eyes, const std::string &url,
+std::optional<ApiError> readPatches(const VisionTower &tower,
+                                    const std::string &url,
                                     std::vector<float> &patches);
 
 } // namespace cria::serve

@@ -98,13 +98,14 @@ bool Scheduler::takeCommands() {
       return stopping || !submitted.empty() || !running.empty() ||
              !waiting[0].empty() || !waiting[1].empty() || !passes.empty();
     };
-    if (!batch.isShared())
+    if (batch.isShared())
+      while (!wake.wait_for(lock, SharedBatch::kRest, isWanted)) {
+        lock.unlock();
+        batch.rest();
+        lock.lock();
+      }
+    else
       wake.wait(lock, isWanted);
-    while (!wake.wait_for(lock, SharedBatch::kRest, isWanted)) {
-      lock.unlock();
-      batch.rest();
-      lock.lock();
-    }
     if (stopping)
       return false;
     jobs.swap(submitted);
@@ -648,7 +649,7 @@ bool Scheduler::pass() {
   std::shared_ptr<Job> job = passes.front();
   try {
     if (passIndex < job->images.size())
-      look(*job);
+      encodeImage(*job);
     else if (!job->images.empty())
       readChunk(*job);
     else
@@ -698,18 +699,18 @@ void Scheduler::resetPass() {
 }
 
 /// Computes the rows of the job's next image.
-void Scheduler::look(const Job &job) {
-  if (!eyes)
-    eyes.emplace(*engine.eyes->model, options.threads);
+void Scheduler::encodeImage(const Job &job) {
+  if (!tower)
+    tower.emplace(*engine.tower->model, options.threads);
   auto outputs = make<cria_outputs>();
   std::vector<float> made(
-      static_cast<size_t>(engine.eyes->patches * engine.eyes->width));
+      static_cast<size_t>(engine.tower->patches * engine.tower->width));
   outputs.hidden_of = CRIA_LOGITS_ALL;
   outputs.hidden = made.data();
   outputs.hidden_capacity = made.size();
-  eyes->rewind(0);
-  eyes->feedEmbeddings(job.images[passIndex].patches,
-                       static_cast<size_t>(engine.eyes->inputs), outputs);
+  tower->rewind(0);
+  tower->feedEmbeddings(job.images[passIndex].patches,
+                        static_cast<size_t>(engine.tower->inputs), outputs);
   rows.push_back(std::move(made));
   ++passIndex;
 }
@@ -724,8 +725,8 @@ void Scheduler::readChunk(Job &job) {
     beginPrompt(*reader, engine, job.adapters, ids.size());
   int64_t chunk = options.chunk > 0 ? options.chunk : engine.chunk;
   size_t end = std::min(ids.size() - 1, passDone + static_cast<size_t>(chunk));
-  auto count = static_cast<size_t>(engine.eyes->patches),
-       width = static_cast<size_t>(engine.eyes->width);
+  auto count = static_cast<size_t>(engine.tower->patches),
+       width = static_cast<size_t>(engine.tower->width);
   const float *row = nullptr; // if an image stands here
   for (size_t i = 0; i < rows.size(); ++i) {
     size_t begin = job.images[i].begin;

@@ -109,7 +109,7 @@ private:
   void passed(const std::shared_ptr<Job> &job);
   void resetPass();
   void scoreChunk(const Job &job);
-  void look(const Job &job);
+  void encodeImage(const Job &job);
   void readChunk(Job &job);
   bool hasPagesFor(const Job &job) const;
   void post(Events events);
@@ -134,9 +134,9 @@ private:
       std::make_shared<std::atomic<int64_t>>(0);
 
   // The first of them.
-  size_t passIndex = 0, passDone = 0;   // of the job: prompt, and ids of it
+  size_t passIndex = 0, passDone = 0;   // of the job: prompt or image, and ids
   std::optional<Session> scorer;        // of log-probabilities
-  std::optional<Session> reader, eyes;  // of prompts with images; of images
+  std::optional<Session> reader, tower; // of prompts with images; of images
   std::vector<std::vector<float>> rows; // of the job's images so far
   std::vector<Event> scores;            // of the ids of a prompt so far
   std::vector<float> logits;

@@ -27,7 +27,8 @@ public:
 
   bool isShared() const { return engine.ranks; }
 
-  /// As Batch's. `sampling` and `hasMask` are those of the sampler.
+  /// As Batch's. `sampling` is what the sampler was made with, and `hasMask`
+  /// whether it has a mask.
   int64_t join(const cria_sequence_options &options, const Job &job,
                const cria_sampler_options &sampling, bool hasMask);
   void feed(int64_t sequence, const std::vector<int32_t> &ids, int64_t most);

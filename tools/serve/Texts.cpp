@@ -37,13 +37,13 @@ variablesOf(const Engine &engine, const Request &request, std::string &text) {
   if (!engine.chat)
     return ApiError{400, "the model has no chat template; use /v1/completions",
                     "messages", "no_chat_template"};
-  if (!request.images.empty() && !engine.eyes)
+  if (!request.images.empty() && !engine.tower)
     return ApiError{
         400, "'messages' has images, and the server reads none of this model",
         "messages", "unsupported_value"};
   json messages = request.messages;
   // Templates of models that read images want parts.
-  if (engine.eyes)
+  if (engine.tower)
     for (json &message : messages)
       if (auto content = message.find("content");
           content != message.end() && content->is_string())
@@ -110,7 +110,7 @@ std::optional<ApiError> encodePrompts(const Engine &engine,
           engine.chat->encode(*engine.tokenizer, variables);
       // Processors of models that read images begin as the tokenizer does.
       std::vector<int32_t> begin;
-      if (engine.eyes)
+      if (engine.tower)
         begin = engine.tokenizer->encode("", true);
       if (!begin.empty() && !ids.empty() && ids[0] != begin[0])
         ids.insert(ids.begin(), begin[0]);
@@ -136,34 +136,34 @@ static std::optional<ApiError> placeImages(const Engine &engine,
   size_t count = request.images.size();
   if (count == 0)
     return std::nullopt;
-  const Eyes &eyes = *engine.eyes;
+  const VisionTower &tower = *engine.tower;
   std::vector<int32_t> &ids = job.prompts[0].ids, without = std::move(ids);
   if (count > kMostImages)
     return refuse("expected at most " + std::to_string(kMostImages) +
                       " images, got " + std::to_string(count),
                   "invalid_value");
   auto found =
-      static_cast<size_t>(std::count(without.begin(), without.end(), eyes.id));
-  if (found != count || without.back() == eyes.id)
+      static_cast<size_t>(std::count(without.begin(), without.end(), tower.id));
+  if (found != count || without.back() == tower.id)
     return refuse("the chat template writes " + std::to_string(found) +
                       " images for " + std::to_string(count) +
                       ", expected as many, and text after them",
                   "invalid_value");
   ids.clear();
   for (int32_t id : without) {
-    if (id != eyes.id) {
+    if (id != tower.id) {
       ids.push_back(id);
       continue;
     }
     PlacedImage &image = job.images.emplace_back();
     image.begin = ids.size();
-    ids.insert(ids.end(), static_cast<size_t>(eyes.patches), id);
+    ids.insert(ids.end(), static_cast<size_t>(tower.patches), id);
   }
   if (static_cast<int64_t>(ids.size()) >= engine.maxSeq)
     return tooLong(engine, std::to_string(ids.size()) + " tokens");
   for (size_t i = 0; i < count; ++i)
     if (auto error =
-            readPatches(eyes, request.images[i], job.images[i].patches))
+            readPatches(tower, request.images[i], job.images[i].patches))
       return error;
   return std::nullopt;
 }
