@@ -98,6 +98,8 @@ public:
             llvm::ArrayRef<Work> works) const;
   void attention(KernelFunction &function, const AttentionMemory &in) const;
 
+  const RecurrenceSizes &recurrence() const { return tuning.recurrence; }
+
 private:
   const Schedules &schedules;
   const Tuning &tuning;

@@ -14,6 +14,7 @@
 /// some tokens ahead, and compute what is read of it: the norms of keys, for
 /// example. They fill one half of a buffer while the other half is read. The
 /// schedule knows no formula: it clones payloads.
+#include "lowering/gpu/schedules/Choose.h"
 #include "lowering/gpu/schedules/Preconditions.h"
 #include "lowering/gpu/schedules/Schedules.h"
 #include "lowering/gpu/schedules/Tuning.h"
@@ -29,12 +30,10 @@ using namespace cria;
 using namespace cria::simt;
 using linalg::GenericOp;
 
-/// Lanes of a column, and neighbouring rows that a lane has.
+/// Lanes of a column, and neighbouring rows that a lane has: 16 bytes.
 static constexpr int64_t kLanes = 4, kRows = 4;
 /// Columns of a block; warps that have them, and that read ahead.
 static constexpr int64_t kColumns = kWarp, kWarps = kColumns * kLanes / kWarp;
-/// The most tokens of half of the buffer.
-static constexpr int64_t kTokens = 16;
 /// The most rows of a matrix: a lane has a quarter of them in registers.
 static constexpr int64_t kMostRows = 256;
 
@@ -57,8 +56,10 @@ struct Input {
 
 class Recurrence {
 public:
-  Recurrence(KernelFunction &of, scf::ForallOp loop, StringRef &reason)
-      : of(of), elements(of.elements), loop(loop), reason(reason) {}
+  Recurrence(KernelFunction &of, const RecurrenceSizes &sizes,
+             scf::ForallOp loop, StringRef &reason)
+      : of(of), sizes(sizes), elements(of.elements), loop(loop),
+        reason(reason) {}
   bool read();
   bool emit();
 
@@ -94,6 +95,7 @@ private:
   Value rowAt(int64_t group);
 
   KernelFunction &of;
+  const RecurrenceSizes &sizes;
   Elements &elements;
   scf::ForallOp loop;
   StringRef &reason;
@@ -541,7 +543,7 @@ bool Recurrence::emit() {
         vectorWidth(made, input.element, box, rows / kWarp) != rows / kWarp)
       return fail("the lanes of a warp cannot read a row as vectors");
   int64_t most = kDeclaredMemory / (2 * sizeof(float) * numbers);
-  int64_t tokens = std::min(kTokens, most);
+  int64_t tokens = std::min(sizes.tokens, most);
   if (box[Token].isConstant())
     tokens = std::min(tokens, box[Token].constant);
   if (tokens < 1)
@@ -555,7 +557,8 @@ bool Recurrence::emit() {
         Type type = VectorType::get({kRows}, b.getF32Type());
         return SmallVector<Value>(rows / (kLanes * kRows), b.zero(type));
       }));
-  // Turn i brings the tokens from i on, and computes those of the turn before.
+  // In each turn some warps bring tokens, and the others compute the tokens
+  // that the turn before has brought.
   Value end = b.mul(b.add(b.ceilDiv(count, tokens), 1), tokens);
   matrix =
       b.loop(b.i32(0), end, tokens, matrix, [&](Value turn, ValueRange old) {
@@ -590,7 +593,7 @@ bool Recurrence::emit() {
   return true;
 }
 
-bool simt::emitRecurrence(KernelFunction &function, const Choose &,
+bool simt::emitRecurrence(KernelFunction &function, const Choose &choose,
                           StringRef &reason) {
   auto loops = llvm::to_vector(function.kernel.getOps<scf::ForallOp>());
   if (loops.empty())
@@ -599,6 +602,6 @@ bool simt::emitRecurrence(KernelFunction &function, const Choose &,
     reason = "it has more than one parallel loop";
     return false;
   }
-  Recurrence recurrence(function, loops[0], reason);
+  Recurrence recurrence(function, choose.recurrence(), loops[0], reason);
   return recurrence.read() && recurrence.emit();
 }

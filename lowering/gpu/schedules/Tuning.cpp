@@ -83,7 +83,8 @@ llvm::SmallVector<Tuning::Column, 0> Tuning::columns() {
        {"attention_scan_tile", "resident", &scanTile.resident, 1, 16},
        {"attention_prompt", "rows", &prompt.rows, 16, 256},
        {"attention_warpgroups", "keys", &promptWarpgroups.keys, 64, 128},
-       {"attention_warpgroups", "stages", &promptWarpgroups.stages, 2, 8}});
+       {"attention_warpgroups", "stages", &promptWarpgroups.stages, 2, 8},
+       {"recurrence", "tokens", &recurrence.tokens, 1, 64}});
   return all;
 }
 

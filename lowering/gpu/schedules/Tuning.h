@@ -89,6 +89,11 @@ struct PromptWarpgroupSizes {
   int64_t stages; ///< of the ring
 };
 
+/// A matrix that each token updates.
+struct RecurrenceSizes {
+  int64_t tokens; ///< of half of the buffer, at most
+};
+
 /// No limit on the rows of an input.
 inline constexpr int64_t kAnyRows = std::numeric_limits<int64_t>::max();
 
@@ -120,6 +125,7 @@ struct Tuning {
                             /*deepKeys=*/256, /*heads=*/16, /*resident=*/4};
   PromptSizes prompt = {/*rows=*/64};
   PromptWarpgroupSizes promptWarpgroups = {/*keys=*/128, /*stages=*/2};
+  RecurrenceSizes recurrence = {/*tokens=*/16};
 
   /// Reads a file, a JSON object of rows and their numbers. Numbers that it
   /// does not have keep their values. An error names the file, the number, and
