@@ -5,17 +5,14 @@ longest loop with so many has. More are a regression, and so is a loop that is g
 new; who finds fewer writes them down. Changes of LLVM's own are within MARGIN.
 """
 
-import collections
-import re
-import subprocess
+import pathlib
 import sys
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+import loops  # noqa: E402
 
 MARGIN = 1.05
 FEWEST = 4  # of the product instructions of a loop that counts
-PRODUCT = re.compile(
-    r"(?P<tile>tdp)|(?P<fma>vfn?m(?:add|sub)\w*ps)|(?P<dot>vdpbf16ps|vpdp(?:busd|wssd)|vpmadd)"
-)
-
 # {type: {CPU: {products of a loop: instructions}}} of Llama-3.2-1B.
 TABLE = {
     "bf16": {
@@ -74,38 +71,13 @@ TABLE = {
 }
 
 
-def functions(artifact):
-    """(name, [(address, opcode, operands)]) of each function."""
-    command = ["llvm-objdump", "-d", "--no-show-raw-insn", artifact]
-    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    for block in re.split(r"\n(?=[0-9a-f]+ <)", text)[1:]:
-        lines = re.findall(r"^ *([0-9a-f]+):\s+(\S+)[ \t]*(.*)$", block, re.M)
-        yield block.split("<")[1].split(">")[0], [(int(a, 16), *rest) for a, *rest in lines]
-
-
-def inner_loops(body):
-    """The instructions from the target of a jump back to the jump, if no such span lies
-    inside."""
-    index = {address: i for i, (address, _, _) in enumerate(body)}
-    spans = set()
-    for i, (_, opcode, operands) in enumerate(body):
-        target = re.match(r"0x([0-9a-f]+)", operands)
-        begin = index.get(int(target[1], 16)) if target and opcode.startswith("j") else None
-        if begin is not None and begin <= i:
-            spans.add((begin, i + 1))
-    for begin, end in spans:
-        if not any((b, e) != (begin, end) and begin <= b and e <= end for b, e in spans):
-            yield body[begin:end]
-
-
 def counts(artifact):
     """{CPU: {products, such as 12 fma: the most instructions of a loop with so many}}."""
     found = {}
-    for name, body in functions(artifact):
+    for name, body in loops.functions(artifact):
         cpu = name.split(".")[-1]
-        for loop in inner_loops(body):
-            matches = [PRODUCT.match(opcode) for _, opcode, _ in loop]
-            kinds = collections.Counter(match.lastgroup for match in matches if match)
+        for loop in loops.innermost(body):
+            kinds = loops.products(loop)
             if kinds.total() >= FEWEST:
                 products = f"{kinds.total()} {kinds.most_common(1)[0][0]}"
                 most = found.setdefault(cpu, {})
