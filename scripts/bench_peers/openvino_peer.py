@@ -15,17 +15,14 @@ def export(kind, to):
     import torch
     from optimum.exporters.openvino import main_export
     from optimum.intel import OVConfig
-    from transformers import LlamaConfig, LlamaForCausalLM
+    from transformers import LlamaForCausalLM
+
+    import shape
 
     source = to.parent / "openvino-source"
     if not source.exists():
-        config = LlamaConfig(
-            vocab_size=128256, hidden_size=2048, intermediate_size=8192, num_hidden_layers=16,
-            num_attention_heads=32, num_key_value_heads=8, rms_norm_eps=1e-5,
-            max_position_embeddings=131072, tie_word_embeddings=True,
-        )  # fmt: skip
         torch.set_default_dtype(torch.bfloat16)
-        LlamaForCausalLM(config).save_pretrained(source)
+        LlamaForCausalLM(shape.config()).save_pretrained(source)
         torch.set_default_dtype(torch.float32)
     partial = to.with_suffix(".part")
     main_export(

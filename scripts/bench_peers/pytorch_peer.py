@@ -6,17 +6,14 @@ import sys
 import time
 
 import torch
-from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
+from transformers import DynamicCache, LlamaForCausalLM
+
+import shape
 
 
 def model(kind):
-    config = LlamaConfig(
-        vocab_size=128256, hidden_size=2048, intermediate_size=8192, num_hidden_layers=16,
-        num_attention_heads=32, num_key_value_heads=8, rms_norm_eps=1e-5,
-        max_position_embeddings=131072, tie_word_embeddings=True,
-    )  # fmt: skip
     torch.set_default_dtype({"bf16": torch.bfloat16, "f16": torch.float16}.get(kind, torch.float32))
-    return LlamaForCausalLM(config).eval()
+    return LlamaForCausalLM(shape.config()).eval()
 
 
 def main():
