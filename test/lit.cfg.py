@@ -7,7 +7,7 @@ Substitutions in addition to lit's own (%s, %t, ...):
   %{alone}   a build of the runtime alone, without options; %{alone-run} is its cria-run,
              and %{alone-cpu} what cria-compile takes for it
 
-Features: shared-models, aarch64 (the build has cria-run for 64-bit Arm, and QEMU runs
+Features: shared-models, aarch64 (the runtime alone is for 64-bit Arm, and QEMU runs
 it), gdb, haproxy, clang-format-14, ptxas (on the PATH, in
 /usr/local/cuda/bin or cuda-tools/ of the build), cuda-tools (the pinned ptxas and
 nvdisasm are there), mpich and openmpi (their mpirun, and the library for their
@@ -94,16 +94,14 @@ for mpi in ("mpich", "openmpi"):
         config.available_features.add(mpi)
     else:
         lit_config.note(f"without mpirun.{mpi} and {library} its tests are skipped")
-alone, emulate, cpu = os.path.join(config.build_dir, "aarch64"), "qemu-aarch64 ", "--cpu=armv8.6-a"
-if os.path.exists(os.path.join(alone, "cria-run")):
+if config.tests_arm:
     config.available_features.add("aarch64")
 else:
-    lit_config.note("without build/aarch64/cria-run its tests are skipped")
-    alone, emulate, cpu = os.path.join(config.build_dir, "alone"), "", ""
+    lit_config.note("without its compiler, libraries and QEMU 64-bit Arm's tests are skipped")
 config.substitutions += [
-    ("%{alone}", alone),
-    ("%{alone-run}", f"{emulate}{alone}/cria-run"),
-    ("%{alone-cpu}", cpu),
+    ("%{alone}", config.alone),
+    ("%{alone-run}", f"{'qemu-aarch64 ' if config.tests_arm else ''}{config.alone}/cria-run"),
+    ("%{alone-cpu}", "--cpu=armv8.6-a" if config.tests_arm else ""),
 ]
 if os.path.exists(os.path.join(cuda_tools, "ready")):
     config.available_features.add("cuda-tools")
