@@ -1053,8 +1053,8 @@ def Llama_GQAOp : Llama_Op<"gqa",
       token of a call.
 
     Canonical form: a window that covers the whole cache is dropped, unless the
-    cache is a ring, and so are a `values` of the head size and the `causal` of a single query token at one
-    position, which sees the same keys without it.
+    cache is a ring. A `values` of the head size is dropped, and so is the `causal`
+    of a single query token at one position, which sees the same keys without it.
   }];
   let arguments = (ins Llama_Heads:$query, Llama_Cache:$key_cache,
       Llama_Cache:$value_cache, Index:$layer, Llama_Position:$position,
@@ -1065,8 +1065,8 @@ def Llama_GQAOp : Llama_Op<"gqa",
   let results = (outs Llama_Heads:$result);
   let hasCanonicalizer = 1;
   let extraClassDeclaration = [{
-    /// The most positions that a cache has of a text: its own, or those of all
-    /// pages of the text.
+    /// How many positions of a text the cache has room for. If it is paged, a
+    /// text has as many pages as `pages` has numbers.
     int64_t getRoom();
     /// Whether keys and values are rows of one cache.
     bool hasOneCache() { return getKeyCache() == getValueCache(); }

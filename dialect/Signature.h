@@ -16,6 +16,10 @@ inline llvm::ArrayRef<mlir::Type> cacheTypes(mlir::FunctionType type) {
   });
 }
 
+/// The index of the argument of `@prefill` or `@batch` with the numbers of
+/// pages, if caches are paged.
+inline constexpr unsigned kPagesArgument = 3;
+
 /// Whether a cache is paged: (pages, layers, heads, page, size) instead of
 /// (layers, heads, positions, size).
 inline bool isPaged(mlir::RankedTensorType cache) {

@@ -24,7 +24,7 @@ using namespace cria;
 using namespace cria::llama;
 
 /// Arguments of @forward.
-static constexpr unsigned kPosition = 1, kPages = 3;
+static constexpr unsigned kPosition = 1;
 
 static bool isCache(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
@@ -85,16 +85,16 @@ static int64_t positionsOf(func::FuncOp function) {
 static void pageCaches(func::FuncOp function, RankedTensorType pages,
                        int64_t page) {
   Block &body = function.front();
-  body.insertArgument(kPages, pages, function.getLoc());
+  body.insertArgument(kPagesArgument, pages, function.getLoc());
   for (BlockArgument argument : body.getArguments())
     if (isCache(argument.getType()))
       setCacheType(argument,
                    pagedType(cast<RankedTensorType>(argument.getType()), page));
   function.walk([&](Operation *op) {
     if (auto append = dyn_cast<KVAppendOp>(op))
-      append.getPagesMutable().assign(body.getArgument(kPages));
+      append.getPagesMutable().assign(body.getArgument(kPagesArgument));
     if (auto attention = dyn_cast<GQAOp>(op))
-      attention.getPagesMutable().assign(body.getArgument(kPages));
+      attention.getPagesMutable().assign(body.getArgument(kPagesArgument));
   });
 }
 
@@ -115,7 +115,7 @@ static void makeBatch(func::FuncOp prefill, int64_t rows) {
   batch->setAttr(kChunkAttribute, b.getIndexAttr(rows));
   constexpr int64_t tokens = ShapedType::kDynamic;
   Block &body = batch.front();
-  Value pages = body.getArgument(kPages);
+  Value pages = body.getArgument(kPagesArgument);
   int64_t width = cast<RankedTensorType>(pages.getType()).getDimSize(0);
   pages.setType(RankedTensorType::get({tokens, width}, b.getI32Type()));
   body.getArgument(kPosition).setType(
@@ -132,7 +132,7 @@ struct PageCaches : cria::impl::PageCachesBase<PageCaches> {
     int64_t positions = forward ? positionsOf(forward) : 0;
     if (rows < 1 || page < 1 || positions < 1 ||
         !forward.getBody().hasOneBlock() ||
-        forward.getNumArguments() <= kPages ||
+        forward.getNumArguments() <= kPagesArgument ||
         !forward.getArgument(kPosition).getType().isIndex()) {
       getOperation().emitError("expected a function @forward(ids, position, "
                                "first, caches...), and rows and a page of at "

@@ -148,8 +148,8 @@ def PageCaches : Pass<"llama-page-caches", "::mlir::ModuleOp"> {
     `cria.invariant` computes the same bits for a token, whichever other tokens are
     in the call and however many they are.
 
-    Fails if there is an encoder, attention that is not causal, or a rope table
-    that depends on a text's length.
+    Fails if there is an encoder, attention that is not causal, a rope table
+    that depends on a text's length, a state, or a ring.
   }];
   let options = [
     Option<"rows", "rows", "int64_t", "1", "the most tokens of a batch">,

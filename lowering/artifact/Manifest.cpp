@@ -246,7 +246,7 @@ void Manifest::describeBatch(func::FuncOp batch) {
   describeCaches(batch);
   FunctionType type = batch.getFunctionType();
   ArrayRef<Type> caches = cacheTypes(type);
-  auto pages = cast<RankedTensorType>(type.getInput(3));
+  auto pages = cast<RankedTensorType>(type.getInput(kPagesArgument));
   auto page = pageOf(cast<RankedTensorType>(caches.front()));
   root.set("batch",
            Fields(batch.getContext())
