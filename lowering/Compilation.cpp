@@ -36,8 +36,8 @@ void cria::registerCompilerDialects(DialectRegistry &registry) {
 /// An error that MLIR has already reported.
 static llvm::Error reported() { return llvm::createStringError(""); }
 
-/// Until the result is destroyed, errors are printed in one line, without the
-/// op, if they are those of the input.
+/// Until the result is destroyed, errors of the input are printed in one line,
+/// without the op. `areOfInput`: whether this is where such errors are found.
 static auto printInOneLine(MLIRContext &context, bool areOfInput = true) {
   bool before = context.shouldPrintOpOnDiagnostic();
   context.printOpOnDiagnostic(before && !areOfInput);

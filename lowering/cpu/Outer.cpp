@@ -25,9 +25,9 @@ struct Tile {
 /// begin a sum each cycle, and a sum takes four.
 static constexpr int64_t kSums = 8;
 
-/// How many k a tile adds at once. Where it adds to what was there, as
-/// attention does by blocks of keys, all tiles have one order of sums: those of
-/// a text do not depend on the rows of other texts.
+/// How many k a tile adds at once. Where it adds to earlier sums, as attention
+/// does block by block, all tiles add in the same order, one k after the other:
+/// a row's sums then do not depend on the rows in its tile.
 static int64_t partsOf(const Contraction &c, const Tile &tile) {
   int64_t parts = 1;
   while (c.fromZero && 2 * parts * tile.rows * tile.vectors <= kSums &&

@@ -246,8 +246,8 @@ Value PanelProduct::splatB(Value weights, Value row, Value k, bool single) {
   return b.create<vector::BitCastOp>(b.vectorType(2 * lanes, c.bType()), words);
 }
 
-/// Between the sums of rows and those of pairs of rows, which `multiplyRows`
-/// adds to.
+/// `multiplyRows` adds to sums of two rows by two lanes. This makes them of the
+/// sums of rows, and back.
 void PanelProduct::swapHalves(SmallVector<Value> &acc, int64_t vectors) {
   for (size_t i = 0; i < acc.size(); i += 2 * vectors)
     for (int64_t v = 0; v < vectors; ++v) {

@@ -34,14 +34,14 @@ struct CpuTarget {
   bool has(llvm::StringRef feature) const;
   /// "+avx,+avx2,..."
   std::string featureString() const;
-  /// LLVM's name of the CPU that every CPU of the architecture can stand for.
+  /// LLVM's name of the CPU whose code all CPUs of the architecture run.
   llvm::StringRef baseline() const;
 };
 
 /// The CPU of a name that LLVM knows, such as "x86-64-v3", "znver4" or
 /// "neoverse-v2", of a level of the Arm architecture, such as "armv8.6-a", or
-/// the CPU of this machine ("native"). Rates are those of `ratesFile`, if it is
-/// not empty.
+/// the CPU of this machine ("native"). Its rates come from `ratesFile`, unless
+/// that is empty.
 llvm::Expected<CpuTarget> selectCpu(llvm::StringRef name,
                                     llvm::StringRef ratesFile = "");
 

@@ -77,9 +77,9 @@ struct LayerKind {
   /// Whether what has a state takes the place of attention: see ConvModules and
   /// DeltaModules.
   bool hasState = false;
-  /// Whether the layer has no keys and values of its own. It reads those of an
-  /// earlier layer: of the last one that has some, among the layers with a
-  /// window if this one has a window, else among the others.
+  /// Whether the layer has no keys and values of its own. It then reads what an
+  /// earlier layer has: the last one with keys and values, among the layers
+  /// with a window if this one has a window, else among the others.
   bool sharesKv = false;
 
   bool operator==(const LayerKind &other) const {

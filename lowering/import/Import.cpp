@@ -58,7 +58,7 @@ public:
            ModuleOp module)
       : c(config), layerPath((family.layers + ".*").str()), maxSeq(maxSeq),
         ring(ring), type(type), b(module.getContext()), module(module),
-        caches(layerCaches(c, ring)),
+        caches(layerCaches(c, ring > 0)),
         all(llvm::to_vector(llvm::seq(c.layers))) {
     for (int64_t i : all)
       (c.kinds[i].hasState ? recurrent : attending).push_back(i);
@@ -1503,7 +1503,8 @@ cachePositions(const ModelConfig &c, const ImportOptions &options, Type type) {
   int64_t numbers = c.latentSize ? c.layers * (c.latentSize + c.headDim) : 0;
   int64_t ring = ringOf(c, options, maxSeq);
   if (!c.latentSize)
-    for (const auto &[heads, areRings, layers] : layerCaches(c, ring).groups)
+    for (const auto &[heads, areRings, layers] :
+         layerCaches(c, ring > 0).groups)
       if (!areRings)
         numbers += 2 * layers * heads.kvHeads * heads.headDim;
   // A model may have states alone.
