@@ -7,7 +7,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build
 
 packages=(
-  cmake g++ ninja-build python3
+  clang-22 cmake g++ lld-22 ninja-build python3
   libmlir-22-dev llvm-22-dev mlir-22-tools liblld-22-dev zlib1g-dev libzstd-dev
   nlohmann-json3-dev libpcre2-dev libutf8proc-dev libcli11-dev libjpeg-dev libpng-dev
 )
@@ -99,12 +99,6 @@ checkCommands() {
       "Install what Debian 12 calls: ${packages[*]}"
 }
 
-# Warnings are errors only with the project's own compiler: another compiler may warn
-# about other things.
-warningsAreErrors() {
-  [[ $(c++ -dumpversion) == 12 ]] && echo ON || echo OFF
-}
-
 # One job a core, and 2 GiB of free memory for each: MLIR's headers are heavy.
 jobs() {
   awk -v cores="$(nproc)" '/^MemAvailable/ {
@@ -113,6 +107,12 @@ jobs() {
   }' /proc/meminfo
 }
 
+# The project's own compiler, which reads MLIR's headers in a third of GCC's time. Another
+# one may warn about other things, which then is no error.
+compiler=()
+if command -v clang++-22 >/dev/null || command -v apt-get >/dev/null; then
+  compiler=(-DCMAKE_C_COMPILER=clang-22 -DCMAKE_CXX_COMPILER=clang++-22 -DCRIA_WERROR=ON)
+fi
 source=$root options=() installed=""
 case ${1:-} in
 -h | --help)
@@ -131,9 +131,8 @@ case ${1:-} in
     flags+=" -fsanitize=thread"
   fi
   shift
-  packages+=(clang-22 libclang-rt-22-dev)
-  options=(-DCMAKE_BUILD_TYPE=None -DCMAKE_C_COMPILER=clang-22 -DCMAKE_CXX_COMPILER=clang++-22
-    -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" -DCRIA_WERROR=OFF)
+  packages+=(libclang-rt-22-dev)
+  options=(-DCMAKE_BUILD_TYPE=None -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags")
   ;;
 --static)
   build=$root/build-static
@@ -143,7 +142,7 @@ case ${1:-} in
 --aarch64)
   source=$root/runtime build=$root/build-aarch64
   shift
-  packages=(cmake ninja-build nlohmann-json3-dev libcli11-dev "${arm[@]}") further=()
+  packages=(cmake ninja-build nlohmann-json3-dev libcli11-dev "${arm[@]}") further=() compiler=()
   options=(-DCMAKE_TOOLCHAIN_FILE="$root/runtime/aarch64.cmake" -DCRIA_STATIC=ON)
   [[ $# -gt 0 ]] || set -- cria cria-text cria-run cria-inspect
   ;;
@@ -167,8 +166,7 @@ else
   [[ -z $isTested ]] || installArm
 fi
 [[ -f $build/build.ninja && -z $installed ]] ||
-  cmake -S "$source" -B "$build" -G Ninja -DCRIA_WERROR="$(warningsAreErrors)" \
-    "${options[@]}" >&2
+  cmake -S "$source" -B "$build" -G Ninja "${compiler[@]}" "${options[@]}" >&2
 # Progress: steps done of all, and the seconds since the start.
 export NINJA_STATUS="[%f/%t, %es] "
 cmake --build "$build" -j "$(jobs)" --target "${@:-all}" >&2

@@ -13,7 +13,7 @@ namespace cria {
 
 // What histedit.h of libedit 3.1 declares; libedit.so.2 has this ABI.
 struct EditLine;
-struct History;
+struct EditHistory; // History there
 struct HistEvent {
   int num;
   const char *str;
@@ -39,11 +39,11 @@ struct LineEditor::Library {
   const char *(*el_gets)(EditLine *, int *);
   int (*el_wgetc)(EditLine *, wchar_t *);
   int (*el_winsertstr)(EditLine *, const wchar_t *);
-  History *(*history_init)();
-  void (*history_end)(History *);
-  int (*history)(History *, HistEvent *, int, ...);
+  EditHistory *(*history_init)();
+  void (*history_end)(EditHistory *);
+  int (*history)(EditHistory *, HistEvent *, int, ...);
   EditLine *editor = nullptr;
-  History *lines = nullptr;
+  EditHistory *lines = nullptr;
   std::string prompt;
 
   template <typename Function> bool find(Function *&to, const char *name) {
