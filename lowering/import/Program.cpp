@@ -573,14 +573,14 @@ static LogicalResult verify(ModuleOp module, bool isFused) {
     return batch.emitError("expected hidden states of @batch if and only if "
                            "@prefill has them");
   auto logits = cast<RankedTensorType>(forward.getResultTypes()[0]);
+  bool encodes = bool(encode);
   WalkResult result = module.walk([&](Operation *op) {
     auto function = op->getParentOfType<func::FuncOp>();
     if (!function)
       return WalkResult::advance();
     auto embed = dyn_cast<EmbedOp>(op);
     auto get = dyn_cast<GetWeightOp>(op);
-    if (failed(verifyOp(op)) ||
-        failed(verifyPosition(op, function, bool(encode))) ||
+    if (failed(verifyOp(op)) || failed(verifyPosition(op, function, encodes)) ||
         failed(verifyLayers(op)) || failed(verifyExperts(op)) ||
         (get && failed(verifyInput(get))) ||
         (embed && failed(verifyEmbed(embed, function, logits.getDimSize(1)))))

@@ -375,7 +375,8 @@ void TapAdder::addTo(func::FuncOp entry) {
     auto start = llvm::map_to_vector(
         inside, [&](const Tap *tap) { return updated[tap->made - firstTap]; });
     rewriter.setInsertionPoint(loop);
-    auto carry = [&](OpBuilder &, Location, ArrayRef<BlockArgument> carried) {
+    auto carry = [&, &inside = inside](OpBuilder &, Location,
+                                       ArrayRef<BlockArgument> carried) {
       SmallVector<Value> made;
       for (auto [tap, memory] : llvm::zip_equal(inside, carried))
         made.push_back(insertTap(*tap, memory));

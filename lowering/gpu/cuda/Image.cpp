@@ -183,8 +183,10 @@ static void addKernel(CudaImage &image, StringRef kernel,
   StringRef rest = kernel;
   while (!rest.empty()) {
     auto [before, after] = rest.split(kBegin);
-    const std::string *wait = llvm::find_if(
-        waits, [&](StringRef text) { return after.starts_with(text); });
+    const std::string *wait =
+        llvm::find_if(waits, [after = after](StringRef text) {
+          return after.starts_with(text);
+        });
     if (wait == std::end(waits)) { // other assembly, or none
       size_t size = rest.size() - after.size();
       add(image, rest.take_front(size), isIn);

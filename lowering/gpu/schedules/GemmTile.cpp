@@ -302,9 +302,8 @@ void GemmTile::finish(const Work &work, const Corner &corner,
       products.push_back(b.pack(values.slice(i, width)));
     row = rowAt(row);
     auto values = work.compute(launch, row, unit, products, width);
-    stores.push_back({exists, [=, this, &work] {
-                        work.store(launch, row, unit, values, width);
-                      }});
+    stores.push_back(
+        {exists, [=, &work] { work.store(launch, row, unit, values, width); }});
   };
   Value exists;
   if (!hasAllRows)

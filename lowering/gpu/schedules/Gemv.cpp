@@ -64,15 +64,16 @@ void Gemv::units(const Work &work, Value firstUnit) {
   int64_t each = sumsOf(work);
   b.when(b.equal(b.lane(), b.i32(0)), [&] {
     for (auto [u, unit] : llvm::enumerate(indices))
-      b.when(b.less(b.add(firstUnit, u), b.i32(work.units)), [&] {
-        for (int64_t row = 0; row < m; ++row) {
-          SmallVector<Value> sums;
-          for (int64_t s = 0; s < each; ++s)
-            sums.push_back(all[(u * each + s) * m + row]);
-          work.store(launch, this->row(row), unit,
-                     work.compute(launch, this->row(row), unit, sums));
-        }
-      });
+      b.when(b.less(b.add(firstUnit, u), b.i32(work.units)),
+             [&, u = u, unit = unit] {
+               for (int64_t row = 0; row < m; ++row) {
+                 SmallVector<Value> sums;
+                 for (int64_t s = 0; s < each; ++s)
+                   sums.push_back(all[(u * each + s) * m + row]);
+                 work.store(launch, this->row(row), unit,
+                            work.compute(launch, this->row(row), unit, sums));
+               }
+             });
   });
 }
 

@@ -202,8 +202,9 @@ bool PartsSchedule::setLoops(Work &work) {
   if (work.isChosen())
     row = row.take_front();
   for (auto [loop, size] : llvm::enumerate(work.part.box)) {
-    if (llvm::any_of(row,
-                     [&](AffineExpr at) { return at.isFunctionOfDim(loop); })) {
+    if (llvm::any_of(row, [loop = loop](AffineExpr at) {
+          return at.isFunctionOfDim(loop);
+        })) {
       if (work.row)
         return false;
       work.row = loop;
@@ -671,10 +672,10 @@ static SmallVector<Part> merged(Elements &elements, ArrayRef<Part> parts) {
     });
     bool found = false;
     for (auto [i, other] : llvm::enumerate(result)) {
-      found =
-          other.box == part.box && llvm::any_of(own, [&](const Element &leaf) {
-            return llvm::is_contained(leaves[i], leaf);
-          });
+      found = other.box == part.box &&
+              llvm::any_of(own, [&, i = i](const Element &leaf) {
+                return llvm::is_contained(leaves[i], leaf);
+              });
       if (!found)
         continue;
       llvm::append_range(other.stores, part.stores);
