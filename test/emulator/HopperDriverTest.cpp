@@ -172,7 +172,7 @@ protected:
   template <typename F> CUresult encodeWith(F change) {
     Arguments use;
     change(use);
-    alignas(64) CUtensorMap map;
+    CUtensorMap map;
     return encode(use, &map);
   }
 
@@ -181,7 +181,7 @@ protected:
 
 TEST_F(HopperDriver, ChecksTheArgumentsOfATensorMap) {
   EXPECT_EQ(encodeWith([](Arguments &) {}), CUDA_SUCCESS);
-  alignas(64) CUtensorMap maps[2];
+  CUtensorMap maps[2];
   auto *inside =
       reinterpret_cast<CUtensorMap *>(reinterpret_cast<char *>(maps) + 16);
   EXPECT_EQ(encode({}, inside), CUDA_ERROR_INVALID_VALUE);
@@ -232,7 +232,7 @@ TEST_F(HopperDriver, CopiesBoxes) {
   CUdeviceptr pointers[] = {allocate(kCount * 2), allocate(kCount * 2)};
   ASSERT_EQ(CALL(cuMemcpyHtoD_v2)(pointers[0], from.data(), kCount * 2),
             CUDA_SUCCESS);
-  alignas(64) CUtensorMap maps[2];
+  CUtensorMap maps[2];
   for (int i = 0; i < 2; ++i) {
     Arguments use;
     use.address = pointers[i];
