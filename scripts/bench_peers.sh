@@ -2,12 +2,13 @@
 # Times Cria beside llama.cpp, PyTorch and OpenVINO.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-folder=$root/build/peers peers=cria,llama.cpp,pytorch,openvino bin=$root/build/bin llama=''
+folder=$root/build/peers peers=cria,llama.cpp,pytorch,openvino bin=$root/build/bin llama='' config=''
 usage() {
   cat <<'TEXT'
 usage: scripts/bench_peers.sh [--peers=NAME,...] [--folder=DIR] [--bin=DIR]
                               [--llama-bin=DIR] [--types=NAME,...]
                               [--seconds=N] [--threads=N] [--out=FILE]
+                              [--config=config.json]
 Times Llama-3.2-1B's shape, random weights, on the CPU, and prints a table:
 prompts of 16, 512 and 2048 tokens, decoding behind 0 and 2048 positions, and 1,
 4 and 8 texts at once. For a quiet machine with 24 GiB of memory and 24 of disk.
@@ -25,6 +26,8 @@ weights, until 18 minutes are over; figures are medians of the rounds.
 --seconds=N       no round begins after so many (default: 1080)
 --threads=N       default: one a core
 --out=FILE        the table, and each figure in FILE.jsonl (default: in the folder)
+--config=FILE     another model, such as those of scripts/bench_peers/shapes: one text at
+                  a time, in bf16, f32 or f16. transformers draws the weights.
 TEXT
 }
 options=()
@@ -36,6 +39,7 @@ for option; do
   --folder=*) folder=${option#*=} ;;
   --bin=*) bin=${option#*=} ;;
   --llama-bin=*) llama=${option#*=} ;;
+  --config=*) config=${option#*=} options+=("$option") ;;
   --types=* | --seconds=* | --threads=* | --out=*) options+=("$option") ;;
   *) echo "bench_peers.sh: error: unknown option $option; see --help" >&2 && exit 2 ;;
   esac
@@ -54,19 +58,23 @@ venv() {
   touch "$to/ready"
 }
 venv tools gguf numpy
-! has pytorch || venv pytorch torch transformers numpy
+! { has pytorch || [[ -n $config ]]; } || venv pytorch torch transformers gguf numpy
 ! has openvino || venv openvino openvino openvino-genai optimum-intel nncf torch numpy
+source=$folder/source/vendor/llama.cpp
+if has llama.cpp && [[ ( -z $llama || -n $config ) && ! -e $source ]]; then
+  rm -rf "$folder/source" && mkdir "$folder/source"
+  "$folder/tools/bin/pip" download -q --no-deps --no-binary :all: \
+    -d "$folder/source" llama-cpp-python
+  tar xzf "$folder"/source/llama_cpp_python-*.tar.gz -C "$folder/source" --strip-components=1
+fi
 if has llama.cpp && [[ -z $llama ]]; then
   llama=$folder/llama.cpp/bin
   if [[ ! -x $llama/llama-batched-bench ]]; then
-    rm -rf "$folder/source" && mkdir "$folder/source"
-    "$folder/tools/bin/pip" download -q --no-deps --no-binary :all: \
-      -d "$folder/source" llama-cpp-python
-    tar xzf "$folder"/source/llama_cpp_python-*.tar.gz -C "$folder/source" --strip-components=1
-    cmake -S "$folder/source/vendor/llama.cpp" -B "$folder/llama.cpp" -G Ninja \
+    cmake -S "$source" -B "$folder/llama.cpp" -G Ninja \
       -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DLLAMA_OPENSSL=OFF >/dev/null
     cmake --build "$folder/llama.cpp" --target llama-bench llama-batched-bench >/dev/null
   fi
 fi
 exec "$folder/tools/bin/python" "$root/scripts/bench_peers/bench.py" \
-  "--folder=$folder" "--peers=$peers" "--bin=$bin" "--llama-bin=$llama" "${options[@]}"
+  "--folder=$folder" "--peers=$peers" "--bin=$bin" "--llama-bin=$llama" \
+  "--llama-source=$source" "${options[@]}"

@@ -44,18 +44,18 @@ def add_keys(writer):
     writer.add_vocab_size(VOCABULARY)
 
 
-def add_tokens(writer):
+def add_tokens(writer, count=VOCABULARY):
     """A piece for each byte, as every byte-level vocabulary has, and words."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     pieces = [chr(i) for i in plain] + [chr(256 + i) for i in range(256 - len(plain))]
-    pieces += ["w2"] + [f"w{i}" for i in range(257, VOCABULARY - 1)] + ["<|end|>"]
+    pieces += ["w2"] + [f"w{i}" for i in range(257, count - 1)] + ["<|end|>"]
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("llama-bpe")
     writer.add_token_list(pieces)
-    writer.add_token_types([1] * (VOCABULARY - 1) + [3])
+    writer.add_token_types([1] * (count - 1) + [3])
     writer.add_token_merges(["w 2"])
-    writer.add_bos_token_id(VOCABULARY - 1)
-    writer.add_eos_token_id(VOCABULARY - 1)
+    writer.add_bos_token_id(count - 1)
+    writer.add_eos_token_id(count - 1)
     writer.add_add_bos_token(False)
 
 

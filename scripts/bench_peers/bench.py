@@ -17,14 +17,14 @@ import random_gguf  # noqa: E402
 TYPES = ("bf16", "f32", "f16", "q8_0", "q4_0")
 PROMPTS, DEPTHS, TEXTS = (16, 512, 2048), (0, 2048), (1, 4, 8)
 TOKENS = 16  # that are decoded
-MEMORY, FLOOR = "peak memory, MiB", "decode at 0, of the read loop"
-ROWS = (
+MEMORY = "peak memory, MiB"
+RATES = (
     *(f"prompt of {count}" for count in PROMPTS),
     *(f"decode at {depth}" for depth in DEPTHS),
-    *(f"{count} texts" for count in TEXTS),
-    FLOOR,
-    MEMORY,
 )
+# Of cria-bench's floors: Cria's figures alone have them.
+FRACTIONS = {row: f"{row}, of the floor" for row in RATES}
+ROWS = (*RATES, *(f"{count} texts" for count in TEXTS), *FRACTIONS.values(), MEMORY)
 
 
 class Peer:
@@ -48,22 +48,34 @@ class Peer:
         return out.read()
 
     def weights(self, kind):
-        """A GGUF file, which is read once, so that it is in memory."""
-        path = self.args.folder / f"{kind}.gguf"
+        """A GGUF file, or a folder of the config, read once, so that it is in memory."""
+        path = self.model(kind) if self.args.config else self.args.folder / f"{kind}.gguf"
         if not path.exists():
             print(f"writing {path}", file=sys.stderr)
             random_gguf.make(kind, path)
-        with open(path, "rb") as file:
-            while file.read(1 << 24):
-                pass
+        for part in path.glob("*.safetensors") if path.is_dir() else (path,):
+            with open(part, "rb") as file:
+                while file.read(1 << 24):
+                    pass
+        return path
+
+    def model(self, kind):
+        """The folder of the config's model, which transformers makes."""
+        if not self.args.config:
+            return ""
+        path = self.args.folder / f"{self.args.config.stem}-{kind}"
+        if not path.exists():
+            print(f"writing {path}", file=sys.stderr)
+            python = self.args.folder / "pytorch" / "bin" / "python"
+            self.run([python, HERE / "shape.py", self.args.config, kind, path])
         return path
 
 
 class Cria(Peer):
     """The compiler's default artifact, and one for batches."""
 
-    def artifact(self, kind, weights, *flags):
-        path = self.args.folder / f"{kind}{''.join(flags)}.cria"
+    def artifact(self, weights, *flags):
+        path = self.args.folder / f"{weights.name}{''.join(flags)}.cria"
         most = f"--max-seq={max(PROMPTS + DEPTHS) + 4 * TOKENS}"
         self.run([self.args.bin / "cria-compile", weights, "-o", path, most, *flags])
         return path
@@ -76,32 +88,50 @@ class Cria(Peer):
 
     def figures(self, kind):
         weights = self.weights(kind)
-        batch = self.bench(
-            self.artifact(kind, weights, f"--batch={max(TEXTS)}"),
-            weights, "--prompt-len=16", f"--batch={','.join(map(str, TEXTS))}",
-        )
+        found = {}
+        if texts := self.args.texts:
+            batch = self.bench(
+                self.artifact(weights, f"--batch={max(texts)}"),
+                weights, "--prompt-len=16", f"--batch={','.join(map(str, texts))}",
+            )
+            for run in batch["batch"]:
+                found[f"{run['sequences']} texts"] = run["tokens_per_second"]
         one = self.bench(
-            self.artifact(kind, weights), weights,
+            self.artifact(weights), weights,
             f"--prompt-len={','.join(map(str, PROMPTS))}",
             f"--depth={','.join(map(str, DEPTHS))}",
         )
-        found = {f"prompt of {run['tokens']}": run["tokens_per_second"] for run in one["prefill"]}
-        found |= {f"decode at {run['depth']}": run["tokens_per_second"] for run in one["decode"]}
-        found |= {f"{run['sequences']} texts": run["tokens_per_second"] for run in batch["batch"]}
-        return found | {FLOOR: one["decode"][0]["fraction"], MEMORY: self.peak}
+        runs = {f"prompt of {run['tokens']}": run for run in one["prefill"]}
+        runs |= {f"decode at {run['depth']}": run for run in one["decode"]}
+        for row, run in runs.items():
+            found[row], found[FRACTIONS[row]] = run["tokens_per_second"], run["fraction"]
+        return found | {MEMORY: self.peak}
 
 
 class LlamaCpp(Peer):
+    def weights(self, kind):
+        if not self.args.config:
+            return super().weights(kind)
+        model = self.model(kind)
+        path = pathlib.Path(f"{model}.gguf")
+        if not path.exists():
+            print(f"writing {path}", file=sys.stderr)
+            python = self.args.folder / "pytorch" / "bin" / "python"
+            self.run([python, HERE / "convert.py", self.args.llama_source, model, kind, path])
+        return path
+
     def figures(self, kind):
         weights, threads = self.weights(kind), self.args.threads
         common = ["-m", weights, "-t", threads, "-fa", "1"]
-        batch = self.run([
-            self.args.llama_bin / "llama-batched-bench", *common, "-npp", "16",
-            "-ntg", TOKENS, "-npl", ",".join(map(str, TEXTS)), "-c", "1024",
-            "--output-format", "jsonl",
-        ])  # fmt: skip
-        lines = [json.loads(line) for line in batch.splitlines() if line.startswith("{")]
-        found = {f"{line['pl']} texts": line["speed_tg"] for line in lines}
+        found = {}
+        if self.args.texts:
+            batch = self.run([
+                self.args.llama_bin / "llama-batched-bench", *common, "-npp", "16",
+                "-ntg", TOKENS, "-npl", ",".join(map(str, self.args.texts)), "-c", "1024",
+                "--output-format", "jsonl",
+            ])  # fmt: skip
+            lines = [json.loads(line) for line in batch.splitlines() if line.startswith("{")]
+            found = {f"{line['pl']} texts": line["speed_tg"] for line in lines}
         bench = [self.args.llama_bin / "llama-bench", *common, "-r", "2", "-o", "json"]
         prompts = self.run([*bench, "-p", ",".join(map(str, PROMPTS)), "-n", "0"])
         for run in json.loads(prompts):
@@ -120,7 +150,8 @@ class OfPython(Peer):
             return {}
         command = [self.args.folder / self.NAME / "bin" / "python", HERE / f"{self.NAME}_peer.py"]
         asked = {"type": kind, "folder": str(self.args.folder), "threads": self.args.threads}
-        asked |= {"prompts": PROMPTS, "depths": DEPTHS, "texts": TEXTS, "tokens": TOKENS}
+        asked |= {"model": str(self.model(kind)), "texts": self.args.texts, "tokens": TOKENS}
+        asked |= {"prompts": PROMPTS, "depths": DEPTHS}
         threads = str(self.args.threads)
         out = self.run([*command, json.dumps(asked)], OMP_NUM_THREADS=threads)
         return json.loads(out.splitlines()[-1]) | {MEMORY: self.peak}
@@ -142,15 +173,20 @@ def parse():
     parser.add_argument("--folder", type=pathlib.Path, required=True)
     parser.add_argument("--bin", type=pathlib.Path, required=True)
     parser.add_argument("--llama-bin", type=pathlib.Path, required=True)
+    parser.add_argument("--llama-source", type=pathlib.Path, required=True)
     parser.add_argument("--peers", required=True)
-    parser.add_argument("--types", default=",".join(TYPES))
+    parser.add_argument("--config", type=pathlib.Path)
+    parser.add_argument("--types")
     parser.add_argument("--seconds", type=float, default=1080)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--out", type=pathlib.Path)
     args = parser.parse_args()
-    args.out = args.out or args.folder / "table.md"
-    args.peers, args.types = args.peers.split(","), args.types.split(",")
-    for option, names, known in (("peers", args.peers, PEERS), ("types", args.types, TYPES)):
+    types = TYPES[:3] if args.config else TYPES
+    args.texts = () if args.config else TEXTS
+    args.out = args.out or args.folder / f"{args.config.stem if args.config else 'table'}.md"
+    args.peers = args.peers.split(",")
+    args.types = args.types.split(",") if args.types else types
+    for option, names, known in (("peers", args.peers, PEERS), ("types", args.types, types)):
         for name in names:
             if name not in known:
                 parser.error(f"--{option}: expected some of {', '.join(known)}, got {name}")

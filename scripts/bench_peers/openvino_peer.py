@@ -9,22 +9,21 @@ import statistics
 import sys
 
 
-def export(kind, to):
+def export(source, kind, to):
     import nncf
     import openvino
     import torch
     from optimum.exporters.openvino import main_export
     from optimum.intel import OVConfig
-    from transformers import LlamaForCausalLM
 
     import shape
 
-    source = to.parent / "openvino-source"
-    if not source.exists():
-        torch.set_default_dtype(torch.bfloat16)
-        LlamaForCausalLM(shape.config()).save_pretrained(source)
-        torch.set_default_dtype(torch.float32)
-    partial = to.with_suffix(".part")
+    if not source:
+        source = to.parent / "openvino-source"
+        if not source.exists():
+            shape.model("bf16", "").save_pretrained(source)
+            torch.set_default_dtype(torch.float32)
+    partial = pathlib.Path(f"{to}.part")
     main_export(
         str(source), output=partial, task="text-generation-with-past",
         ov_config=OVConfig(dtype="fp16"), convert_tokenizer=False,
@@ -46,14 +45,15 @@ def export(kind, to):
 
 def main():
     asked = json.loads(sys.argv[1])
-    folder = pathlib.Path(asked["folder"]) / f"openvino-{asked['type']}"
+    model = pathlib.Path(asked["model"] or asked["type"]).name
+    folder = pathlib.Path(asked["folder"]) / f"openvino-{model}"
     if not folder.exists():
         # In a process of its own: the peak of memory is then that of running.
         if child := os.fork():
             if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
                 sys.exit("the export fails")
         else:
-            export(asked["type"], folder)
+            export(asked["model"], asked["type"], folder)
             os._exit(0)
     import numpy
     import openvino
