@@ -104,7 +104,7 @@ static void nameResults(Operation *op, OpAsmSetValueNameFn setName) {
     return;
   }
   StringRef name = op->getName().stripDialect();
-  if (isa<CausalConvOp, DeltaRuleOp>(op))
+  if (isa<CausalConvOp, DeltaRuleOp, SelectiveScanOp>(op))
     setName(op->getResult(1), "state");
   if (auto get = dyn_cast<GetWeightOp>(op)) {
     name = get.getWeight();
@@ -545,11 +545,15 @@ static LogicalResult verifySquares(RMSNormOp op) {
 }
 
 LogicalResult RMSNormOp::verify() {
-  if (getWeight() &&
-      failed(expectSize(*this, "a weight of size", // rmsnorm_c1
-                        dim(getInput(), getInput().getType().getRank() - 1),
-                        dim(getWeight(), 0))))
-    return failure();
+  int64_t rank = getInput().getType().getRank(),
+          own = getWeight() ? getWeight().getType().getRank() : 0;
+  if (own == rank) // rmsnorm_c1
+    return emitOpError("expected heads beside a weight of two dimensions");
+  for (int64_t i = 0; i < own; ++i)
+    if (failed(expectSize(*this, "a weight of size", // rmsnorm_c1
+                          dim(getInput(), rank - own + i),
+                          dim(getWeight(), i))))
+      return failure();
   if (!getWeight() && (getUnitOffset() || getRoundOnce())) // rmsnorm_c3
     return emitOpError("expected a weight beside unit_offset and round_once");
   if (failed(verifySquares(*this)))
@@ -1049,25 +1053,38 @@ LogicalResult CausalConvOp::verify() {
          << elementType(getInput()) << ", got " << elementType(getState());
 }
 
-LogicalResult DeltaRuleOp::verify() {
-  int64_t heads = dim(getValue(), 1), keyHeads = dim(getKey(), 1);
-  if (heads <= 0 || keyHeads <= 0 || heads % keyHeads) // delta_rule_c1
-    return emitOpError("expected heads a multiple of the ")
+/// Checks what heads with a matrix have: keys, steps and decays, and the state.
+template <typename Op> static LogicalResult verifyMatrices(Op op) {
+  int64_t heads = dim(op.getValue(), 1), keyHeads = dim(op.getKey(), 1);
+  if (heads <= 0 || keyHeads <= 0 || heads % keyHeads)
+    return op.emitOpError("expected heads a multiple of the ")
            << dimension(keyHeads) << " heads of keys, got " << dimension(heads);
-  if (failed(expectSize(*this, "the number of steps to be", heads,
-                        dim(getStep(), 1))) || // delta_rule_c2
-      failed(expectSize(*this, "the number of decays to be", heads,
-                        dim(getLogDecay(), 0))) || // delta_rule_c2
-      failed(expectSize(*this, "the state's rows to be",
-                        heads * dim(getKey(), 2),
-                        dim(getState(), 1))) || // delta_rule_c3
-      failed(expectSize(*this, "the state's numbers to be", dim(getValue(), 2),
-                        dim(getState(), 2))) ||  // delta_rule_c3
-      failed(expectFinite(*this, getScale())) || // delta_rule_c4
-      failed(expectPositive(*this, "eps", getEps())))
+  if (failed(expectSize(op, "the number of steps to be", heads,
+                        dim(op.getStep(), 1))) ||
+      failed(expectSize(op, "the number of decays to be", heads,
+                        dim(op.getLogDecay(), 0))) ||
+      failed(expectSize(op, "the state's rows to be",
+                        heads * dim(op.getKey(), 2), dim(op.getState(), 1))) ||
+      failed(expectSize(op, "the state's numbers to be", dim(op.getValue(), 2),
+                        dim(op.getState(), 2))))
     return failure();
-  return expectWithin(*this, "a layer", getLayer(), 1, // delta_rule_c5
-                      dim(getState(), 0));
+  return expectWithin(op, "a layer", op.getLayer(), 1, dim(op.getState(), 0));
+}
+
+LogicalResult DeltaRuleOp::verify() {
+  // delta_rule_c1 delta_rule_c2 delta_rule_c3 delta_rule_c5
+  if (failed(verifyMatrices(*this)) ||
+      failed(expectFinite(*this, getScale()))) // delta_rule_c4
+    return failure();
+  return expectPositive(*this, "eps", getEps()); // delta_rule_c4
+}
+
+LogicalResult SelectiveScanOp::verify() {
+  // selective_scan_c1 selective_scan_c2 selective_scan_c3 selective_scan_c4
+  if (failed(verifyMatrices(*this)))
+    return failure();
+  return expectSize(*this, "the number of skips to be", // selective_scan_c2
+                    dim(getValue(), 1), dim(getSkip(), 0));
 }
 
 //===----------------------------------------------------------------------===//

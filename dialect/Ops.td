@@ -376,7 +376,9 @@ def Llama_RMSNormOp : Llama_Op<"rmsnorm",
     (LlamaRMSNorm of Hugging Face transformers). Without a weight there is no
     product. With `round_once` the product is inside the cast (Olmo2RMSNorm).
     With `unit_offset` the factor is `1 + weight[i]` (GemmaRMSNorm). In an x of
-    three dimensions, each head of a token is normalized (Qwen3Attention).
+    three dimensions, each head of a token is normalized (Qwen3Attention). A
+    weight of two dimensions has a row for each head (the groups of
+    NemotronHRMSNormGated).
 
     With `squares`, x is one rank's share of a row of `size` numbers, and the
     mean is over the whole row: `squares[t, column] / size`.
@@ -385,17 +387,19 @@ def Llama_RMSNormOp : Llama_Op<"rmsnorm",
     %y = llama.rmsnorm %x, %weight {eps = 1.0e-05} : tensor<?x64xbf16>, tensor<64xbf16>
     %z = llama.rmsnorm %x, %weight {eps = 1.0e-06, round_once, unit_offset} : tensor<?x64xbf16>, tensor<64xbf16>
     %q = llama.rmsnorm %heads, %head_weight {eps = 1.0e-06} : tensor<?x8x8xbf16>, tensor<8xbf16>
+    %g = llama.rmsnorm %heads, %head_weights {eps = 1.0e-06} : tensor<?x8x8xbf16>, tensor<8x8xbf16>
     %s = llama.rmsnorm %x, %weight squares(%sums : tensor<?x2xf32>) {eps = 1.0e-06, column = 1, size = 128} : tensor<?x64xbf16>, tensor<64xbf16>
     ```
 
     Constraints:
-    - (C1) the weight's size is x's last dimension.
+    - (C1) the weight's shape is that of x's last dimension, or of a token's heads.
     - (C2) `eps` is positive and finite in f32.
     - (C3) `unit_offset` and `round_once` require a weight.
     - (C4) `squares` and a positive `size` come together, for an x of two
       dimensions. `squares` has a row for each token, and a `column`.
   }];
-  let arguments = (ins Llama_Rows:$input, Optional<Llama_Vector>:$weight,
+  let arguments = (ins Llama_Rows:$input,
+      Optional<TensorRankOf<[F32, F16, BF16], [1, 2]>>:$weight,
       Optional<TensorRankOf<[F32], [2]>>:$squares, F64Attr:$eps,
       UnitAttr:$round_once, UnitAttr:$unit_offset,
       DefaultValuedAttr<I64Attr, "0">:$column, OptionalAttr<I64Attr>:$size);
@@ -592,14 +596,15 @@ def Llama_ActivateOp : Llama_Op<"activate",
     [Pure, AllTypesMatch<["input", "result"]>]> {
   let summary = "the function between the linears of an MLP without a gate";
   let description = [{
-    `result = f(x)` in f32, with f(x) as in `llama.swiglu`.
+    `result = f(x)` in f32, with f(x) as in `llama.swiglu`. An x of three dimensions
+    has a row for each expert that a token chose.
 
     ```mlir
     %h = llama.activate relu %x : tensor<?x172xf32>
     ```
   }];
-  let arguments = (ins Llama_Activation:$activation, Llama_Matrix:$input);
-  let results = (outs Llama_Matrix:$result);
+  let arguments = (ins Llama_Activation:$activation, Llama_Rows:$input);
+  let results = (outs Llama_Rows:$result);
   let assemblyFormat = "$activation $input attr-dict `:` type($input)";
 }
 
@@ -1161,6 +1166,47 @@ def Llama_DeltaRuleOp : Llama_Op<"delta_rule",
   let assemblyFormat = [{
     $query `,` $key `,` $value `step` `(` $step `,` $rate `)`
     `decay` `(` $log_decay `:` type($log_decay) `)`
+    `on` $state `[` $layer `]` `at` $position attr-dict
+    `:` type($query) `,` type($value) `,` type($step) `,` type($state)
+  }];
+  let hasVerifier = 1;
+}
+
+def Llama_SelectiveScanOp : Llama_Op<"selective_scan",
+    [Pure, AllTypesMatch<["query", "key"]>, AllTypesMatch<["value", "result"]>,
+     AllTypesMatch<["state", "next"]>]> {
+  let summary = "state space model whose steps each token selects";
+  let description = [{
+    The scan of Mamba 2. Head h has a state S, a matrix (D, V) that maps keys of
+    D numbers to values of V. Query and key (C and B of Mamba) are those of head
+    `h / (H / KH)`, which Mamba calls a group. Token after token, in f32, with
+    `decay = e^(-e^log_decay[h] * step[t, h])`,
+
+    `S = decay * S + k[t] (step[t, h] * v[t, h])^T`
+    `result[t, h, :] = S^T q[t] + skip[h] * v[t, h]`
+
+    At position 0 S is zero, whatever the state holds. Row `h D + d` of a layer of the
+    state is row d of S. `next` is the state with the layer's matrices after the
+    last token.
+
+    ```mlir
+    %o, %s1 = llama.selective_scan %c, %b, %x step(%dt) decay(%a : tensor<4xf32>) skip(%d : tensor<4xf32>) on %s[%layer] at %position : tensor<?x2x8xbf16>, tensor<?x4x16xbf16>, tensor<?x4xf32>, tensor<5x32x16xf32>
+    ```
+
+    Constraints:
+    - (C1) the heads are a multiple of the heads of queries and keys.
+    - (C2) step, log_decay and skip have a number for each head.
+    - (C3) a layer of the state has D rows of V numbers for each head.
+    - (C4) a constant layer is within the state.
+  }];
+  let arguments = (ins Llama_Heads:$query, Llama_Heads:$key, Llama_Heads:$value,
+      Llama_Shares:$step, Llama_Vector:$log_decay, Llama_Vector:$skip,
+      Llama_State<[F32]>:$state, Index:$layer, Index:$position);
+  let results = (outs Llama_Heads:$result, Llama_State<[F32]>:$next);
+  let assemblyFormat = [{
+    $query `,` $key `,` $value `step` `(` $step `)`
+    `decay` `(` $log_decay `:` type($log_decay) `)`
+    `skip` `(` $skip `:` type($skip) `)`
     `on` $state `[` $layer `]` `at` $position attr-dict
     `:` type($query) `,` type($value) `,` type($step) `,` type($state)
   }];

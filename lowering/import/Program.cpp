@@ -397,6 +397,8 @@ static LogicalResult verifyPosition(Operation *op, func::FuncOp function,
     position = conv.getPosition();
   } else if (auto rule = dyn_cast<DeltaRuleOp>(op)) {
     position = rule.getPosition();
+  } else if (auto scan = dyn_cast<SelectiveScanOp>(op)) {
+    position = scan.getPosition();
   } else if (auto rope = dyn_cast<RopeOp>(op)) {
     position = rope.getPosition();
   } else if (auto add = dyn_cast<AddRowsOp>(op)) {
@@ -491,7 +493,7 @@ static LogicalResult verifyLayers(Operation *op) {
       .Case<KVAppendOp>([&](KVAppendOp append) {
         return verifyLayer(op, append.getLayer(), layers(append.getCache()));
       })
-      .Case<CausalConvOp, DeltaRuleOp>([&](auto typed) {
+      .Case<CausalConvOp, DeltaRuleOp, SelectiveScanOp>([&](auto typed) {
         return verifyLayer(op, typed.getLayer(), layers(typed.getState()));
       })
       .Default(success());

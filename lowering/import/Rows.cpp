@@ -300,6 +300,10 @@ LogicalResult Rows::verifyLlama(Operation *op) {
                                rule.getStep(), rule.getRate(),
                                function.getArgument(0)});
       })
+      .Case([&](SelectiveScanOp scan) {
+        return expectSame(op, {scan.getQuery(), scan.getKey(), scan.getValue(),
+                               scan.getStep(), function.getArgument(0)});
+      })
       .Default(success());
 }
 
@@ -318,7 +322,7 @@ LogicalResult Rows::verify(Operation *op) {
       op->getNumResults() && !isa<KVAppendOp, GetWeightOp>(op))
     for (Value result : op->getResults())
       (void)copyRows(op->getOperand(0), result);
-  TypeSwitch<Operation *>(op).Case<CausalConvOp, DeltaRuleOp>(
+  TypeSwitch<Operation *>(op).Case<CausalConvOp, DeltaRuleOp, SelectiveScanOp>(
       [&](auto typed) { (void)copyRows(typed.getState(), typed.getNext()); });
   if (isElementwise(op)) {
     SmallVector<Value> tensors = tensorsOf(op);

@@ -64,8 +64,8 @@ void FunctionLowering::lower(Operation *op) {
       .Case<GetWeightOp, GetRopeOp, EmbedOp, RMSNormOp, SquareSumsOp,
             LayerNormOp, LinearOp, HeadOp, SwiGLUOp, ActivateOp, AddRowsOp,
             SetRowsOp, AllReduceOp, ResidualOp, HeadLinearOp, RopeOp,
-            KVAppendOp, GQAOp, CausalConvOp, DeltaRuleOp, RouteOp,
-            ExpertLinearOp, CombineOp, KernelOp, tensor::SplatOp,
+            KVAppendOp, GQAOp, CausalConvOp, DeltaRuleOp, SelectiveScanOp,
+            RouteOp, ExpertLinearOp, CombineOp, KernelOp, tensor::SplatOp,
             tensor::ConcatOp>([&](auto typed) { lower(typed); })
       .Case<scf::ForOp>([&](scf::ForOp loop) { lowerLoop(loop); })
       .Default([&](Operation *other) {
@@ -322,13 +322,13 @@ void FunctionLowering::lower(RMSNormOp op) {
     return SmallVector<Value>{math::RsqrtOp::create(b, b.getLoc(), shifted)};
   });
   int64_t rank = op.getType().getRank();
-  auto last = static_cast<unsigned>(rank - 1);
   AffineMap all = b.getMultiDimIdentityMap(rank);
   SmallVector<Value> inputs = {x, inverse};
   SmallVector<AffineMap> maps = {all, rowMap(b, rank)};
   if (op.getWeight()) {
     inputs.push_back(stored(op.getWeight()));
-    maps.push_back(b.select(rank, {last}));
+    maps.push_back(all.getMinorSubMap(
+        static_cast<unsigned>(op.getWeight().getType().getRank())));
   }
   maps.push_back(all);
   auto apply = [&](Values v) {

@@ -68,6 +68,7 @@ private:
   void lower(llama::GQAOp op);
   void lower(llama::CausalConvOp op);
   void lower(llama::DeltaRuleOp op);
+  void lower(llama::SelectiveScanOp op);
   void lower(llama::RouteOp op);
   void lower(llama::ExpertLinearOp op);
   void lower(llama::CombineOp op);
@@ -80,6 +81,9 @@ private:
   mlir::Value rowSum(mlir::Value rows, LinalgBuilder::Payload term);
   mlir::Value softmaxRows(mlir::Value x);
   mlir::Value normalized(llama::RouteOp op, mlir::Value w);
+  template <typename Op>
+  void lowerRecurrence(Op op, mlir::Value query, mlir::Value key,
+                       mlir::Value share, mlir::Value skip);
   mlir::Value unitRows(mlir::Value x, llvm::APFloat eps, double scale);
   mlir::Value rowMean(mlir::Value rows, LinalgBuilder::Payload term);
   mlir::Value meanSquare(llama::RMSNormOp op, mlir::Value x);

@@ -143,14 +143,15 @@ Value FunctionLowering::unitRows(Value x, llvm::APFloat eps, double scale) {
 }
 
 namespace {
-/// The gated delta rule on some columns of each head's matrix S. A column needs
-/// no other one, so iterations share them.
-struct DeltaRule {
+/// The delta rule, or the selective scan, on some columns of each head's matrix
+/// S. A column needs no other one, so iterations share them.
+struct Recurrence {
   LinalgBuilder &b;
-  Value pairs;           // (T, KH, 2, D): the unit keys and queries
+  Value pairs;           // (T, KH, 2, D): keys and queries, in f32
   Value products;        // (T, KH): of the two
   Value values;          // (T, H, V)
-  Value decay, rate;     // (T, H)
+  Value decay, share;    // (T, H): factors of S, and of what is added to it
+  Value skip;            // (H) in f32; null: the delta rule
   RankedTensorType type; // of the result: (T, H, V)
 
   Value head = {}, keyHead = {}, column = {}; // of the iteration
@@ -171,7 +172,7 @@ struct DeltaRule {
 } // namespace
 
 /// `count` numbers of row `row` of a matrix.
-Value DeltaRule::row(Value matrix, int64_t row, int64_t count) {
+Value Recurrence::row(Value matrix, int64_t row, int64_t count) {
   return b.slice(
       matrix, {b.getIndexAttr(row), b.getIndexAttr(0)},
       {b.getIndexAttr(1), b.getIndexAttr(count)},
@@ -180,7 +181,8 @@ Value DeltaRule::row(Value matrix, int64_t row, int64_t count) {
 
 /// S before the first token, (D, W), in memory of its own: in the state its
 /// rows are far apart.
-Value DeltaRule::start(Value state, ArrayRef<OpFoldResult> at, Value position) {
+Value Recurrence::start(Value state, ArrayRef<OpFoldResult> at,
+                        Value position) {
   auto part = RankedTensorType::get({size(), width()}, b.getF32Type());
   Value old = b.slice(
       state, at,
@@ -196,25 +198,30 @@ Value DeltaRule::start(Value state, ArrayRef<OpFoldResult> at, Value position) {
                    })[0];
 }
 
-/// S and the result after one token. The query is multiplied by the old S
-/// together with the key. What the update adds to its result follows from the
-/// product of query and key.
-std::pair<Value, Value> DeltaRule::step(Value token, Value matrix, Value rows) {
+/// S and the result after one token. The query is multiplied by the old S, and
+/// so is the key if S corrects the value. What the update adds to the query's
+/// result follows from the product of query and key.
+std::pair<Value, Value> Recurrence::step(Value token, Value matrix,
+                                         Value rows) {
   OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1),
                two = b.getIndexAttr(2), w = b.getIndexAttr(width());
   Value pair = b.slice(pairs, {token, keyHead, zero, zero},
                        {one, one, two, b.getIndexAttr(size())},
                        RankedTensorType::get({2, size()}, b.getF32Type()));
+  Value read = pair;
+  if (skip)
+    read = b.slice(pair, {one, zero}, {one, b.getIndexAttr(size())});
+  OpFoldResult count = b.sizes(read)[0];
   Value made =
-      b.contract({pair, b.select(3, {0, 2})}, {matrix, b.select(3, {2, 1})},
-                 b.select(3, {0, 1}), b.filled({two, w}, 0));
+      b.contract({read, b.select(3, {0, 2})}, {matrix, b.select(3, {2, 1})},
+                 b.select(3, {0, 1}), b.filled({count, w}, 0));
   SmallVector<OpFoldResult> at = {token, head, column}, sizes = {one, one, w};
   Value value = b.slice(
       values, at, sizes,
       RankedTensorType::get({width()}, tensorType(values).getElementType()));
   Places p{b};
   Value factor = p.element(decay, {token, head}),
-        share = p.element(rate, {token, head}),
+        portion = p.element(share, {token, head}),
         product = p.element(products, {token, keyHead});
   auto mul = [&](Value x, Value y) -> Value {
     return arith::MulFOp::create(b, x, y, b.sumFlags());
@@ -222,16 +229,29 @@ std::pair<Value, Value> DeltaRule::step(Value token, Value matrix, Value rows) {
   auto add = [&](Value x, Value y) -> Value {
     return arith::AddFOp::create(b, x, y, b.sumFlags());
   };
-  Value update =
-      b.map({value, row(made, 0, width())}, b.getF32Type(),
-            [&](Values v) -> SmallVector<Value> {
-              Value known = mul(factor, v[1]);
-              return {mul(share, arith::SubFOp::create(b, v[0], known))};
-            });
-  Value mixed = b.map({row(made, 1, width()), update}, type.getElementType(),
-                      [&](Values v) -> SmallVector<Value> {
-                        return {add(mul(factor, v[0]), mul(product, v[1]))};
-                      });
+  Value update, mixed;
+  if (skip) {
+    Value through = p.element(skip, {head});
+    update = b.map({value}, b.getF32Type(), [&](Values v) {
+      return SmallVector<Value>{mul(portion, v[0])};
+    });
+    mixed = b.map({row(made, 0, width()), update, value}, type.getElementType(),
+                  [&](Values v) -> SmallVector<Value> {
+                    Value sum = add(mul(factor, v[0]), mul(product, v[1]));
+                    return {add(sum, mul(through, v[2]))};
+                  });
+  } else {
+    update =
+        b.map({value, row(made, 0, width())}, b.getF32Type(),
+              [&](Values v) -> SmallVector<Value> {
+                Value known = mul(factor, v[1]);
+                return {mul(portion, arith::SubFOp::create(b, v[0], known))};
+              });
+    mixed = b.map({row(made, 1, width()), update}, type.getElementType(),
+                  [&](Values v) -> SmallVector<Value> {
+                    return {add(mul(factor, v[0]), mul(product, v[1]))};
+                  });
+  }
   matrix = b.generic(2, {row(pair, 0, size()), update}, {matrix},
                      {b.select(2, {0}), b.select(2, {1}), b.select(2, {0, 1})},
                      [&](Values v) -> SmallVector<Value> {
@@ -241,8 +261,8 @@ std::pair<Value, Value> DeltaRule::step(Value token, Value matrix, Value rows) {
 }
 
 /// The result and the state after all tokens.
-std::pair<Value, Value> DeltaRule::emit(Value state, Value layer,
-                                        Value position) {
+std::pair<Value, Value> Recurrence::emit(Value state, Value layer,
+                                         Value position) {
   OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1),
                w = b.getIndexAttr(width()), tokens = b.sizes(values)[0];
   auto loop = scf::ForallOp::create(
@@ -278,25 +298,25 @@ std::pair<Value, Value> DeltaRule::emit(Value state, Value layer,
   return {loop.getResult(0), loop.getResult(1)};
 }
 
-void FunctionLowering::lower(DeltaRuleOp op) {
-  Value q = unitRows(any(op.getQuery()), op.getEps(),
-                     op.getScale().convertToDouble()),
-        k = unitRows(any(op.getKey()), op.getEps(), 1),
-        steps = stored(op.getStep());
+/// Lowers an op whose heads have a matrix. Query and key (T, KH, D) are in f32.
+template <typename Op>
+void FunctionLowering::lowerRecurrence(Op op, Value query, Value key,
+                                       Value share, Value skip) {
   RankedTensorType shape = op.getKey().getType().clone(b.getF32Type());
   OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
-  SmallVector<OpFoldResult> sizes = b.sizes(q), ofKeys(4, zero),
+  SmallVector<OpFoldResult> sizes = b.sizes(query), ofKeys(4, zero),
                             ofQueries = {zero, zero, one, zero};
   sizes.insert(sizes.begin() + 2, b.getIndexAttr(2));
   Value pairs = b.empty(sizes, b.getF32Type());
   sizes[2] = one;
-  pairs = b.insert(k, pairs, ofKeys, sizes);
-  pairs = b.insert(q, pairs, ofQueries, sizes);
+  pairs = b.insert(key, pairs, ofKeys, sizes);
+  pairs = b.insert(query, pairs, ofQueries, sizes);
   AffineMap ofHead = b.select(2, {0, 1}), all = b.select(3, {0, 1, 2});
   Value products = b.contract({b.slice(pairs, ofKeys, sizes, shape), all},
                               {b.slice(pairs, ofQueries, sizes, shape), all},
                               b.select(3, {0, 1}),
                               b.filled(ArrayRef(sizes).take_front(2), 0));
+  Value steps = stored(op.getStep());
   Value decay = b.generic(
       2, {steps, stored(op.getLogDecay())},
       {b.empty(b.sizes(steps), b.getF32Type())},
@@ -305,13 +325,25 @@ void FunctionLowering::lower(DeltaRuleOp op) {
         Value log = arith::MulFOp::create(b, each, v[0]);
         return {math::ExpOp::create(b, arith::NegFOp::create(b, log))};
       })[0];
-  DeltaRule rule{b,
-                 pairs,
-                 products,
-                 any(op.getValue()),
-                 decay,
-                 stored(op.getRate()),
-                 op.getResult().getType()};
-  std::tie(storedForm[op.getResult()], storedForm[op.getNext()]) = rule.emit(
-      writable(op.getState()), stored(op.getLayer()), stored(op.getPosition()));
+  Recurrence recurrence{b,     pairs, products, any(op.getValue()),
+                        decay, share, skip,     op.getResult().getType()};
+  std::tie(storedForm[op.getResult()], storedForm[op.getNext()]) =
+      recurrence.emit(writable(op.getState()), stored(op.getLayer()),
+                      stored(op.getPosition()));
+}
+
+void FunctionLowering::lower(DeltaRuleOp op) {
+  Value query = unitRows(any(op.getQuery()), op.getEps(),
+                         op.getScale().convertToDouble()),
+        key = unitRows(any(op.getKey()), op.getEps(), 1);
+  lowerRecurrence(op, query, key, stored(op.getRate()), /*skip=*/Value());
+}
+
+void FunctionLowering::lower(SelectiveScanOp op) {
+  auto widened = [&](Value x) {
+    return b.map({any(x)}, b.getF32Type(),
+                 [](Values v) -> SmallVector<Value> { return {v[0]}; });
+  };
+  lowerRecurrence(op, widened(op.getQuery()), widened(op.getKey()),
+                  stored(op.getStep()), widened(op.getSkip()));
 }

@@ -135,3 +135,67 @@ func.func @delta_rule(%q: tensor<?x2x8xf32>, %v: tensor<?x4x16xf32>, %t: tensor<
   %o, %n = llama.delta_rule %q, %q, %v step(%t, %t) decay(%a : tensor<4xf32>) on %s[%c] at %p {scale = 0.5 : f64, eps = 1.0e-06 : f64} : tensor<?x2x8xf32>, tensor<?x4x16xf32>, tensor<?x4xf32>, tensor<5x32x16xf32>
   return
 }
+
+// -----
+
+// selective_scan_c1
+func.func @selective_scan(%c: tensor<?x3x8xf32>, %x: tensor<?x4x16xf32>, %t: tensor<?x4xf32>, %a: tensor<4xf32>, %d: tensor<4xf32>, %s: tensor<5x32x16xf32>, %l: index, %p: index) {
+  // expected-error @below {{expected heads a multiple of the 3 heads of keys, got 4}}
+  %o, %n = llama.selective_scan %c, %c, %x step(%t) decay(%a : tensor<4xf32>) skip(%d : tensor<4xf32>) on %s[%l] at %p : tensor<?x3x8xf32>, tensor<?x4x16xf32>, tensor<?x4xf32>, tensor<5x32x16xf32>
+  return
+}
+
+// -----
+
+// selective_scan_c2
+func.func @selective_scan(%c: tensor<?x2x8xf32>, %x: tensor<?x4x16xf32>, %t: tensor<?x2xf32>, %a: tensor<4xf32>, %d: tensor<4xf32>, %s: tensor<5x32x16xf32>, %l: index, %p: index) {
+  // expected-error @below {{expected the number of steps to be 4, got 2}}
+  %o, %n = llama.selective_scan %c, %c, %x step(%t) decay(%a : tensor<4xf32>) skip(%d : tensor<4xf32>) on %s[%l] at %p : tensor<?x2x8xf32>, tensor<?x4x16xf32>, tensor<?x2xf32>, tensor<5x32x16xf32>
+  return
+}
+
+// -----
+
+// selective_scan_c2
+func.func @selective_scan(%c: tensor<?x2x8xf32>, %x: tensor<?x4x16xf32>, %t: tensor<?x4xf32>, %a: tensor<2xf32>, %d: tensor<4xf32>, %s: tensor<5x32x16xf32>, %l: index, %p: index) {
+  // expected-error @below {{expected the number of decays to be 4, got 2}}
+  %o, %n = llama.selective_scan %c, %c, %x step(%t) decay(%a : tensor<2xf32>) skip(%d : tensor<4xf32>) on %s[%l] at %p : tensor<?x2x8xf32>, tensor<?x4x16xf32>, tensor<?x4xf32>, tensor<5x32x16xf32>
+  return
+}
+
+// -----
+
+// selective_scan_c2
+func.func @selective_scan(%c: tensor<?x2x8xf32>, %x: tensor<?x4x16xf32>, %t: tensor<?x4xf32>, %a: tensor<4xf32>, %d: tensor<2xf32>, %s: tensor<5x32x16xf32>, %l: index, %p: index) {
+  // expected-error @below {{expected the number of skips to be 4, got 2}}
+  %o, %n = llama.selective_scan %c, %c, %x step(%t) decay(%a : tensor<4xf32>) skip(%d : tensor<2xf32>) on %s[%l] at %p : tensor<?x2x8xf32>, tensor<?x4x16xf32>, tensor<?x4xf32>, tensor<5x32x16xf32>
+  return
+}
+
+// -----
+
+// selective_scan_c3
+func.func @selective_scan(%c: tensor<?x2x8xf32>, %x: tensor<?x4x16xf32>, %t: tensor<?x4xf32>, %a: tensor<4xf32>, %d: tensor<4xf32>, %s: tensor<5x31x16xf32>, %l: index, %p: index) {
+  // expected-error @below {{expected the state's rows to be 32, got 31}}
+  %o, %n = llama.selective_scan %c, %c, %x step(%t) decay(%a : tensor<4xf32>) skip(%d : tensor<4xf32>) on %s[%l] at %p : tensor<?x2x8xf32>, tensor<?x4x16xf32>, tensor<?x4xf32>, tensor<5x31x16xf32>
+  return
+}
+
+// -----
+
+// selective_scan_c3
+func.func @selective_scan(%c: tensor<?x2x8xf32>, %x: tensor<?x4x16xf32>, %t: tensor<?x4xf32>, %a: tensor<4xf32>, %d: tensor<4xf32>, %s: tensor<5x32x8xf32>, %l: index, %p: index) {
+  // expected-error @below {{expected the state's numbers to be 16, got 8}}
+  %o, %n = llama.selective_scan %c, %c, %x step(%t) decay(%a : tensor<4xf32>) skip(%d : tensor<4xf32>) on %s[%l] at %p : tensor<?x2x8xf32>, tensor<?x4x16xf32>, tensor<?x4xf32>, tensor<5x32x8xf32>
+  return
+}
+
+// -----
+
+// selective_scan_c4
+func.func @selective_scan(%c: tensor<?x2x8xf32>, %x: tensor<?x4x16xf32>, %t: tensor<?x4xf32>, %a: tensor<4xf32>, %d: tensor<4xf32>, %s: tensor<5x32x16xf32>, %l: index, %p: index) {
+  %c5 = arith.constant 5 : index
+  // expected-error @below {{expected a layer from 0 to 4, got 5}}
+  %o, %n = llama.selective_scan %c, %c, %x step(%t) decay(%a : tensor<4xf32>) skip(%d : tensor<4xf32>) on %s[%c5] at %p : tensor<?x2x8xf32>, tensor<?x4x16xf32>, tensor<?x4xf32>, tensor<5x32x16xf32>
+  return
+}

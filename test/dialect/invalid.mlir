@@ -153,6 +153,24 @@ func.func @rmsnorm(%x: tensor<?x64xf32>, %w: tensor<63xf32>) {
 
 // -----
 
+// rmsnorm_c1
+func.func @rmsnorm(%x: tensor<?x4x8xf32>, %w: tensor<2x8xf32>) {
+  // expected-error @below {{expected a weight of size 4, got 2}}
+  %y = llama.rmsnorm %x, %w {eps = 1.0e-05} : tensor<?x4x8xf32>, tensor<2x8xf32>
+  return
+}
+
+// -----
+
+// rmsnorm_c1
+func.func @rmsnorm(%x: tensor<?x64xf32>, %w: tensor<1x64xf32>) {
+  // expected-error @below {{expected heads beside a weight of two dimensions}}
+  %y = llama.rmsnorm %x, %w {eps = 1.0e-05} : tensor<?x64xf32>, tensor<1x64xf32>
+  return
+}
+
+// -----
+
 // rmsnorm_c4
 func.func @rmsnorm(%x: tensor<?x64xf32>) {
   // expected-error @below {{expected no size without squares}}

@@ -336,6 +336,13 @@ func.func @delta_rule(%q: tensor<?x2x8xbf16>, %k: tensor<?x2x8xbf16>, %v: tensor
   return
 }
 
+// CHECK-LABEL: func @selective_scan
+func.func @selective_scan(%c: tensor<?x2x8xbf16>, %b: tensor<?x2x8xbf16>, %x: tensor<?x4x16xbf16>, %dt: tensor<?x4xf32>, %a: tensor<4xf32>, %d: tensor<4xbf16>, %s: tensor<5x32x16xf32>, %layer: index, %position: index) {
+  // CHECK: %{{.*}}, %{{.*}} = llama.selective_scan %{{.*}}, %{{.*}}, %{{.*}} step(%{{.*}}) decay(%{{.*}} : tensor<4xf32>) skip(%{{.*}} : tensor<4xbf16>) on %{{.*}}[%{{.*}}] at %{{.*}} : tensor<?x2x8xbf16>, tensor<?x4x16xbf16>, tensor<?x4xf32>, tensor<5x32x16xf32>
+  %o, %s1 = llama.selective_scan %c, %b, %x step(%dt) decay(%a : tensor<4xf32>) skip(%d : tensor<4xbf16>) on %s[%layer] at %position : tensor<?x2x8xbf16>, tensor<?x4x16xbf16>, tensor<?x4xf32>, tensor<5x32x16xf32>
+  return
+}
+
 // A module of several ranks: weights are shares, and products are summed.
 // CHECK: module attributes {llama.shards = 2 : i64}
 module attributes {llama.shards = 2 : i64} {

@@ -166,3 +166,15 @@ def delta_rule(q, k, v, step, rate, log_decay, state, scale, eps):
         state = state + k[t][:, :, None] * error[:, None]
         made.append(np.einsum("hdv,hd->hv", state, q[t]) * q.dtype.type(scale))
     return np.stack(made), state
+
+
+def selective_scan(q, k, v, step, log_decay, skip, state):
+    """Arguments as of delta_rule; a factor of each head's values that pass by."""
+    group, state = v.shape[1] // q.shape[1], state.astype(v.dtype)
+    q, k = (x.repeat(group, axis=1) for x in (q, k))
+    made = []
+    for t in range(len(q)):
+        state = state * np.exp(-np.exp(log_decay) * step[t])[:, None, None]
+        state = state + k[t][:, :, None] * (step[t][:, None] * v[t])[:, None]
+        made.append(np.einsum("hdv,hd->hv", state, q[t]) + skip[:, None] * v[t])
+    return np.stack(made), state

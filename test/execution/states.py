@@ -8,7 +8,7 @@ keeps.
 import numpy as np
 
 import reference
-from cases import TYPES
+from cases import TYPES, rmsnorm_of
 from program import Program, Value
 from variants import ACTIVATIONS
 
@@ -85,15 +85,29 @@ def delta_rule_of(p, operands, state, scale, eps=1e-6):
         f"{q.type}, {v.type}, {step.type}, {state.type}"
     )
 
+    rule = lambda *read: reference.delta_rule(*read, scale, eps)
+    return matrices(p, op, operands, state, rule)
+
+
+def matrices(p, op, operands, state, compute):
+    """The two results of an op whose heads have a matrix in layer 1 of a state."""
+    q, _, v = operands[:3]
+
     def run(call):
         layers = call[state].copy()
         heads = layers[1].reshape(v.shape[1], q.shape[2], v.shape[2])
-        read = [call[each] for each in operands]
-        made, heads = reference.delta_rule(*read, heads, scale, eps)
+        made, heads = compute(*(call[each] for each in operands), heads)
         layers[1] = heads.reshape(layers[1].shape)
         return made, layers
 
     return both(p, op, v, state, lambda call: run(call)[0], lambda call: run(call)[1])
+
+
+def operands_of(p, groups, heads, size, width):
+    """Queries, keys, values and steps, which are positive."""
+    q, k = (p.heads(p.tokens(groups * size), groups, size) for _ in "qk")
+    v = p.heads(p.tokens(heads * width), heads, width)
+    return q, k, v, activated(p, "softplus", p.tokens(heads, dtype="f32"))
 
 
 def delta_rule():
@@ -108,13 +122,42 @@ def delta_rule():
         p = Program(dtype, chunk=chunk)
         p.slack, p.on_cuda = 4, chunk == 3 or size == 32
         p.counts = [7] if chunk == 3 else [1, 2, 33] if p.on_cuda else [1, 2, 33, 70]
-        q, k = (p.heads(p.tokens(groups * size), groups, size) for _ in "qk")
-        v = p.heads(p.tokens(heads * width), heads, width)
-        # Steps are positive, and rates between 0 and 1.
-        step = activated(p, "softplus", p.tokens(heads, dtype="f32"))
+        q, k, v, step = operands_of(p, groups, heads, size, width)
+        # Rates are between 0 and 1.
         rate = activated(p, "sigmoid", p.tokens(heads, dtype="f32"))
         log_decay = p.weight(heads, scale=0.3, shift=-2.0)
         state = state_of(p, 3, heads * size, width, dtype="f32")
         operands = (q, k, v, step, rate, log_decay)
         y, state = delta_rule_of(p, operands, state, size**-0.5)
+        yield f"{dtype} {heads} on {groups}, {size} {width} {chunk}", p.returns(y, state)
+
+
+def selective_scan_of(p, operands, state):
+    q, _, v, step, log_decay, skip = operands
+    names = ", ".join(each.name for each in operands[:3])
+    op = (
+        f"llama.selective_scan {names} step({step.name}) "
+        f"decay({log_decay.name} : {log_decay.type}) skip({skip.name} : {skip.type}) "
+        f"on {state.name}[{p.index(1)}] at %position : "
+        f"{q.type}, {v.type}, {step.type}, {state.type}"
+    )
+    return matrices(p, op, operands, state, reference.selective_scan)
+
+
+def selective_scan():
+    forms = [
+        ("f32", 2, 4, 5, 7, 3),
+        ("bf16", 1, 2, 32, 64, 69),  # the least columns that iterations share
+    ]
+    for dtype, groups, heads, size, width, chunk in forms:
+        p = Program(dtype, chunk=chunk)
+        p.slack, p.on_cuda = 4, size == 32
+        p.counts = [7] if chunk == 3 else [1, 2, 33]
+        operands = operands_of(p, groups, heads, size, width)
+        log_decay = p.weight(heads, scale=0.3, shift=-2.0)
+        state = state_of(p, 3, heads * size, width, dtype="f32")
+        operands += (log_decay, p.weight(heads))
+        y, state = selective_scan_of(p, operands, state)
+        # A norm whose weight has a row for each head.
+        y = rmsnorm_of(p, y, p.weight(heads, width, scale=0.1, shift=1.0))
         yield f"{dtype} {heads} on {groups}, {size} {width} {chunk}", p.returns(y, state)
