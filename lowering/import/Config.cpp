@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <set>
+#include <utility>
 
 using namespace cria;
 using nlohmann::json;
@@ -100,6 +101,8 @@ static void finishExperts(ObjectReader &reader, ConfigDraft &draft) {
   const Family &family = *draft.family;
   if (!draft.mixes)
     draft.experts = 0;
+  if (!draft.mixes && draft.sharedSize) // Granite's MLP
+    draft.intermediateSize = std::exchange(draft.sharedSize, 0);
   if (family.experts.router.empty() || !draft.mixes)
     return;
   for (const char *key : {"moe_num_experts", "n_routed_experts", "num_experts",
@@ -130,6 +133,32 @@ static void finishExperts(ObjectReader &reader, ConfigDraft &draft) {
                 " groups with at least " + llvm::Twine(draft.chosenExperts) +
                 " experts, got " + llvm::Twine(kept) + " of " +
                 llvm::Twine(size) + " each");
+}
+
+/// Checks and completes the heads of layers with a matrix.
+static void finishMatrices(ObjectReader &reader, ConfigDraft &draft) {
+  if (!draft.deltaKeyHeads || reader.failed() ||
+      llvm::none_of(draft.kinds, [](auto &kind) { return kind.hasState; }))
+    return;
+  bool isMamba = !draft.family->mamba.in.empty();
+  const char *heads = isMamba ? "mamba_n_heads" : "linear_num_value_heads",
+             *keyHeads = isMamba ? "mamba_n_groups" : "linear_num_key_heads";
+  if (draft.deltaHeads % draft.deltaKeyHeads)
+    reader.failKey(heads, "expected a multiple of " +
+                              llvm::Twine(draft.deltaKeyHeads) + ", which is " +
+                              reader.quoted(keyHeads) + ", got " +
+                              llvm::Twine(draft.deltaHeads));
+  if (!isMamba || !draft.family->reads("mamba_expand"))
+    return;
+  int64_t width = draft.mambaWidth ? draft.mambaWidth
+                                   : draft.mambaExpansion * draft.hiddenSize;
+  if (!draft.deltaValueDim)
+    draft.deltaValueDim = width / draft.deltaHeads;
+  if (draft.deltaValueDim * draft.deltaHeads != width)
+    reader.failKey("mamba_d_head", "expected heads of " + llvm::Twine(width) +
+                                       " numbers together, got " +
+                                       llvm::Twine(draft.deltaHeads) + " of " +
+                                       llvm::Twine(draft.deltaValueDim));
 }
 
 /// Sets the width of an MLP, which `key` and other keys make.
@@ -168,6 +197,12 @@ static void finishFactors(ConfigDraft &draft) {
     draft.embeddingScale = std::sqrt(static_cast<double>(draft.hiddenSize));
   if (draft.embeddingMultiplier)
     draft.embeddingScale = draft.embeddingMultiplier;
+  // Queries and keys are made of what attention reads, and so are values.
+  draft.attentionScale *=
+      draft.attentionInScale * draft.attentionInScale * draft.keyScale;
+  draft.attentionOutScale *= draft.attentionInScale;
+  for (double &factor : draft.mambaFactors)
+    factor *= draft.mambaInScale;
   if (draft.residualMultiplier)
     draft.residualScale = draft.residualMultiplier;
   if (draft.logitsScaling)
@@ -312,6 +347,14 @@ static void finishLayers(ObjectReader &reader, ConfigDraft &draft) {
             ? (static_cast<int64_t>(i) + 1) % draft.attentionInterval != 0
             : attentionListed && !llvm::is_contained(draft.attentionList,
                                                      static_cast<int64_t>(i));
+    kind.attends = !kind.hasState;
+    if (draft.family->mamba.isBeside)
+      kind.attends = kind.hasState = true;
+    bool hasOnePart = draft.family->hasOnePart && typesListed;
+    if (hasOnePart) {
+      kind.attends = draft.layerTypes[i] == "full_attention";
+      kind.hasMlp = !kind.attends && !kind.hasState;
+    }
     bool sees = typesListed ? draft.layerTypes[i] == "sliding_attention"
                             : draft.window && hasWindow(draft, i);
     if (sees && !draft.window)
@@ -320,7 +363,8 @@ static void finishLayers(ObjectReader &reader, ConfigDraft &draft) {
     kind.window = sees ? draft.window : 0;
     kind.rotates &= draft.rotates && rotates(draft, sees);
     kind.rope = sees && !draft.ropes.empty() ? draft.ropes.size() - 1 : 0;
-    kind.hasExperts = hasExperts(draft, static_cast<int64_t>(i));
+    kind.hasExperts = hasOnePart ? draft.layerTypes[i] == "moe"
+                                 : hasExperts(draft, static_cast<int64_t>(i));
     kind.sharesKv =
         static_cast<int64_t>(i) >= draft.layers - draft.kvSharedLayers;
   }
@@ -473,10 +517,6 @@ void cria::readAll(const json &config, const std::set<std::string> &added,
     checkIds(reader, draft);
   finishHeads(reader, draft);
   finishMlp(reader, draft);
-  if (draft.deltaKeyHeads && draft.deltaHeads % draft.deltaKeyHeads)
-    reader.fail("'linear_num_value_heads' " + llvm::Twine(draft.deltaHeads) +
-                " is not a multiple of 'linear_num_key_heads' " +
-                llvm::Twine(draft.deltaKeyHeads));
   finishFullHeads(reader, draft);
   finishExperts(reader, draft);
   checkPerLayerInputs(reader, draft);
@@ -485,15 +525,35 @@ void cria::readAll(const json &config, const std::set<std::string> &added,
   if (!isTower && draft.family->rope.layers != RotatedLayers::None)
     readRope(reader, draft);
   finishLayers(reader, draft);
+  finishMatrices(reader, draft);
   finishFactors(draft);
   finishBiases(draft);
   checkSize(draft, reader);
 }
 
+/// Python's json writes Infinity, which JSON has not. Reads it as transformers
+/// 5 writes it.
+static std::string tagInfinities(llvm::StringRef text) {
+  std::string tagged;
+  bool isQuoted = false;
+  while (!text.empty()) {
+    if (!isQuoted && text.consume_front("Infinity")) {
+      tagged += R"({"__float__": "Infinity"})";
+      continue;
+    }
+    size_t size = isQuoted && text.front() == '\\' ? 2 : 1;
+    isQuoted ^= text.front() == '"';
+    tagged += text.take_front(size);
+    text = text.drop_front(std::min(size, text.size()));
+  }
+  return tagged;
+}
+
 llvm::Expected<ModelConfig>
 cria::parseConfig(llvm::StringRef text, llvm::ArrayRef<std::string> allowed,
                   llvm::ArrayRef<Family> table, llvm::StringRef part) {
-  llvm::Expected<json> config = parseJsonObject(text);
+  llvm::Expected<json> config = parseJsonObject(
+      text.contains("Infinity") ? tagInfinities(text) : text.str());
   if (!config)
     return config.takeError();
   ObjectReader typeReader(*config);

@@ -5,6 +5,7 @@
 #include "lowering/import/Family.h"
 
 #include "llvm/Support/Error.h"
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -74,9 +75,11 @@ struct LayerKind {
   size_t rope = 0;
   /// Whether the MLP is a mixture of experts.
   bool hasExperts = false;
-  /// Whether what has a state takes the place of attention: see ConvModules and
-  /// DeltaModules.
-  bool hasState = false;
+  /// Whether there is attention, and what has a state in its place or beside
+  /// it: see ConvModules, DeltaModules and MambaModules.
+  bool attends = true, hasState = false;
+  /// Whether there is an MLP.
+  bool hasMlp = true;
   /// Whether the layer has no keys and values of its own. It then reads what an
   /// earlier layer has: the last one with keys and values, among the layers
   /// with a window if this one has a window, else among the others.
@@ -85,7 +88,8 @@ struct LayerKind {
   bool operator==(const LayerKind &other) const {
     return rotates == other.rotates && window == other.window &&
            rope == other.rope && hasExperts == other.hasExperts &&
-           hasState == other.hasState && sharesKv == other.sharesKv;
+           attends == other.attends && hasState == other.hasState &&
+           hasMlp == other.hasMlp && sharesKv == other.sharesKv;
   }
 };
 
@@ -155,7 +159,8 @@ struct ModelConfig {
   int64_t latentSize = 0, queryLatentSize = 0, plainDim = 0, valueDim = 0;
   /// For convolutions: the tokens that a filter reads, its own included.
   int64_t filterSize = 0;
-  /// For the delta rule: heads, heads of keys, and sizes of a key and a value.
+  /// For the delta rule and Mamba: heads, heads of keys, and sizes of a key and
+  /// a value.
   int64_t deltaHeads = 0, deltaKeyHeads = 0, deltaKeyDim = 0, deltaValueDim = 0;
   int64_t maxPositions = 0; // max_position_embeddings
   /// If not 0, the positions beyond which the model computes what is not
@@ -181,6 +186,15 @@ struct ModelConfig {
   bool interleavesRope = false; // see RopeRule
   std::vector<LayerKind> kinds; // of each layer
   GateFunction gate = GateFunction::Silu;
+  /// The function of what Mamba convolved, whether there is a norm behind its
+  /// scan, and whether that is in front of its gate.
+  GateFunction convFunction = GateFunction::Silu;
+  bool normalizesScan = true, normalizesFirst = false;
+  /// Factors of what Mamba's first linear makes: gates, values, keys, queries
+  /// and steps.
+  std::array<double, 5> mambaFactors = {1, 1, 1, 1, 1};
+  /// Factors of what Mamba, attention and an MLP compute, and of its gate.
+  double mambaScale = 1, attentionOutScale = 1, mlpScale = 1, gateScale = 1;
   /// The limit and the alpha of a gate that has them: see llama.swiglu.
   double gateLimit = 0, gateAlpha = 1;
   /// Factors of embeddings, attention scores, updates of the residual stream

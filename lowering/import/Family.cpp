@@ -80,6 +80,18 @@ static constexpr MlpModules kLfm2Mlp = {"feed_forward.w1", "feed_forward.w3",
 static constexpr LatentModules kLatent = {.row =
                                               "self_attn.kv_a_proj_with_mqa"};
 
+/// The MLP of Granite 4.
+static constexpr MlpModules kGraniteMlp = {.gate = "shared_mlp.gate_proj",
+                                           .up = "shared_mlp.up_proj",
+                                           .down = "shared_mlp.output_linear",
+                                           .fused = "shared_mlp.input_linear"};
+
+/// What layers of Mamba may not be: steps have no limits, and only convolutions
+/// have biases.
+static constexpr llvm::StringLiteral kMambaFixed =
+    R"({"mamba_proj_bias": false, "normalization_function": "rmsnorm",
+        "time_step_limit": [0.0, {"__float__": "Infinity"}]})";
+
 /// The keys of DeepSeek V3 and of models of its shape.
 static constexpr llvm::StringLiteral kDeepSeekV3Keys =
     "attention_bias first_k_dense_replace hidden_act kv_lora_rank "
@@ -374,6 +386,39 @@ static const Family kFamilies[] = {
      .window = WindowRule::Pattern,
      .windowPattern = 4,
      .rope = {.layers = RotatedLayers::WindowedIfAny}},
+    {.modelType = "falcon_h1",
+     .architecture = "FalconH1ForCausalLM",
+     .models = "Falcon-H1",
+     .differs = "attention and Mamba 2 side by side; factors of what linears "
+                "read and make",
+     .keys = "attention_in_multiplier attention_out_multiplier "
+             "embedding_multiplier hidden_act key_multiplier "
+             "lm_head_multiplier mamba_conv_bias mamba_d_conv mamba_d_head "
+             "mamba_d_ssm mamba_d_state mamba_expand mamba_n_groups "
+             "mamba_n_heads mamba_norm_before_gate mamba_rms_norm mlp_bias "
+             "mlp_multipliers rms_norm_eps ssm_in_multiplier ssm_multipliers "
+             "ssm_out_multiplier",
+     .defaults = R"({"attention_in_multiplier": 1.0,
+         "attention_out_multiplier": 1.0, "hidden_act": "silu",
+         "key_multiplier": 1.0, "lm_head_multiplier": 1.0,
+         "mamba_conv_bias": true, "mamba_d_conv": 4, "mamba_d_head": "auto",
+         "mamba_d_ssm": 1024, "mamba_d_state": 256, "mamba_expand": 2,
+         "mamba_n_groups": 1, "mamba_n_heads": 128,
+         "mamba_norm_before_gate": true, "mamba_rms_norm": false,
+         "max_position_embeddings": 8192, "num_key_value_heads": 8,
+         "rms_norm_eps": 1e-5, "ssm_in_multiplier": 1.0,
+         "ssm_out_multiplier": 1.0})",
+     .fixed = R"({"attention_bias": false, "mamba_proj_bias": false,
+         "mamba_use_mlp": true, "projectors_bias": false,
+         "time_step_limit": [0.0, {"__float__": "Infinity"}]})",
+     .ignored = "mamba_chunk_size mlp_expansion_factor num_logits_to_keep "
+                "time_step_floor time_step_max time_step_min",
+     .norms = {.mlp = "pre_ff_layernorm"},
+     .lastNorm = "model.final_layernorm",
+     .mamba = {.in = "mamba.in_proj", .roundsOnce = true, .isBeside = true},
+     .mlp = {"feed_forward.gate_proj", "feed_forward.up_proj",
+             "feed_forward.down_proj"},
+     .biases = {Bias::Never, Bias::Never, Bias::Given}},
     {.modelType = "gemma",
      .architecture = "GemmaForCausalLM",
      .models = "Gemma 1",
@@ -718,26 +763,35 @@ static const Family kFamilies[] = {
      .biases = {Bias::Given, Bias::Given, Bias::Never}},
     {.modelType = "granitemoehybrid",
      .architecture = "GraniteMoeHybridForCausalLM",
-     .models = "Granite 4 without Mamba layers and experts",
-     .differs = "as granite, and gate and up in one tensor",
+     .models = "Granite 4 and 4 H",
+     .differs =
+         "as granite, and gate and up in one tensor; Mamba 2 in place of "
+         "attention in the layers that layer_types names; the MLP may "
+         "be beside mixtures of experts, as granitemoe has them",
      .keys = "attention_bias attention_multiplier embedding_multiplier "
-             "hidden_act layer_types logits_scaling position_embedding_type "
-             "residual_multiplier rms_norm_eps shared_intermediate_size",
+             "hidden_act layer_types logits_scaling mamba_conv_bias "
+             "mamba_d_conv mamba_d_head mamba_d_state mamba_expand "
+             "mamba_n_groups mamba_n_heads num_experts_per_tok "
+             "num_local_experts position_embedding_type residual_multiplier "
+             "rms_norm_eps shared_intermediate_size",
      .defaults = R"({"attention_multiplier": 1.0, "hidden_act": "silu",
-         "max_position_embeddings": 2048,
-         "num_local_experts": 8, "rms_norm_eps": 1e-6,
-         "shared_intermediate_size": 1024})",
-     .fixed = R"({"normalization_function": "rmsnorm",
-         "num_local_experts": 0})",
-     .ignored = "init_method intermediate_size mamba_chunk_size "
-                "mamba_conv_bias mamba_d_conv mamba_d_head mamba_d_state "
-                "mamba_expand mamba_n_groups mamba_n_heads mamba_proj_bias "
-                "num_experts_per_tok output_router_logits router_aux_loss_coef "
-                "time_step_limit time_step_max time_step_min",
-     .mlp = {.gate = "shared_mlp.gate_proj",
-             .up = "shared_mlp.up_proj",
-             .down = "shared_mlp.output_linear",
-             .fused = "shared_mlp.input_linear"},
+         "mamba_conv_bias": true, "mamba_d_conv": 4, "mamba_d_head": "auto",
+         "mamba_d_state": 256, "mamba_expand": 2, "mamba_n_groups": 1,
+         "mamba_n_heads": 128, "max_position_embeddings": 2048,
+         "num_experts_per_tok": 2, "num_local_experts": 8,
+         "rms_norm_eps": 1e-6, "shared_intermediate_size": 1024})",
+     .fixed = kMambaFixed,
+     .ignored = "init_method mamba_chunk_size output_router_logits "
+                "router_aux_loss_coef time_step_floor time_step_max "
+                "time_step_min",
+     .mamba = {.in = "mamba.in_proj"},
+     .mlp = kGraniteMlp,
+     .experts = {.router = "block_sparse_moe.router.layer",
+                 .score = ExpertModules::Logits,
+                 .weights = ExpertModules::SoftmaxOfChosen,
+                 .each = {.down = "block_sparse_moe.output_linear",
+                          .fused = "block_sparse_moe.input_linear"},
+                 .shared = kGraniteMlp},
      .biases = {Bias::Given, Bias::Given, Bias::Never},
      .needsLayerTypes = true},
     {.modelType = "helium",
@@ -1023,6 +1077,77 @@ static const Family kFamilies[] = {
      .norm = {.function = NormKind::Layer, .unitOffset = true, .hasBias = true},
      .mlp = kUngated,
      .rope = {.part = 0.5}},
+    {.modelType = "nemotron_h",
+     .architecture = "NemotronHForCausalLM",
+     .models = "Nemotron-H, Nemotron Nano 2 and Nemotron 3 Nano",
+     .differs = "a layer is Mamba 2, attention without rope, an MLP, or a "
+                "mixture of experts, as layer_types or a pattern says; no MLP "
+                "and no expert has a gate",
+     .keys = "hidden_act hybrid_override_pattern layer_types mamba_conv_bias "
+             "mamba_d_conv mamba_d_head mamba_d_state mamba_hidden_act "
+             "mamba_n_groups mamba_n_heads mlp_bias moe_intermediate_size "
+             "moe_shared_expert_intermediate_size n_group n_routed_experts "
+             "norm_topk_prob num_experts_per_tok rms_norm_eps "
+             "routed_scaling_factor topk_group",
+     .defaults = R"({"head_dim": 128, "hidden_act": "relu2",
+         "mamba_conv_bias": true, "mamba_d_conv": 4, "mamba_d_head": 64,
+         "mamba_d_state": 128, "mamba_hidden_act": "silu",
+         "mamba_n_groups": 8, "mamba_n_heads": 128,
+         "max_position_embeddings": 4096, "moe_intermediate_size": 7688,
+         "moe_shared_expert_intermediate_size": 7688, "n_group": 1,
+         "n_routed_experts": 8, "norm_topk_prob": true,
+         "num_experts_per_tok": 2, "num_key_value_heads": 8,
+         "rms_norm_eps": 1e-5, "routed_scaling_factor": 1.0,
+         "topk_group": 1})",
+     .fixed = R"({"attention_bias": false, "mamba_proj_bias": false,
+         "moe_latent_size": null, "residual_in_fp32": false,
+         "tie_word_embeddings": false,
+         "time_step_limit": [0.0, {"__float__": "Infinity"}],
+         "use_bias": false})",
+     .renamed = "attention_head_dim=head_dim conv_kernel=mamba_d_conv "
+                "layer_norm_epsilon=rms_norm_eps "
+                "layers_block_type=layer_types mamba_head_dim=mamba_d_head "
+                "mamba_num_heads=mamba_n_heads mlp_hidden_act=hidden_act "
+                "n_groups=mamba_n_groups ssm_state_size=mamba_d_state "
+                "use_conv_bias=mamba_conv_bias",
+     .ignored = "auto_map chunk_size expand mamba_expand mamba_ssm_cache_dtype "
+                "moe_shared_expert_overlap mtp_hybrid_override_pattern "
+                "mtp_layers_block_type n_shared_experts "
+                "num_logits_to_keep num_nextn_predict_layers "
+                "partial_rotary_factor rescale_prenorm_residual "
+                "rope_parameters rope_scaling rope_theta time_step_floor "
+                "time_step_max time_step_min use_mamba_kernels",
+     .norm = kRoundsOnce,
+     .norms = {.attention = "norm", .mlp = ""},
+     .embedding = "backbone.embeddings",
+     .layers = "backbone.layers",
+     .lastNorm = "backbone.norm_f",
+     .attention = {.query = "mixer.q_proj",
+                   .key = "mixer.k_proj",
+                   .value = "mixer.v_proj",
+                   .out = "mixer.o_proj"},
+     .mamba = {.in = "mixer.in_proj",
+               .filter = "mixer.conv1d",
+               .stepBias = "mixer.dt_bias",
+               .logDecay = "mixer.A_log",
+               .skip = "mixer.D",
+               .norm = "mixer.norm",
+               .out = "mixer.out_proj"},
+     .hasOnePart = true,
+     .mlp = {.gate = "", .up = "mixer.up_proj", .down = "mixer.down_proj"},
+     .experts = {.router = "mixer.gate",
+                 .score = ExpertModules::Sigmoid,
+                 .correction = "mixer.gate.e_score_correction_bias",
+                 .floor = 1e-20,
+                 .each = {.gate = "",
+                          .up = "mixer.experts.{}.up_proj",
+                          .down = "mixer.experts.{}.down_proj"},
+                 .shared = {.gate = "",
+                            .up = "mixer.shared_experts.up_proj",
+                            .down = "mixer.shared_experts.down_proj"}},
+     .biases = {Bias::Never, Bias::Never, Bias::Given},
+     .needsLayerTypes = true,
+     .rope = {.layers = RotatedLayers::None}},
     {.modelType = "olmo",
      .architecture = "OlmoForCausalLM",
      .models = "OLMo 1",

@@ -105,6 +105,27 @@ struct DeltaModules {
   llvm::StringLiteral norm = "linear_attn.norm", out = "linear_attn.out_proj";
 };
 
+/// The modules of a layer of Mamba 2, in layers that have it in place of
+/// attention or beside it: see llama.selective_scan.
+struct MambaModules {
+  /// The rows of a gate for each number; of values, keys and queries, which are
+  /// convolved first; and of each head's step. Empty if the family has no such
+  /// layers.
+  llvm::StringLiteral in = "";
+  llvm::StringLiteral filter = "mamba.conv1d";
+  /// Of each head: the tensors of the step's bias, of the logarithm of the
+  /// decay, and of the factor of what passes the state by.
+  llvm::StringLiteral stepBias = "mamba.dt_bias", logDecay = "mamba.A_log",
+                      skip = "mamba.D";
+  /// The norm of what the gate made of the heads that have a key together,
+  /// unless mamba_rms_norm or mamba_norm_before_gate says otherwise.
+  llvm::StringLiteral norm = "mamba.norm", out = "mamba.out_proj";
+  /// Whether the norm multiplies before it rounds.
+  bool roundsOnce = false;
+  /// Whether all layers have attention, too, and add what both compute.
+  bool isBeside = false;
+};
+
 /// The modules of an MLP. An MLP whose `gate` is empty has no gate.
 struct MlpModules {
   llvm::StringLiteral gate = "mlp.gate_proj", up = "mlp.up_proj",
@@ -335,6 +356,10 @@ struct Family {
   LatentModules latent = {};
   ConvModules conv = {};
   DeltaModules delta = {};
+  MambaModules mamba = {};
+  /// Whether a layer is attention, what has a state, or an MLP, and not an MLP
+  /// behind one of the others. All have the norm LayerNorms::attention.
+  bool hasOnePart = false;
   /// If the family reads use_qk_norm, only where that is true.
   HeadNorm headNorm = HeadNorm::None;
   /// The MLP of layers without experts.
@@ -371,9 +396,8 @@ struct Family {
   /// What layer_types calls layers that have a state in place of attention;
   /// empty if there are none.
   llvm::StringRef stateType() const {
-    return !conv.in.empty()    ? "conv"
-           : !delta.in.empty() ? "linear_attention"
-                               : "";
+    bool isLinear = !delta.in.empty() || !mamba.in.empty();
+    return isLinear ? "linear_attention" : conv.in.empty() ? "" : "conv";
   }
   bool readsImages() const { return !vision.patches.empty(); }
   bool reads(llvm::StringRef key) const;

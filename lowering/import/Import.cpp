@@ -45,7 +45,7 @@ struct Text {
 /// The layer that is built: its number, and that of its keys and values, or of
 /// its state, in their caches.
 struct LayerIndex {
-  Value layer, inCaches;
+  Value layer, inCaches, inStates;
 };
 
 /// Numbers of layers, in ascending order.
@@ -60,8 +60,12 @@ public:
         ring(ring), type(type), b(module.getContext()), module(module),
         caches(layerCaches(c, ring > 0)),
         all(llvm::to_vector(llvm::seq(c.layers))) {
-    for (int64_t i : all)
-      (c.kinds[i].hasState ? recurrent : attending).push_back(i);
+    for (int64_t i : all) {
+      if (c.kinds[i].attends)
+        attending.push_back(i);
+      if (c.kinds[i].hasState)
+        recurrent.push_back(i);
+    }
   }
 
   void run();
@@ -76,6 +80,7 @@ private:
   void declareLatentAttention();
   void declareConv(Layers layers);
   void declareDelta(Layers layers);
+  void declareMamba(Layers layers);
   void declareLayerEmbeddings();
   void declareMlp(const MlpModules &names, StringRef prefix, int64_t inner,
                   Layers layers);
@@ -103,7 +108,7 @@ private:
   SmallVector<Value> layer(const Text &text, int64_t kind, LayerIndex number,
                            ValueRange carried);
   Value numberInCaches(const LayerRun &layers, int64_t i, Value first,
-                       Value layer);
+                       Value layer, int64_t LayerCaches::Place::*of);
   SmallVector<Value> run(const Text &text, const LayerRun &layers,
                          ValueRange carried);
   std::string outSymbol() const;
@@ -115,29 +120,35 @@ private:
   Value conv(const Text &text, Value x, LayerIndex number, Value &state);
   Value delta(const Text &text, Value x, LayerIndex number,
               MutableArrayRef<Value> states);
+  Value mamba(const Text &text, Value x, LayerIndex number,
+              MutableArrayRef<Value> states);
   Value convolved(const Text &text, Value x, LayerIndex number, Value &state);
-  Value linearInF32(StringRef symbol, Value x, Value layer);
+  Value linearInF32(StringRef symbol, Value x, Value layer,
+                    bool hasBias = true);
   bool hasRing(const LayerKind &kind) const { return ring && kind.window; }
   GQAOp attend(const Text &text, const LayerKind &kind, Value q, Value k,
                Value v, LayerIndex number);
   Value rotated(const Text &text, const LayerKind &kind, Value x);
   Value part(const Text &text, Value x, int64_t first, int64_t size);
   Value joined(Value a, Value b);
+  Value scaled(const Text &text, Value x, double factor);
   Value splitHeads(Value tokens, Value x, int64_t count);
   Value perLayerInputs(Value tokens, Value ids, Value x);
   Value addPerLayerInput(const Text &text, Value x, Value layer);
-  Value mlp(const MlpModules &names, StringRef prefix, Value x, Value layer);
+  Value mlp(const Text &text, const MlpModules &names, StringRef prefix,
+            Value x, Value layer);
   Value gated(Value gate, Value up, Activation function, double limit = 0,
               double alpha = 1);
   RouteOp route(Value x, Value layer);
   Value everyOther(Value tokens, Value x, int64_t first);
-  Value experts(Value tokens, Value x, Value layer);
+  Value experts(const Text &text, Value x, Value layer);
   Value heads(Value tokens, Value x, int64_t count, StringRef norm, Value layer,
               StringRef prefix = "");
   Value linear(StringRef symbol, Value x, Value layer);
   Value norm(StringRef path, Value x, Value layer,
              std::optional<double> eps = {}, StringRef prefix = "");
   Value plainNorm(Value x, Value weight = {});
+  Value row(Value vector);
   Value rows(StringRef symbol);
   Value embed(Value ids, Value position);
   Value given(Value ids);
@@ -386,8 +397,8 @@ void Importer::declareConv(Layers layers) {
   declareLinear(convOut, names.out, hidden, hidden, c.convBias, layers);
 }
 
-/// The columns of queries, keys and values, which are convolved before the
-/// delta rule.
+/// The columns of queries, keys and values, which are convolved before they
+/// meet a state.
 static int64_t deltaColumns(const ModelConfig &c) {
   return 2 * c.deltaKeyHeads * c.deltaKeyDim + c.deltaHeads * c.deltaValueDim;
 }
@@ -419,6 +430,39 @@ void Importer::declareDelta(Layers layers) {
           convFilter);
   declare(names.norm, "weight", {c.deltaValueDim}, layers, deltaNorm);
   declareMatrix(deltaOut, names.out, hidden, values);
+}
+
+/// The symbols of Mamba's weights.
+static constexpr llvm::StringLiteral mambaGate = "mamba_gate",
+                                     mambaIn = "mamba_in",
+                                     mambaStep = "mamba_step",
+                                     mambaDecay = "mamba_log_decay",
+                                     mambaSkip = "mamba_skip",
+                                     mambaNorm = "mamba_norm",
+                                     mambaOut = "mamba_out";
+
+void Importer::declareMamba(Layers layers) {
+  const MambaModules &names = family.mamba;
+  int64_t columns = deltaColumns(c), values = c.deltaHeads * c.deltaValueDim,
+          rows = values + columns + c.deltaHeads;
+  auto declareRows = [&](StringRef symbol, int64_t out, int64_t row) {
+    declareLinear(symbol, names.in, out, c.hiddenSize, /*bias=*/false, layers,
+                  names.in, row, rows);
+  };
+  declareRows(mambaGate, values, 0);
+  declareRows(mambaIn, columns, values);
+  declareRows(mambaStep, c.deltaHeads, values + columns);
+  declareTensor(names.stepBias, {c.deltaHeads}, layers, biasSymbol(mambaStep));
+  declareTensor(names.logDecay, {c.deltaHeads}, layers, mambaDecay);
+  declareTensor(names.skip, {c.deltaHeads}, layers, mambaSkip);
+  declare(names.filter, "weight", {columns, 1, c.filterSize}, layers,
+          convFilter);
+  if (c.convBias)
+    declare(names.filter, "bias", {columns}, layers, biasSymbol(convFilter));
+  if (c.normalizesScan)
+    declare(names.norm, "weight", {values}, layers, mambaNorm);
+  declareLinear(mambaOut, names.out, c.hiddenSize, values, /*bias=*/false,
+                layers);
 }
 
 void Importer::declareMlp(const MlpModules &names, StringRef prefix,
@@ -494,8 +538,9 @@ void Importer::declareExperts(Layers layers) {
   declareNorm(names.end, hidden, layers);
   if (names.areTransposed)
     return declareTransposed(layers);
-  declareExpert("experts_gate", names.each.gate, inner, hidden,
-                names.each.fused, 0, layers);
+  if (!names.each.gate.empty() || !names.each.fused.empty())
+    declareExpert("experts_gate", names.each.gate, inner, hidden,
+                  names.each.fused, 0, layers);
   declareExpert("experts_up", names.each.up, inner, hidden, names.each.fused,
                 inner, layers);
   declareExpert("experts_down", names.each.down, hidden, inner, "", 0, layers);
@@ -518,10 +563,14 @@ void Importer::declareLayer() {
     declareLatentAttention();
   else if (!attending.empty())
     declareAttention();
-  if (!recurrent.empty() && family.conv.in.empty())
-    declareDelta(recurrent);
-  else if (!recurrent.empty())
-    declareConv(recurrent);
+  if (!recurrent.empty()) {
+    if (!family.conv.in.empty())
+      declareConv(recurrent);
+    else if (!family.delta.in.empty())
+      declareDelta(recurrent);
+    else
+      declareMamba(recurrent);
+  }
   declareNorm(family.norms.attentionEnd, c.hiddenSize, all);
   declareNorm(family.norms.mlp, c.hiddenSize, all);
   auto only = [&](auto is) { return llvm::filter_to_vector(all, is); };
@@ -530,7 +579,8 @@ void Importer::declareLayer() {
   bool hasBoth = !family.experts.norm.empty();
   SmallVector<int64_t> mixed = only(isMixed), wide = only(isWide),
                        dense = only([&](int64_t i) {
-                         return !isWide(i) && (hasBoth || !isMixed(i));
+                         return c.kinds[i].hasMlp && !isWide(i) &&
+                                (hasBoth || !isMixed(i));
                        });
   if (!dense.empty())
     declareMlp(family.mlp, "", c.intermediateSize, dense);
@@ -720,10 +770,10 @@ SmallVector<Type> Importer::cacheTypes() {
                             heads.headDim}));
   if (!caches.states)
     return types;
-  bool isDelta = family.conv.in.empty();
-  int64_t columns = isDelta ? deltaColumns(c) : c.hiddenSize;
+  bool hasMatrices = family.conv.in.empty();
+  int64_t columns = hasMatrices ? deltaColumns(c) : c.hiddenSize;
   types.push_back(tensor({caches.states, c.filterSize - 1, columns}));
-  if (isDelta)
+  if (hasMatrices)
     types.push_back(RankedTensorType::get(
         {caches.states, c.deltaHeads * c.deltaKeyDim, c.deltaValueDim},
         b.getF32Type()));
@@ -825,6 +875,17 @@ Value Importer::part(const Text &text, Value x, int64_t first, int64_t size) {
 /// Rows (n, heads, D) of two tensors, one after the other.
 Value Importer::joined(Value a, Value c) {
   return tensor::ConcatOp::create(b, loc, /*dim=*/2, ValueRange{a, c});
+}
+
+/// x * factor, which has x's type.
+Value Importer::scaled(const Text &text, Value x, double factor) {
+  if (factor == 1)
+    return x;
+  auto type = cast<RankedTensorType>(x.getType());
+  Value number = arith::ConstantOp::create(
+      b, loc, b.getFloatAttr(type.getElementType(), factor));
+  Value all = tensor::SplatOp::create(b, loc, type, number, text.tokens);
+  return arith::MulFOp::create(b, loc, x, all);
 }
 
 /// Reshapes (n, count * D) to (n, count, D), and normalizes if the family does.
@@ -941,17 +1002,19 @@ Value Importer::convolved(const Text &text, Value x, LayerIndex number,
       b, loc, weight(convFilter, number.layer),
       ArrayRef<ReassociationIndices>{{0, 1}, {2}});
   auto mixed = CausalConvOp::create(
-      b, loc, x, filter, state, number.inCaches, text.position,
+      b, loc, x, filter, state, number.inStates, text.position,
       optionalWeight(biasSymbol(convFilter), number.layer));
   state = mixed.getNext();
   return mixed.getResult();
 }
 
 /// A linear whose result stays in f32.
-Value Importer::linearInF32(StringRef symbol, Value x, Value layer) {
+Value Importer::linearInF32(StringRef symbol, Value x, Value layer,
+                            bool hasBias) {
   loc = module.lookupSymbol<WeightOp>(symbol).getLoc();
   return LinearOp::create(b, loc, x, weight(symbol, layer),
-                          optionalWeight(biasSymbol(symbol), layer),
+                          hasBias ? optionalWeight(biasSymbol(symbol), layer)
+                                  : Value(),
                           TypeAttr::get(b.getF32Type()));
 }
 
@@ -978,7 +1041,7 @@ Value Importer::delta(const Text &text, Value x, LayerIndex number,
   loc = module.lookupSymbol<WeightOp>(deltaDecay).getLoc();
   auto rule = DeltaRuleOp::create(
       b, loc, query, key, value, step, rate, weight(deltaDecay, layer),
-      states[1], number.inCaches, text.position,
+      states[1], number.inStates, text.position,
       llvm::APFloat(std::pow(static_cast<double>(c.deltaKeyDim), -0.5)),
       llvm::APFloat(1e-6));
   states[1] = rule.getNext();
@@ -989,6 +1052,67 @@ Value Importer::delta(const Text &text, Value x, LayerIndex number,
       /*column=*/0, /*size=*/IntegerAttr());
   normed = gated(gate, normed, Activation::Silu);
   return linear(deltaOut, mergeHeads(b, loc, normed), layer);
+}
+
+/// Builds a layer of Mamba 2.
+Value Importer::mamba(const Text &text, Value x, LayerIndex number,
+                      MutableArrayRef<Value> states) {
+  Value layer = number.layer;
+  int64_t groups = c.deltaKeyHeads, keys = groups * c.deltaKeyDim,
+          values = c.deltaHeads * c.deltaValueDim;
+  auto [ofGate, ofValue, ofKey, ofQuery, ofStep] = c.mambaFactors;
+  Value mixed = linear(mambaIn, x, layer);
+  if (ofValue == ofKey && ofKey == ofQuery)
+    mixed = scaled(text, mixed, ofValue);
+  else
+    mixed = tensor::ConcatOp::create(
+        b, loc, /*dim=*/1,
+        ValueRange{
+            scaled(text, part(text, mixed, 0, values), ofValue),
+            scaled(text, part(text, mixed, values, keys), ofKey),
+            scaled(text, part(text, mixed, values + keys, keys), ofQuery)});
+  mixed = convolved(text, mixed, number, states[0]);
+  mixed = ActivateOp::create(b, loc, static_cast<Activation>(c.convFunction),
+                             mixed);
+  auto headsOf = [&](int64_t first, int64_t size, int64_t heads) {
+    return splitHeads(text.tokens, part(text, mixed, first, size), heads);
+  };
+  Value value = headsOf(0, values, c.deltaHeads),
+        key = headsOf(values, keys, groups),
+        query = headsOf(values + keys, keys, groups);
+  Value step = linearInF32(mambaStep, x, layer, ofStep == 1);
+  if (ofStep != 1)
+    step = AddRowsOp::create(b, loc, scaled(text, step, ofStep),
+                             row(weight(biasSymbol(mambaStep), layer)),
+                             /*position=*/Value());
+  step = ActivateOp::create(b, loc, Activation::Softplus, step);
+  Value gate =
+      splitHeads(text.tokens, scaled(text, linear(mambaGate, x, layer), ofGate),
+                 c.deltaHeads);
+  loc = module.lookupSymbol<WeightOp>(mambaDecay).getLoc();
+  auto scan = SelectiveScanOp::create(
+      b, loc, query, key, value, step, weight(mambaDecay, layer),
+      weight(mambaSkip, layer), states[1], number.inStates, text.position);
+  states[1] = scan.getNext();
+  Value made = scan.getResult();
+  auto normalize = [&] {
+    loc = module.lookupSymbol<WeightOp>(mambaNorm).getLoc();
+    Value weights = tensor::ExpandShapeOp::create(
+        b, loc, tensor({groups, values / groups}), weight(mambaNorm, layer),
+        ArrayRef<ReassociationIndices>{{0, 1}});
+    made = splitHeads(text.tokens, mergeHeads(b, loc, made), groups);
+    made = RMSNormOp::create(b, loc, made, weights, /*squares=*/Value(),
+                             llvm::APFloat(c.normEps), family.mamba.roundsOnce,
+                             /*unit_offset=*/false, /*column=*/0,
+                             /*size=*/IntegerAttr());
+    made = splitHeads(text.tokens, mergeHeads(b, loc, made), c.deltaHeads);
+  };
+  if (c.normalizesScan && c.normalizesFirst)
+    normalize();
+  made = gated(gate, made, Activation::Silu);
+  if (c.normalizesScan && !c.normalizesFirst)
+    normalize();
+  return linear(mambaOut, mergeHeads(b, loc, made), layer);
 }
 
 /// Builds a gated convolution.
@@ -1042,7 +1166,7 @@ Value Importer::latentAttention(const Text &text, const LayerKind &kind,
   at(layerPath + ".self_attn");
   Value query =
       joined(absorbed, rotated(text, kind, part(text, q, plain, c.headDim)));
-  Value mixed = attend(text, kind, query, cache, cache, {layer, layer});
+  Value mixed = attend(text, kind, query, cache, cache, {layer, layer, {}});
   at(layerPath + "." + names.heads + ".value");
   Value values = HeadLinearOp::create(b, loc, mixed, rows(plain, value),
                                       /*transposed=*/false); // (n, H, value)
@@ -1057,12 +1181,13 @@ Value Importer::gated(Value gate, Value up, Activation function, double limit,
                           llvm::APFloat(alpha));
 }
 
-Value Importer::mlp(const MlpModules &names, StringRef prefix, Value x,
-                    Value layer) {
+Value Importer::mlp(const Text &text, const MlpModules &names, StringRef prefix,
+                    Value x, Value layer) {
   auto function = static_cast<Activation>(c.gate);
   Value gate;
   if (!names.gate.empty())
-    gate = linear(prefixed(prefix, names.gate), x, layer);
+    gate = scaled(text, linear(prefixed(prefix, names.gate), x, layer),
+                  c.gateScale);
   Value up = linear(prefixed(prefix, names.up), x, layer);
   at(layerPath + "." + names.up.rsplit('.').first.str());
   Value product = gate ? gated(gate, up, function)
@@ -1129,7 +1254,7 @@ Value Importer::everyOther(Value tokens, Value x, int64_t first) {
 }
 
 /// Builds a mixture of experts.
-Value Importer::experts(Value tokens, Value x, Value layer) {
+Value Importer::experts(const Text &text, Value x, Value layer) {
   const ExpertModules &names = family.experts;
   Value routed = x;
   if (!names.routerNorm.empty()) {
@@ -1148,19 +1273,21 @@ Value Importer::experts(Value tokens, Value x, Value layer) {
   Value gate, up;
   if (names.areTransposed) {
     Value both = linearOfEach("experts_gate_up", x);
-    gate = everyOther(tokens, both, 0);
-    up = everyOther(tokens, both, 1);
+    gate = everyOther(text.tokens, both, 0);
+    up = everyOther(text.tokens, both, 1);
   } else {
-    gate = linearOfEach("experts_gate", x);
+    if (module.lookupSymbol("experts_gate"))
+      gate = linearOfEach("experts_gate", x);
     up = linearOfEach("experts_up", x);
   }
-  Value product = gated(gate, up, static_cast<Activation>(c.gate), c.gateLimit,
-                        c.gateAlpha);
+  auto function = static_cast<Activation>(c.gate);
+  Value product = gate ? gated(gate, up, function, c.gateLimit, c.gateAlpha)
+                       : ActivateOp::create(b, loc, function, up);
   Value down = linearOfEach("experts_down", product);
   Value sum = CombineOp::create(b, loc, chosen.getWeights(), down);
   if (!c.sharedSize)
     return sum;
-  Value shared = mlp(names.shared, "shared_", x, layer);
+  Value shared = mlp(text, names.shared, "shared_", x, layer);
   if (!names.sharedGate.empty()) {
     Value factor = linear("shared_factor", x, layer);
     shared = gated(factor, shared, Activation::Sigmoid);
@@ -1174,54 +1301,63 @@ SmallVector<Value> Importer::layer(const Text &text, int64_t of,
   const LayerKind &kind = c.kinds[of];
   Value x = carried[0], layer = number.layer;
   SmallVector<Value> caches(carried.drop_front());
-  MutableArrayRef<Value> own = caches;
-  if (kind.hasState)
-    own = own.drop_front(2 * this->caches.groups.size());
-  else if (!c.latentSize)
+  MutableArrayRef<Value> own = caches,
+                         states = own.drop_front(
+                             c.latentSize ? 0 : 2 * this->caches.groups.size());
+  if (kind.attends && !c.latentSize)
     own = own.slice(2 * this->caches.places[of].group, 2);
   auto normed = [&](StringRef path, Value value) {
     return path.empty() ? value : norm(path, value, layer);
   };
-  auto add = [&](Value update, StringRef factor, bool isLast = false) {
+  auto add = [&](Value update, StringRef factor, double scale = 1,
+                 bool isLast = false) {
     at(layerPath);
     x = ResidualOp::create(b, loc, x, update, optionalWeight(factor, layer),
                            isLast ? optionalWeight(layerFactor, layer)
                                   : Value(),
-                           llvm::APFloat(c.residualScale));
+                           llvm::APFloat(scale * c.residualScale));
   };
   const LayerNorms &norms = family.norms;
   bool hasBoth = kind.hasExperts && !family.experts.norm.empty();
   auto mlpOf = [&](Value read) {
     return kind.hasExperts && !hasBoth
-               ? experts(text.tokens, read, layer)
-               : mlp(family.mlp, isWideMlp(c, kind) ? widePrefix : "", read,
-                     layer);
+               ? experts(text, read, layer)
+               : mlp(text, family.mlp, isWideMlp(c, kind) ? widePrefix : "",
+                     read, layer);
   };
-  Value read = normed(norms.attention, x), made;
-  Value mixed;
-  if (!kind.hasState)
+  Value read = normed(norms.attention, x), made, mixed, scanned;
+  if (kind.hasState)
+    scanned = !family.conv.in.empty()    ? conv(text, read, number, states[0])
+              : !family.delta.in.empty() ? delta(text, read, number, states)
+                                         : mamba(text, read, number, states);
+  if (kind.attends)
     mixed = attention(text, kind, read, number, own);
-  else if (!family.conv.in.empty())
-    mixed = conv(text, read, number, own[0]);
-  else
-    mixed = delta(text, read, number, own);
   // Reads x before the sum with attention's result takes its place.
   if (family.isParallel)
     made = mlpOf(norms.mlp.empty() ? read : normed(norms.mlp, x));
-  add(normed(norms.attentionEnd, mixed), attentionFactor);
+  if (scanned)
+    add(scanned, "", c.mambaScale);
+  if (mixed)
+    add(normed(norms.attentionEnd, mixed), attentionFactor,
+        c.attentionOutScale);
+  SmallVector<Value> next = {x};
+  if (!kind.hasMlp) {
+    next.append(caches);
+    return next;
+  }
   if (!family.isParallel)
-    made = mlpOf(normed(norms.mlp, x));
+    made = mlpOf(mixed || scanned ? normed(norms.mlp, x) : read);
   if (hasBoth) {
     Value dense = norm(family.experts.mlpEnd, made, layer),
-          chosen =
-              norm(family.experts.end, experts(text.tokens, x, layer), layer);
+          chosen = norm(family.experts.end, experts(text, x, layer), layer);
     at(layerPath);
     made = ResidualOp::create(b, loc, dense, chosen, 1.0);
   }
-  add(normed(norms.mlpEnd, made), mlpFactor, /*isLast=*/!text.perLayerInputs);
+  add(normed(norms.mlpEnd, made), mlpFactor, c.mlpScale,
+      /*isLast=*/!text.perLayerInputs);
   if (text.perLayerInputs)
-    add(addPerLayerInput(text, x, layer), "", /*isLast=*/true);
-  SmallVector<Value> next = {x};
+    add(addPerLayerInput(text, x, layer), "", 1, /*isLast=*/true);
+  next.front() = x;
   next.append(caches);
   return next;
 }
@@ -1230,10 +1366,10 @@ SmallVector<Value> Importer::layer(const Text &text, int64_t of,
 /// periods, in their caches. `layer` is the number of the layer, and `first`
 /// that of the first layer of the period.
 Value Importer::numberInCaches(const LayerRun &layers, int64_t i, Value first,
-                               Value layer) {
+                               Value layer, int64_t LayerCaches::Place::*of) {
   auto numberAt = [&](int64_t turn) {
     int64_t number = layers.first + i + turn * layers.period;
-    return caches.places[number].number;
+    return caches.places[number].*of;
   };
   int64_t number = numberAt(0),
           step = layers.turns > 1 ? numberAt(1) - number : 0;
@@ -1265,7 +1401,15 @@ SmallVector<Value> Importer::run(const Text &text, const LayerRun &layers,
           at(layerPath);
           Value number =
               i ? arith::AddIOp::create(b, loc, l, index(i)).getResult() : l;
-          LayerIndex numbers = {number, numberInCaches(layers, i, l, number)};
+          auto numberIn = [&](int64_t LayerCaches::Place::*of) {
+            return numberInCaches(layers, i, l, number, of);
+          };
+          const LayerKind &kind = c.kinds[layers.first + i];
+          LayerIndex numbers = {number, Value(), Value()};
+          if (kind.attends)
+            numbers.inCaches = numberIn(&LayerCaches::Place::number);
+          if (kind.hasState)
+            numbers.inStates = numberIn(&LayerCaches::Place::state);
           next = layer(text, layers.first + i, numbers, next);
         }
         at(layerPath);
@@ -1349,6 +1493,14 @@ Value Importer::embed(Value ids, Value position) {
   return AddRowsOp::create(b, loc, x, weight("positions", {}), position);
 }
 
+/// A vector as a matrix of one row.
+Value Importer::row(Value vector) {
+  auto type = cast<RankedTensorType>(vector.getType());
+  return tensor::ExpandShapeOp::create(
+      b, loc, type.clone({1, type.getDimSize(0)}), vector,
+      ArrayRef<ReassociationIndices>{{0, 1}});
+}
+
 /// A weight with rows, as a matrix.
 Value Importer::rows(StringRef symbol) {
   Value read = weight(symbol, {});
@@ -1356,9 +1508,7 @@ Value Importer::rows(StringRef symbol) {
   if (type.getRank() == 2)
     return read;
   if (type.getRank() == 1)
-    return tensor::ExpandShapeOp::create(
-        b, loc, tensor({1, c.hiddenSize}), read,
-        ArrayRef<ReassociationIndices>{{0, 1}});
+    return row(read);
   return tensor::CollapseShapeOp::create(
       b, loc, read, ArrayRef<ReassociationIndices>{{0, 1}, {2}});
 }
@@ -1530,7 +1680,9 @@ cachePositions(const ModelConfig &c, const ImportOptions &options, Type type) {
     return std::nullopt;
   }
   // Dynamic rope also defines the angles of longer texts.
-  if (isLonger && c.ropes.front().kind != RopeConfig::Kind::Dynamic)
+  bool isDynamic =
+      !c.ropes.empty() && c.ropes.front().kind == RopeConfig::Kind::Dynamic;
+  if (isLonger && !isDynamic)
     emitWarning(loc) << "the caches have " << maxSeq
                      << " positions, the model knows " << c.maxPositions
                      << ": text beyond them may degrade";

@@ -26,8 +26,9 @@ int64_t cria::ringPlaces(const ModelConfig &config, int64_t chunk,
 LayerCaches cria::layerCaches(const ModelConfig &config, bool rings) {
   LayerCaches caches;
   for (const LayerKind &kind : config.kinds) {
-    if (kind.hasState) {
-      caches.places.push_back({0, caches.states++});
+    int64_t state = kind.hasState ? caches.states++ : 0;
+    if (!kind.attends) {
+      caches.places.push_back({0, 0, state});
       continue;
     }
     if (kind.sharesKv) {
@@ -45,8 +46,8 @@ LayerCaches cria::layerCaches(const ModelConfig &config, bool rings) {
     });
     if (group == caches.groups.end())
       group = caches.groups.insert(group, {heads, areRings, 0});
-    caches.places.push_back(
-        {static_cast<size_t>(group - caches.groups.begin()), group->layers++});
+    caches.places.push_back({static_cast<size_t>(group - caches.groups.begin()),
+                             group->layers++, state});
   }
   return caches;
 }

@@ -15,11 +15,12 @@ struct CacheGroup {
 };
 
 /// The caches of a model, and for each layer its group and its number there.
-/// Layers with a state are numbered apart, and are in no group.
+/// Layers with a state are numbered apart. Layers without attention are in no
+/// group.
 struct LayerCaches {
   struct Place {
     size_t group = 0;
-    int64_t number = 0;
+    int64_t number = 0, state = 0;
   };
   std::vector<CacheGroup> groups;
   std::vector<Place> places;

@@ -10,6 +10,8 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 
+#include <cfloat>
+
 using namespace cria;
 using nlohmann::json;
 
@@ -58,16 +60,25 @@ std::optional<GateFunction> cria::gateNamed(llvm::StringRef name) {
       .Default(std::nullopt);
 }
 
-static void gate(Reader &reader, llvm::StringRef key, Draft &draft) {
+template <auto field>
+static void function(Reader &reader, llvm::StringRef key, Draft &draft) {
   std::string name = reader.text(key, std::nullopt);
   if (draft.family->geluIsTanh && name == "gelu")
     name = "gelu_pytorch_tanh";
   auto found = gateNamed(name);
-  draft.gate = found.value_or(GateFunction::Silu);
+  draft.*field = found.value_or(GateFunction::Silu);
   if (!found)
     reader.failKey(key, "expected silu, swish, gelu_pytorch_tanh, gelu_new, "
                         "gelu_fast, gelu, relu, relu2 or quick_gelu, got " +
                             shownJson(name));
+}
+
+/// The function of an MLP. It is also that of what Mamba convolved, unless
+/// another key, which is read later, says so.
+static void gate(Reader &reader, llvm::StringRef key, Draft &draft) {
+  function<&Draft::gate>(reader, key, draft);
+  if (!draft.family->mamba.in.empty())
+    draft.convFunction = draft.gate;
 }
 
 /// Reads a size that only families which read ids have.
@@ -120,21 +131,86 @@ static void logitScale(Reader &reader, llvm::StringRef key, Draft &draft) {
 
 static void layerTypes(Reader &reader, llvm::StringRef key, Draft &draft) {
   const json *list = reader.find(key);
-  if (!list && draft.family->needsLayerTypes)
+  if (!list && draft.family->needsLayerTypes && draft.layerTypes.empty())
     reader.fail(reader.quoted(key) + " is missing");
   if (!list)
     return;
   llvm::StringRef other = draft.family->stateType();
   if (other.empty())
     other = "sliding_attention";
+  bool areParts = draft.family->hasOnePart;
+  draft.layerTypes.clear();
   for (const json &type : list->is_array() ? *list : json::array({*list}))
-    if (type == "full_attention" || type == other.str())
+    if (type == "full_attention" || type == other.str() ||
+        (areParts && (type == "mlp" || type == "moe")))
       draft.layerTypes.push_back(type.get<std::string>());
-    else if (type == "attention") // as Granite says it
+    else if (type == "attention") // older names
       draft.layerTypes.push_back("full_attention");
+    else if (type == "mamba" && other == "linear_attention")
+      draft.layerTypes.push_back(other.str());
     else
-      reader.failKey(key, "expected a list of full_attention and " + other +
-                              ", got " + shownJson(*list));
+      reader.failKey(key, "expected a list of full_attention" +
+                              llvm::Twine(areParts ? ", mlp, moe" : "") +
+                              " and " + other + ", got " + shownJson(*list));
+}
+
+/// Reads a letter for each layer. layer_types, which is read later, counts.
+static void layerLetters(Reader &reader, llvm::StringRef key, Draft &draft) {
+  std::string letters = reader.text(key, "");
+  for (char letter : letters) {
+    llvm::StringRef type = letter == 'M'   ? "linear_attention"
+                           : letter == '*' ? "full_attention"
+                           : letter == '-' ? "mlp"
+                           : letter == 'E' ? "moe"
+                                           : "";
+    if (type.empty())
+      return reader.failKey(key, "expected letters of M, *, - and E, got " +
+                                     shownJson(letters));
+    draft.layerTypes.push_back(type.str());
+  }
+}
+
+/// The number of layers; if types of layers are there, that of these.
+static void layers(Reader &reader, llvm::StringRef key, Draft &draft) {
+  std::optional<int64_t> listed;
+  if (draft.family->hasOnePart && !draft.layerTypes.empty())
+    listed = static_cast<int64_t>(draft.layerTypes.size());
+  draft.layers = reader.integer(key, 1, kMaxLayers, listed);
+}
+
+/// Reads a list of factors into `to`.
+static void factors(Reader &reader, llvm::StringRef key,
+                    llvm::ArrayRef<double *> to) {
+  const json *list = reader.find(key);
+  if (!list)
+    return;
+  bool fits = list->is_array() && list->size() == to.size();
+  for (size_t i = 0; fits && i < to.size(); ++i)
+    if ((fits = (*list)[i].is_number()))
+      *to[i] = (*list)[i].get<double>();
+  if (!fits || llvm::any_of(to, [](double *factor) {
+        return !(*factor >= FLT_MIN && *factor <= FLT_MAX);
+      }))
+    reader.failKey(key, "expected a list of " + llvm::Twine(to.size()) +
+                            " positive f32, got " + shownJson(*list));
+}
+
+static void mlpFactors(Reader &reader, llvm::StringRef key, Draft &draft) {
+  factors(reader, key, {&draft.gateScale, &draft.mlpScale});
+}
+
+static void mambaFactors(Reader &reader, llvm::StringRef key, Draft &draft) {
+  llvm::SmallVector<double *> each;
+  for (double &factor : draft.mambaFactors)
+    each.push_back(&factor);
+  factors(reader, key, each);
+}
+
+/// Reads the size of a head of Mamba; 0 if it follows from other keys.
+static void mambaHeadDim(Reader &reader, llvm::StringRef key, Draft &draft) {
+  const json *value = reader.find(key);
+  if (value && (*value != "auto" || !draft.family->reads("mamba_expand")))
+    draft.deltaValueDim = reader.integer(key, 1, kMaxHeadDim);
 }
 
 static void ropeLayers(Reader &reader, llvm::StringRef key, Draft &draft) {
@@ -172,12 +248,22 @@ static void sizeOfLayers(Reader &reader, llvm::StringRef key, Draft &draft) {
     draft.*field = ofLayers(reader, key, 1, high);
 }
 
+/// The fewest experts: layers of Granite may have the MLP beside them alone.
+static int64_t leastExperts(const Draft &draft) {
+  return draft.family->reads("shared_intermediate_size") ? 0 : 1;
+}
+
+static void chosenExperts(Reader &reader, llvm::StringRef key, Draft &draft) {
+  draft.chosenExperts = reader.integer(key, leastExperts(draft), kMaxExperts);
+}
+
 /// Reads the number of experts, which transformers writes by more names than
 /// one.
 static void experts(Reader &reader, llvm::StringRef key, Draft &draft) {
   if (!reader.find(key))
     return;
-  int64_t number = ofLayers(reader, key, 1, kMaxExperts);
+  int64_t number = ofLayers(reader, key, leastExperts(draft), kMaxExperts);
+  draft.mixes &= number != 0;
   if (draft.experts && draft.experts != number)
     reader.failKey(key, "expected " + llvm::Twine(draft.experts) +
                             ", as another key says, got " +
@@ -391,6 +477,8 @@ static const LedgerKey kKeys[] = {
     {"attention_bias", false, "false", "biases of the linears of attention",
      attentionBias},
     {"attention_dropout", false, "any", kTraining, nullptr},
+    {"attention_in_multiplier", false, "", "factor of what attention reads",
+     positive<&Draft::attentionInScale>},
     {"attention_k_eq_v", false, "",
      "in layers that see all keys, values are made of keys",
      flag<&Draft::keysAreValues>},
@@ -398,6 +486,8 @@ static const LedgerKey kKeys[] = {
      positive<&Draft::attentionMultiplier>},
     {"attention_out_bias", false, "false", "bias of attention's result",
      flag<&Draft::outBias>},
+    {"attention_out_multiplier", false, "", "factor of what attention computes",
+     positive<&Draft::attentionOutScale>},
     {"attention_probs_dropout_prob", false, "any", kTraining, nullptr},
     {"attn_logit_softcapping", false, "", "soft cap of attention scores",
      optionalPositive<&Draft::attentionSoftcap>},
@@ -474,6 +564,10 @@ static const LedgerKey kKeys[] = {
      size<&Draft::hiddenSize, kMaxDim>},
     {"hidden_size_per_layer_input", false, "",
      "size of a layer's own embedding of each id", perLayerInputSize},
+    {"hybrid_override_pattern", false, "",
+     "for each layer a letter: M (Mamba), * (attention), - (MLP) or E "
+     "(experts)",
+     layerLetters},
     {"id2label", false, "any", kClasses, nullptr},
     {"image_size", false, "", "pixels of a side of an image",
      size<&Draft::imageSize, kMaxDim>},
@@ -483,6 +577,7 @@ static const LedgerKey kKeys[] = {
     {"is_composition", false, "any", kProvenance, nullptr},
     {"is_decoder", false, "false", "has no effect without an encoder", nullptr},
     {"is_encoder_decoder", false, "false", kEncoder, nullptr},
+    {"key_multiplier", false, "", "factor of keys", positive<&Draft::keyScale>},
     {"kv_lora_rank", false, "", "latent numbers of a token",
      size<&Draft::latentSize, kMaxDim>},
     {"label2id", false, "any", kClasses, nullptr},
@@ -503,9 +598,34 @@ static const LedgerKey kKeys[] = {
      size<&Draft::deltaHeads, kMaxHeads>},
     {"linear_value_head_dim", false, "", "size of a value of the delta rule",
      size<&Draft::deltaValueDim, kMaxHeadDim>},
+    {"lm_head_multiplier", false, "", "factor of logits", logitScale},
     {"logit_scale", false, "1", "factor of logits", logitScale},
     {"logits_scaling", false, "1", "divisor of logits",
      optionalPositive<&Draft::logitsScaling>},
+    {"mamba_conv_bias", false, "", "biases of Mamba's convolutions",
+     flag<&Draft::convBias>},
+    {"mamba_d_conv", false, "", "tokens that a convolution's filter reads",
+     filterSize},
+    {"mamba_d_head", false, "",
+     "size of a value of Mamba; auto: its width by its heads", mambaHeadDim},
+    {"mamba_d_ssm", false, "",
+     "width of Mamba; default: mamba_expand * hidden_size",
+     optionalSize<&Draft::mambaWidth, kMaxDim>},
+    {"mamba_d_state", false, "", "size of a key of Mamba",
+     size<&Draft::deltaKeyDim, kMaxHeadDim>},
+    {"mamba_expand", false, "", "width of Mamba, in hidden sizes",
+     size<&Draft::mambaExpansion, kMaxDim>},
+    {"mamba_hidden_act", false, "", "the function of what Mamba convolved",
+     function<&Draft::convFunction>},
+    {"mamba_n_groups", false, "", "heads of keys of Mamba",
+     size<&Draft::deltaKeyHeads, kMaxHeads>},
+    {"mamba_n_heads", false, "", "heads of Mamba",
+     size<&Draft::deltaHeads, kMaxHeads>},
+    {"mamba_norm_before_gate", false, "",
+     "whether the norm behind Mamba's scan is in front of its gate",
+     flag<&Draft::normalizesFirst>},
+    {"mamba_rms_norm", false, "", "whether Mamba has a norm behind its scan",
+     flag<&Draft::normalizesScan>},
     {"max_length", false, "20", kGeneration, nullptr},
     {"max_position_embeddings", true, "", "positions that the model knows",
      sizeOfText<&Draft::maxPositions, kMaxPositions>},
@@ -523,6 +643,8 @@ static const LedgerKey kKeys[] = {
     {"mlp_ratio", false, "", "width of an MLP, by that of the residual stream",
      positive<&Draft::mlpRatio>},
     {"model_type", true, "", "the family", nullptr},
+    {"mlp_multipliers", false, "",
+     "factors of an MLP's gate, and of what it computes", mlpFactors},
     {"moe_intermediate_size", false, "", "width of an expert",
      sizeOfLayers<&Draft::expertSize, kMaxDim>},
     {"moe_k", false, "", "experts that a token chooses",
@@ -539,6 +661,8 @@ static const LedgerKey kKeys[] = {
     {"moe_num_experts", false, "", "experts of a layer", experts},
     {"moe_num_shared_experts", false, "",
      "width of the MLP beside the experts, in experts", sharedExperts},
+    {"moe_shared_expert_intermediate_size", false, "",
+     "width of the MLP beside the experts", size<&Draft::sharedSize, kMaxDim>},
     {"moe_topk", false, "", "experts that a token chooses",
      sizeOfLayers<&Draft::chosenExperts, kMaxExperts>},
     {"n_group", false, "", "groups of experts",
@@ -566,10 +690,10 @@ static const LedgerKey kKeys[] = {
      firstExperts},
     {"num_experts", false, "", "experts of a layer", experts},
     {"num_experts_per_tok", false, "", "experts that a token chooses",
-     size<&Draft::chosenExperts, kMaxExperts>},
+     chosenExperts},
     {"num_global_key_value_heads", false, "",
      "KV heads of layers that see all keys", fullKvHeads},
-    {"num_hidden_layers", true, "", "layers", size<&Draft::layers, kMaxLayers>},
+    {"num_hidden_layers", true, "", "layers", layers},
     {"num_key_value_heads", true, "",
      "KV heads; default: as many as query heads",
      optionalSize<&Draft::kvHeads, kMaxHeads>},
@@ -649,13 +773,19 @@ static const LedgerKey kKeys[] = {
     {"shared_expert_intermediate_size", false, "",
      "width of the MLP beside the experts", size<&Draft::sharedSize, kMaxDim>},
     {"shared_intermediate_size", false, "",
-     "width of an MLP, in place of intermediate_size",
-     size<&Draft::intermediateSize, kMaxDim>},
+     "width of the MLP beside the experts, or of the MLP if there are none",
+     size<&Draft::sharedSize, kMaxDim>},
     {"sliding_window", false, "",
      "keys that a token sees in a layer with a window", window},
     {"sliding_window_pattern", false, "",
      "each n-th layer has no window; for configs without layer_types",
      windowPattern},
+    {"ssm_in_multiplier", false, "", "factor of what Mamba reads",
+     positive<&Draft::mambaInScale>},
+    {"ssm_multipliers", false, "",
+     "factors of Mamba's gates, values, keys, queries and steps", mambaFactors},
+    {"ssm_out_multiplier", false, "", "factor of what Mamba computes",
+     positive<&Draft::mambaScale>},
     {"summary_activation", false, "any", kClasses, nullptr},
     {"summary_first_dropout", false, "any", kClasses, nullptr},
     {"summary_proj_to_labels", false, "any", kClasses, nullptr},

@@ -25,6 +25,10 @@ struct ConfigDraft : ModelConfig {
   std::vector<std::string> layerTypes;
   std::vector<int64_t> attentionList; // full_attn_idxs
   int64_t attentionInterval = 0;      // full_attention_interval
+  int64_t mambaExpansion = 2;         // mamba_expand
+  int64_t mambaWidth = 0;             // mamba_d_ssm
+  /// Factors of what attention and Mamba read, and of keys.
+  double attentionInScale = 1, mambaInScale = 1, keyScale = 1;
   /// How Lfm2's intermediate_size becomes the width of an MLP.
   bool adjustsMlp = false;
   double mlpFactor = 1;

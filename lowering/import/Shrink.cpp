@@ -48,6 +48,7 @@ private:
   Heads chooseLatentHeads() const;
   void shrinkLatents();
   void shrinkFullHeads(const Heads &heads);
+  void shrinkMamba();
 
   const ModelConfig &config;
   Sizes sizes;
@@ -154,13 +155,21 @@ void Shrinker::shrinkLayers() {
         list.push_back(result[key][layer]);
       result[key] = std::move(list);
     }
+  if (auto letters = result.find("hybrid_override_pattern");
+      letters != result.end() && letters->is_string()) {
+    std::string own;
+    for (size_t layer : kept)
+      own += letters->get_ref<const std::string &>()[layer];
+    *letters = own;
+  }
   // These have the same entry for each layer.
   for (const char *key : {"attn_type_list", "moe_intermediate_size", "moe_topk",
                           "num_experts", "num_shared_expert"})
     if (auto list = result.find(key); list != result.end() && list->is_array())
       list->erase(list->begin() + sizes.layers, list->end());
   if (llvm::StringRef state = config.family->stateType();
-      !state.empty() && !isGiven("layer_types")) {
+      !state.empty() && !isGiven("layer_types") &&
+      !isGiven("hybrid_override_pattern")) {
     json types = json::array();
     for (size_t layer : kept)
       types.push_back(config.kinds[layer].hasState ? state.str()
@@ -360,6 +369,28 @@ void Shrinker::shrinkFullHeads(const Heads &heads) {
     result["num_global_key_value_heads"] = count;
 }
 
+/// Shrinks the heads of Mamba as the hidden size, if they can be: they may have
+/// to be of mamba_expand hidden sizes together.
+void Shrinker::shrinkMamba() {
+  if (config.family->mamba.in.empty() ||
+      llvm::none_of(config.kinds, [](auto &kind) { return kind.hasState; }))
+    return;
+  int64_t groups = config.deltaKeyHeads, size = config.deltaValueDim,
+          ratio = config.deltaHeads * sizes.hidden / config.hiddenSize / groups,
+          heads = std::max<int64_t>(ratio, 1) * groups, width = heads * size;
+  if (config.family->reads("mamba_d_ssm"))
+    result["mamba_d_ssm"] = width;
+  else if (config.family->reads("mamba_expand"))
+    width = config.deltaHeads * size / config.hiddenSize * sizes.hidden;
+  while (heads > 0 && width % heads)
+    heads -= groups;
+  if (heads <= 0)
+    heads = groups = 1;
+  result["mamba_n_groups"] = groups;
+  result["mamba_n_heads"] = heads;
+  result["mamba_d_head"] = width / heads;
+}
+
 /// Reduces a list with an entry for each frequency to `count` entries, evenly
 /// spaced.
 static void resample(json &list, size_t count) {
@@ -387,6 +418,7 @@ llvm::Error Shrinker::shrinkWidth() {
   if (isGiven("head_dim"))
     result["head_dim"] = heads->headDim;
   shrinkFullHeads(*heads);
+  shrinkMamba();
   for (const char *key : {"hidden_size", "word_embed_proj_dim"})
     if (isGiven(key))
       result[key] = sizes.hidden;
@@ -394,8 +426,10 @@ llvm::Error Shrinker::shrinkWidth() {
       {"hidden_size_per_layer_input", config.perLayerInputSize},
       {"intermediate_size", config.intermediateSize},
       {"moe_intermediate_size", config.expertSize},
+      {"moe_shared_expert_intermediate_size", config.sharedSize},
       {"shared_expert_intermediate_size", config.sharedSize},
-      {"shared_intermediate_size", config.intermediateSize}};
+      {"shared_intermediate_size",
+       config.sharedSize ? config.sharedSize : config.intermediateSize}};
   for (auto [key, width] : widths)
     if (width && isGiven(key)) {
       double inner = static_cast<double>(width) *

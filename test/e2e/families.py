@@ -73,6 +73,36 @@ GEMMA4 = {
     "tie_word_embeddings": True,
 }
 
+MAMBA = {
+    "embedding_multiplier": 12.0,
+    "attention_multiplier": 0.11,
+    "residual_multiplier": 0.22,
+    "logits_scaling": 0.4,
+    "shared_intermediate_size": 172,
+    "num_local_experts": 0,
+    "num_hidden_layers": 6,
+    "layer_types": 2 * ["mamba", "mamba", "attention"],
+    "mamba_n_heads": 8,
+    "mamba_d_state": 20,
+}
+
+FALCON = {
+    "head_dim": 24,
+    "mamba_d_ssm": 96,
+    "mamba_n_heads": 6,
+    "mamba_d_state": 20,
+    "mamba_n_groups": 2,
+    "embedding_multiplier": 5.6,
+    "lm_head_multiplier": 0.4,
+    "attention_in_multiplier": 1.2,
+    "attention_out_multiplier": 0.9,
+    "key_multiplier": 0.4,
+    "mlp_multipliers": [0.8, 0.6],
+    "ssm_in_multiplier": 1.25,
+    "ssm_multipliers": [0.4, 0.3, 0.6, 0.5, 0.7],
+    "ssm_out_multiplier": 0.3,
+}
+
 # The special features of each family in small sizes: windows are shorter than prompts.
 FAMILIES = {
     "llama": config("llama", {"rms_norm_eps": 1e-5}),
@@ -143,6 +173,14 @@ FAMILIES = {
         | {"shared_intermediate_size": 172, "position_embedding_type": "rope"}
         | {"num_local_experts": 0, "layer_types": ["attention"] * 4}
         | {"mamba_n_heads": 8},
+    ),
+    # Mamba in place of attention; then experts beside the MLP.
+    "granitemoehybrid-mamba": config("granitemoehybrid", MAMBA),
+    "granitemoehybrid-experts": config(
+        "granitemoehybrid",
+        MAMBA
+        | {"mamba_n_groups": 2, "intermediate_size": 40}
+        | {"num_local_experts": 6, "num_experts_per_tok": 3},
     ),
     "hunyuan_v1_dense": config(
         "hunyuan_v1_dense",
@@ -220,6 +258,21 @@ FAMILIES = {
     "glm4": config("glm4", {"head_dim": 24, "eos_token_id": []}),
     "helium": config("helium", {"head_dim": 16}),
     "nemotron": config("nemotron", {}),
+    # Attention and Mamba side by side, and factors; then a norm behind the scan.
+    "falcon_h1": config("falcon_h1", FALCON),
+    "falcon_h1-norm": config(
+        "falcon_h1", FALCON | {"mamba_rms_norm": True, "ssm_multipliers": None}
+    ),
+    # A layer is Mamba, attention, an MLP or a mixture of experts.
+    "nemotron_h": config(
+        "nemotron_h",
+        {"head_dim": 24, "hybrid_override_pattern": "M-ME*M-ME*M-"}
+        | {"num_hidden_layers": 12, "mamba_num_heads": 8, "mamba_head_dim": 12}
+        | {"n_groups": 4, "ssm_state_size": 20, "time_step_min": 1e-9}
+        | {"n_routed_experts": 6, "num_experts_per_tok": 3, "n_group": 2}
+        | {"topk_group": 1, "routed_scaling_factor": 1.5}
+        | {"moe_intermediate_size": 40, "moe_shared_expert_intermediate_size": 56},
+    ),
     # Mixtures of experts.
     "mixtral": config(
         "mixtral",
@@ -348,6 +401,7 @@ OTHERS = [
     *("deepseek_v2", "deepseek_v3", "minicpm3"),
     *("arcee", "cohere", "cohere2", "dots1", "ernie4_5", "ernie4_5_moe", "exaone4"),
     *("gemma3_text", "glm", "glm4", "glm4_moe", "gpt2", "gpt_neox", "gpt_oss", "granitemoe", "granitemoehybrid", "helium", "hunyuan_v1_dense", "jais2", "lfm2", "lfm2_moe"),
+    *("falcon_h1", "granitemoehybrid-experts", "nemotron_h"),
     *("mixtral", "nemotron", "olmo", "olmo3", "olmoe", "opt", "phi", "qwen2_moe"),
     *("qwen3_moe", "qwen3_moe-given", "seed_oss", "stablelm", "starcoder2"),
 ]

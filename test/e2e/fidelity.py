@@ -29,7 +29,7 @@ from harness import Tools, divergence, execute, nmse
 LENGTHS = [40, 300]
 GREEDY = 64
 SEED = 3
-MIXED = 4800  # tokens of more prompts for mixtures of experts and for the delta rule
+MIXED = 4800  # tokens of more prompts for mixtures of experts and for matrices
 EXPERTS = ["moe_num_experts", "n_routed_experts", "num_experts", "num_local_experts"]
 TORCH = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 
@@ -132,9 +132,11 @@ def is_mixture(folder):
     return any(saved.get(key) for key in EXPERTS)
 
 
-def has_delta_rule(folder):
+def has_matrices(folder):
+    """Whether heads have a matrix that each token updates."""
     saved = json.loads((folder / "config.json").read_text())
-    return "linear_num_key_heads" in saved.get("text_config", saved)
+    keys = ("linear_num_key_heads", "mamba_n_heads", "mamba_num_heads")
+    return any(key in saved.get("text_config", saved) for key in keys)
 
 
 def experts_of(model, ids, layers):
@@ -237,7 +239,7 @@ def compare(tools, name, entry, dtype, device):
             # such tokens are more than all others of a prompt. What a state rounds once
             # stays for the rest of a prompt.
             prompts = [prompt]
-            if is_mixture(folder) or has_delta_rule(folder):
+            if is_mixture(folder) or has_matrices(folder):
                 shape = (MIXED // length, length)
                 more = rng.integers(3, text["vocab_size"], shape)
                 prompts += more.tolist()

@@ -56,7 +56,7 @@ def model_of(folder, state=None, dtype="f32"):
         loaded = loaded_from(config, state)
     model.load_state_dict(loaded.state_dict())
     model.tie_weights()
-    rotary = getattr(model.base_model, "rotary_emb", torch.nn.Module())
+    rotary = getattr(model.base_model, "rotary_emb", None) or torch.nn.Module()
     tables = {name: table.clone() for name, table in rotary.named_buffers()}
     model = model.to(TORCH[dtype])
     for name, table in tables.items():  # f32 tables, as from_pretrained

@@ -17,14 +17,16 @@ FOLLOWS = {
     | {"no_rope_layer_interval", "max_window_layers"}
     | {"mlp_only_layers", "decoder_sparse_step", "first_k_dense_replace"}
     | {"moe_layer_start_index", "moe_layer_end_index", "moe_layer_interval"}
-    | {"mlp_layer_types", "num_kv_shared_layers"},
+    | {"mlp_layer_types", "num_kv_shared_layers", "hybrid_override_pattern"},
     "hidden": {"hidden_size", "intermediate_size", "head_dim"}
     | {"shared_intermediate_size", "moe_intermediate_size"}
     | {"shared_expert_intermediate_size", "rotary_dim", "word_embed_proj_dim"}
     | {"kv_lora_rank", "q_lora_rank", "dim_model_base"}
     | {"num_attention_heads", "num_key_value_heads", "rope_scaling"}
     | {"global_head_dim", "num_global_key_value_heads"}
-    | {"hidden_size_per_layer_input"},
+    | {"hidden_size_per_layer_input", "moe_shared_expert_intermediate_size"}
+    | {"mamba_n_groups", "mamba_n_heads", "mamba_d_head", "mamba_d_ssm"}
+    | {"n_groups", "mamba_num_heads", "mamba_head_dim"},
     "vocab": {"vocab_size_per_layer_input"}
     | {"vocab_size", "bos_token_id", "eos_token_id", "pad_token_id"},
 }
@@ -55,7 +57,7 @@ def configs():
     every["phi3-longrope"] = json.loads(longrope.read_text())
     for name, config in families.FAMILIES.items():
         every[name] = config | LARGE
-        for key in ("layer_types", "mlp_layer_types"):
+        for key in ("layer_types", "mlp_layer_types", "hybrid_override_pattern"):
             if key in config:
                 every[name] |= {key: (config[key] * 8)[-LARGE["num_hidden_layers"] :]}
         if "kv_lora_rank" in config:
