@@ -16,13 +16,14 @@
 /// A step is four k if the CPU multiplies bytes. The instruction multiplies
 /// unsigned by signed bytes, so an offset is added to w. The sums begin with
 /// the negative of what the offset adds, which depends on x alone. Without such
-/// an instruction a step is two k of 16 bits. Arm's instruction multiplies
-/// signed bytes and needs no offset; with its smmla a step is eight k, and two
-/// rows of w, which are adjacent in the copy, meet two lanes. With AMX, 16 rows
-/// of a block of w are one tile, and a panel's block is the other; both are
-/// signed, and the product is written to memory before it is converted to
-/// floats. Sums of integers are exact; the sum of a block of 32 is converted to
-/// a float once.
+/// an instruction a step is two k of 16 bits; if weights have four bits, a step
+/// is four k of bytes, a lane has two sums of 16 bits, and the two are added
+/// once for each block. Arm's instruction multiplies signed bytes and needs no
+/// offset; with its smmla a step is eight k, and two rows of w, which are
+/// adjacent in the copy, meet two lanes. With AMX, 16 rows of a block of w are
+/// one tile, and a panel's block is the other; both are signed, and the product
+/// is written to memory before it is converted to floats. Sums of integers are
+/// exact; the sum of a block of 32 is converted to a float once.
 #include "lowering/cpu/BlockProducts.h"
 
 #include "mlir/Dialect/AMX/AMXDialect.h"
@@ -49,15 +50,21 @@ static constexpr int64_t kTile = 16;
 namespace {
 /// How a CPU multiplies integers.
 struct Integers {
-  explicit Integers(const VectorUnit &unit)
+  /// `bits`: of a weight.
+  Integers(const VectorUnit &unit, int64_t bits)
       : tiles(unit.amxBytes), rowPairs(unit.mmlaBytes),
-        bytes(tiles || unit.dotBytes), hasOffset(bytes && !tiles && !unit.neon),
-        step(rowPairs ? 8
-             : bytes  ? 4
-                      : 2),
+        shortSums(!tiles && !unit.dotBytes && bits == 4),
+        bytes(tiles || unit.dotBytes || shortSums),
+        hasOffset(bytes && !tiles && !unit.neon), step(rowPairs ? 8
+                                                       : bytes  ? 4
+                                                                : 2),
         steps(kNumbers / step) {}
 
-  bool tiles, rowPairs, bytes;
+  bool tiles, rowPairs;
+  /// Sums of a block have 16 bits. Each adds 16 products of at most 15 * 128,
+  /// less than 32,768 in all.
+  bool shortSums;
+  bool bytes;
   bool hasOffset; // an offset makes the integers of w unsigned
   int64_t step;   // k that share a lane
   int64_t steps;  // steps of a block
@@ -89,6 +96,7 @@ private:
                                  Value index);
   Value wordOf(Value row, Value index, int64_t step);
   Value multiplied(Value sum, Value x, Value w);
+  Value sumsOfTwo(Value x, Value w);
   void store(Value n, Value r, Value count, Value panel, int64_t vectors,
              ValueRange acc);
 
@@ -114,7 +122,7 @@ private:
 /// Rows of a panel past the last row are not written: their sums are dropped.
 BlockPanels cria::packBlocks(VectorBuilder &b, const BlockProduct &product,
                              int64_t maxRows, const ExpertRows *experts) {
-  Integers integers(b.unit);
+  Integers integers(b.unit, product.bits);
   int64_t lanes = b.unit.lanes, blocks = product.blocks();
   int64_t panels =
       experts ? experts->maxPlaces() / lanes : llvm::divideCeil(maxRows, lanes);
@@ -186,13 +194,18 @@ BlockPanelProduct::BlockPanelProduct(VectorBuilder &b,
                                      const BlockPanels &packed, bool fromZero,
                                      const ExpertRows *experts)
     : b(b), product(product), packed(packed), fromZero(fromZero),
-      experts(experts), integers(b.unit), lanes(b.unit.lanes),
-      vectors(integers.tiles ? 1 : 2), blockRows(integers.tiles ? kTile
-                                                 : b.unit.registers == 32 ? 6
-                                                                          : 2),
-      blocks(product.blocks()) {
-  // 6 x 2 accumulators of 32 registers, or 2 x 2 of 16. An accumulator is a
-  // vector of integers and one of floats. Rows and a splat need registers, too.
+      experts(experts), integers(b.unit, product.bits), lanes(b.unit.lanes),
+      vectors(2), blockRows(6), blocks(product.blocks()) {
+  // 6 x 2 accumulators of 32 registers, or of 16 registers 2 x 2, with sums of
+  // 16 bits 6 x 1. An accumulator is a vector of integers and one of floats.
+  // Rows and a splat need registers, too.
+  bool few = b.unit.registers < 32;
+  if (integers.tiles)
+    blockRows = kTile;
+  else if (few && !integers.shortSums)
+    blockRows = 2;
+  if (integers.tiles || (few && integers.shortSums))
+    vectors = 1;
   int64_t copied =
       blocks * kNumbers * integers.type(b).getIntOrFloatBitWidth() / 8;
   int64_t most = std::clamp(kGroupBytes / copied, int64_t(1), kMostGroupRows);
@@ -242,13 +255,23 @@ void BlockPanelProduct::copyRow(Value r, Value n) {
     copy(b.index(whole), blocks - whole);
 }
 
+/// Sums of two products of 16-bit integers each.
+Value BlockPanelProduct::sumsOfTwo(Value x, Value w) {
+  return b.intrinsic(lanes == 16 ? "llvm.x86.avx512.pmaddw.d.512"
+                                 : "llvm.x86.avx2.pmadd.wd",
+                     b.vectorType(lanes, b.getI32Type()), {x, w});
+}
+
 /// Returns sum plus the products of a step.
 Value BlockPanelProduct::multiplied(Value sum, Value x, Value w) {
-  if (integers.bytes)
+  if (integers.bytes && !integers.shortSums)
     return b.dotBytes(w, x, sum);
-  Value products = b.intrinsic(lanes == 16 ? "llvm.x86.avx512.pmaddw.d.512"
-                                           : "llvm.x86.avx2.pmadd.wd",
-                               sum.getType(), {x, w});
+  Value products =
+      integers.shortSums
+          ? b.intrinsic(lanes == 16 ? "llvm.x86.avx512.pmaddubs.w.512"
+                                    : "llvm.x86.avx2.pmadd.ub.sw",
+                        sum.getType(), {w, x})
+          : sumsOfTwo(x, w);
   return b.create<arith::AddIOp>(sum, products);
 }
 
@@ -328,17 +351,18 @@ SmallVector<Value> BlockPanelProduct::sumsOf(Value r, Value panel,
                                              int64_t vectors, Value index) {
   int64_t width = lanes * integers.step;
   VectorType step = b.vectorType(width, integers.type(b));
-  SmallVector<Value> sums;
-  for (int64_t v = 0; v < vectors; ++v)
-    sums.push_back(
-        integers.hasOffset
-            ? b.load(packed.first, {panelAt(panel, v), index, b.index(0)},
-                     lanes)
-            : b.create<arith::ConstantOp>(
-                   b.getZeroAttr(b.vectorType(lanes, b.getI32Type())))
-                  .getResult());
-  for (int64_t i = vectors; i < blockRows * vectors; ++i)
-    sums.push_back(Value(sums[i - vectors]));
+  VectorType sumType = integers.shortSums
+                           ? b.vectorType(2 * lanes, b.getI16Type())
+                           : b.vectorType(lanes, b.getI32Type());
+  Value zero = b.create<arith::ConstantOp>(b.getZeroAttr(sumType));
+  SmallVector<Value> sums(blockRows * vectors, zero);
+  auto firstOf = [&](int64_t i) {
+    return b.load(packed.first,
+                  {panelAt(panel, i % vectors), index, b.index(0)}, lanes);
+  };
+  if (integers.hasOffset && !integers.shortSums)
+    for (auto [i, sum] : llvm::enumerate(sums))
+      sum = firstOf(i);
   for (int64_t k = 0; k < integers.steps; ++k) {
     SmallVector<Value> xs;
     for (int64_t v = 0; v < vectors; ++v)
@@ -353,6 +377,12 @@ SmallVector<Value> BlockPanelProduct::sumsOf(Value r, Value panel,
         sum = multiplied(sum, xs[v], w);
       }
     }
+  }
+  if (integers.shortSums) {
+    Value ones = b.create<arith::ConstantOp>(
+        DenseElementsAttr::get(sumType, b.getI16IntegerAttr(1)));
+    for (auto [i, sum] : llvm::enumerate(sums))
+      sum = b.create<arith::AddIOp>(firstOf(i), sumsOfTwo(sum, ones));
   }
   return sums;
 }

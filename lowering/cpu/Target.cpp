@@ -182,7 +182,7 @@ std::string cria::blockInstruction(const CpuTarget &target) {
   if (unit.neon)
     return unit.mmlaBytes ? "smmla, of one row by sdot" : "sdot";
   return std::string(unit.amxBytes ? "tdpbssd, of one row by " : "") +
-         (unit.dotBytes ? "vpdpbusd" : "vpmaddwd");
+         (unit.dotBytes ? "vpdpbusd" : "vpmaddwd, of four bits vpmaddubsw");
 }
 
 llvm::Expected<std::vector<CpuTarget>>

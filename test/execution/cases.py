@@ -144,11 +144,16 @@ def blocks():
         p = Program()  # several groups of rows
         y = linear_of(p, p.tokens(288), p.weight(1213, 288, dtype=form))
         yield f"groups {form}", p.ends(p.head(y, p.weight(128, 1213)))
-    p = Program()  # rows of zeros, and of one number
+    p = Program()  # rows of zeros, and of one number: once, and in all places
     table = np.zeros((128, 64))
     table[1::2, 40] = -3
-    y = linear_of(p, p.tokens(64, array=table), p.weight(32, 64, dtype="q8_0"))
-    yield "zeros", p.returns(y)
+    table[3::4] = 5
+    x = p.tokens(64, array=table)
+    y = linear_of(p, x, p.weight(32, 64, dtype="q8_0"))
+    most = np.full((32, 64), 7.0)  # as large as four bits can say, beside a -8
+    most[:, ::32] = -8
+    z = linear_of(p, x, p.weight(32, 64, dtype="q4_0", array=most))
+    yield "zeros", p.returns(elementwise(p, "residual", y, z, lambda a, b: a + b))
 
 
 def head():

@@ -249,18 +249,29 @@ func.func @written(%x: memref<?x17x32xi8>, %xs: memref<?x17xf16>, %w: memref<21x
 // CHECK: %[[TWICE:.*]] = vector.shuffle %[[BYTES]], %[[BYTES]] [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]
 // CHECK: %[[WORDS:.*]] = vector.bitcast %[[TWICE]] : vector<32xi8> to vector<8xi32>
 // CHECK: arith.shrui %[[WORDS]], %[[SHIFTS]]
-func.func @halves(%x: memref<1x1x32xi8>, %xs: memref<1x1xf16>, %w: memref<21x1x18xi8>, %y: memref<1x21xf32>) {
+// Without instructions for bytes many rows have sums of 16 bits, two a lane.
+// AVX2-LABEL: func @halves
+// AVX2: memref.alloc() {alignment = 64 : i64} : memref<9x1x8x32xi8>
+// AVX2: arith.muli %{{.*}}, %c-8_i32
+// AVX2: memref.alloca() {alignment = 64 : i64} : memref<6x32xi8>
+// AVX2: %[[SUM:.*]] = llvm.call_intrinsic "llvm.x86.avx2.pmadd.ub.sw"(%{{.*}}) : (vector<32xi8>, vector<32xi8>) -> vector<16xi16>
+// AVX2-COUNT-47: llvm.call_intrinsic "llvm.x86.avx2.pmadd.ub.sw"
+// AVX2-NOT: pmadd.ub.sw
+// AVX2-COUNT-6: llvm.call_intrinsic "llvm.x86.avx2.pmadd.wd"
+func.func @halves(%x: memref<?x1x32xi8>, %xs: memref<?x1xf16>, %w: memref<21x1x18xi8>, %y: memref<?x21xf32>) attributes {cria.chunk = 69 : index} {
   %c2 = arith.constant 2 : i8
   %c8 = arith.constant 8 : i16
   %c8_i8 = arith.constant 8 : i8
   %c15 = arith.constant 15 : i8
-  %halves = memref.expand_shape %x [[0], [1], [2, 3]] output_shape [1, 1, 2, 16] : memref<1x1x32xi8> into memref<1x1x2x16xi8>
+  %c0 = arith.constant 0 : index
+  %count = memref.dim %x, %c0 : memref<?x1x32xi8>
+  %halves = memref.expand_shape %x [[0], [1], [2, 3]] output_shape [%count, 1, 2, 16] : memref<?x1x32xi8> into memref<?x1x2x16xi8>
   %codes = memref.subview %w[0, 0, 2] [21, 1, 16] [1, 1, 1] : memref<21x1x18xi8> to memref<21x1x16xi8, strided<[18, 18, 1], offset: 2>>
   %low = memref.subview %w[0, 0, 0] [21, 1, 1] [1, 1, 1] : memref<21x1x18xi8> to memref<21x1xi8, strided<[18, 18]>>
   %high = memref.subview %w[0, 0, 1] [21, 1, 1] [1, 1, 1] : memref<21x1x18xi8> to memref<21x1xi8, strided<[18, 18], offset: 1>>
   linalg.generic {indexing_maps = [affine_map<(t, n, b, h, j) -> (t, b, h, j)>, affine_map<(t, n, b, h, j) -> (t, b)>, affine_map<(t, n, b, h, j) -> (n, b, j)>, affine_map<(t, n, b, h, j) -> (n, b)>, affine_map<(t, n, b, h, j) -> (n, b)>, affine_map<(t, n, b, h, j) -> (t, n)>], iterator_types = ["parallel", "parallel", "reduction", "reduction", "reduction"]}
-      ins(%halves, %xs, %codes, %low, %high : memref<1x1x2x16xi8>, memref<1x1xf16>, memref<21x1x16xi8, strided<[18, 18, 1], offset: 2>>, memref<21x1xi8, strided<[18, 18]>>, memref<21x1xi8, strided<[18, 18], offset: 1>>)
-      outs(%y : memref<1x21xf32>) {
+      ins(%halves, %xs, %codes, %low, %high : memref<?x1x2x16xi8>, memref<?x1xf16>, memref<21x1x16xi8, strided<[18, 18, 1], offset: 2>>, memref<21x1xi8, strided<[18, 18]>>, memref<21x1xi8, strided<[18, 18], offset: 1>>)
+      outs(%y : memref<?x21xf32>) {
     ^bb0(%a: i8, %as: f16, %b: i8, %l: i8, %h: i8, %acc: f32):
       %half = linalg.index 3 : index
       %index = arith.index_cast %half : index to i8
