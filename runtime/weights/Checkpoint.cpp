@@ -1,5 +1,6 @@
 #include "runtime/weights/Checkpoint.h"
 
+#include "runtime/base/Cores.h"
 #include "runtime/base/Json.h"
 #include "runtime/gguf/Files.h"
 #include "runtime/weights/Elements.h"
@@ -8,6 +9,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <new>
 #include <set>
 
 namespace cria {
@@ -205,6 +207,25 @@ static std::vector<std::string> listOf(const std::set<std::string> &names) {
   return {names.begin(), names.end()};
 }
 
+/// Opens files on all cores. Nothing in place of one that memory was too short
+/// for.
+static std::vector<std::optional<Result<TensorFile>>>
+openAll(const std::vector<std::string> &paths) {
+  std::vector<std::optional<Result<TensorFile>>> files(paths.size());
+  auto open = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      auto at = static_cast<size_t>(i);
+      try {
+        files[at].emplace(openSafetensors(paths[at]));
+      } catch (const std::bad_alloc &) {
+        files[at].reset();
+      }
+    }
+  };
+  onAllCores(static_cast<int64_t>(paths.size()), open);
+  return files;
+}
+
 Status Checkpoint::addShards(const std::string &indexPath) {
   auto index = readIndex(indexPath);
   if (!index.ok())
@@ -214,11 +235,15 @@ Status Checkpoint::addShards(const std::string &indexPath) {
   for (const nlohmann::json &shard : map)
     shards.insert(shard.get_ref<const std::string &>());
   std::filesystem::path parent = std::filesystem::path(indexPath).parent_path();
-  for (const std::string &shard : shards) {
-    Result<TensorFile> file = openSafetensors(parent / shard);
-    if (!file.ok())
-      return file.status();
-    opened.push_back(std::move(*file));
+  std::vector<std::string> paths;
+  for (const std::string &shard : shards)
+    paths.push_back(parent / shard);
+  for (std::optional<Result<TensorFile>> &file : openAll(paths)) {
+    if (!file)
+      throw std::bad_alloc();
+    if (!file->ok())
+      return file->status();
+    opened.push_back(std::move(**file));
     for (const TensorEntry &tensor : opened.back().tensors) {
       Tensor here = {opened.size() - 1, &tensor};
       auto [place, isNew] = places.emplace(tensor.name, here);
