@@ -1,8 +1,8 @@
 /// The headers of MLIR that most files of the compiler include, compiled once
 /// for dialect/, passes/ and lowering/. No file includes this header by name:
-/// each file still includes the headers that it uses. Headers that few files
-/// need stay out, above all LLVM's dialects, because a larger precompiled
-/// header makes the compilation of every file slower.
+/// each file still includes the headers that it uses. GCC reads all of it for
+/// every file, so it does without the large headers that few files need; clang
+/// reads what a file uses.
 #pragma once
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"
@@ -17,3 +17,9 @@
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/Pass/Pass.h"
+
+#ifdef __clang__
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#endif
