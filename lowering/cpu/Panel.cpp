@@ -83,6 +83,9 @@ private:
   Type packedType() const { return pairs ? c.aType() : b.getF32Type(); }
   Value lengthOf(Value slice);
   SmallVector<Value> placeOf(Value slice, Value panel, int64_t v, Value k);
+  SmallVector<Value> rowOfLane(Value panel, Value lane);
+  Value wholeSteps(Value slice);
+  void packSteps(Value panel, Value slice, Value first);
   void packSlice(Value panel, Value slice);
   void forGroups(int64_t groups, llvm::function_ref<void(Value)> body);
   void group(Value n, Value count, int64_t rowsOfBlock, Value nextRow);
@@ -163,6 +166,11 @@ Value PanelProduct::lengthOf(Value slice) {
   return b.min(b.index(kSlice), b.sub(b.index(kSteps), b.mul(slice, kSlice)));
 }
 
+/// The steps of a slice, without a last one of a single element.
+Value PanelProduct::wholeSteps(Value slice) {
+  return c.k() % stepSize ? b.index(kSteps - 1) : lengthOf(slice);
+}
+
 /// The place in packed a where step k of a slice of panel + v begins. The
 /// panels of a tile are adjacent, in one group of panels.
 SmallVector<Value> PanelProduct::placeOf(Value slice, Value panel, int64_t v,
@@ -173,44 +181,74 @@ SmallVector<Value> PanelProduct::placeOf(Value slice, Value panel, int64_t v,
   return {slice, b.div(panel, together), k, b.add(first, v * width)};
 }
 
-/// Packs a panel's slice from `lanes` rows of a. Rows past the last are packed
-/// as zeros.
-void PanelProduct::packSlice(Value panel, Value slice) {
+/// The indices of the row of a in a lane of a panel. A lane without a row gets
+/// another one, and its sums are dropped.
+SmallVector<Value> PanelProduct::rowOfLane(Value panel, Value lane) {
+  Value place = b.add(b.mul(panel, lanes), lane);
+  if (!c.experts)
+    place = b.min(place, b.sub(rows, b.index(1)));
+  Value row = c.rowAt(b, place);
+  return c.rowOfA(b, c.experts ? b.max(row, b.index(0)) : row);
+}
+
+/// Packs a panel's slice from step `first` on, one step after the other. In a
+/// row of odd length the last element is paired with a zero.
+void PanelProduct::packSteps(Value panel, Value slice, Value first) {
   int64_t step = stepSize;
-  bool odd = c.k() % step; // pairs have one slice
-  Value first = b.mul(slice, kSlice), length = lengthOf(slice);
-  Value whole = odd ? b.index(kSteps - 1) : length;
   b.loop(b.index(0), b.index(lanes), 1, [&](Value lane) {
-    Value place = b.add(b.mul(panel, lanes), lane);
-    Value row = c.rowAt(b, place);
-    Value isRow = c.experts ? b.less(b.index(-1), row) : b.less(place, rows);
-    SmallVector<Value> from = c.rowOfA(b, row);
-    auto put = [&](Value value, Value k) {
-      SmallVector<Value> at = placeOf(slice, panel, 0, k);
+    SmallVector<Value> from = rowOfLane(panel, lane);
+    auto put = [&](Value k, llvm::function_ref<Value(ArrayRef<Value>)> load) {
+      SmallVector<Value> at = placeOf(slice, panel, 0, k), source = from;
       at.back() = b.add(at.back(), b.mul(lane, step));
-      b.store(value, packed, at);
+      source.push_back(b.mul(b.add(b.mul(slice, kSlice), k), step));
+      b.store(load(source), packed, at);
     };
-    Value zero = b.create<arith::ConstantOp>(
-        b.getZeroAttr(b.vectorType(step, packedType())));
-    auto pairWithZero = [&](Value k) -> Value {
-      SmallVector<Value> at = from;
-      at.push_back(b.mul(k, step));
-      Value last = b.create<memref::LoadOp>(c.a, at);
-      return b.create<vector::InsertOp>(last, zero, 0);
-    };
-    b.when(
-        isRow,
-        [&] {
-          b.loop(b.index(0), whole, 1, [&](Value k) {
-            SmallVector<Value> at = from;
-            at.push_back(b.mul(b.add(first, k), step));
-            put(pairs ? b.load(c.a, at, step) : b.loadWide(c.a, at, step), k);
-          });
-          if (odd)
-            put(pairWithZero(whole), whole);
-        },
-        [&] { b.loop(b.index(0), length, 1, [&](Value k) { put(zero, k); }); });
+    b.loop(first, wholeSteps(slice), 1, [&](Value k) {
+      put(k, [&](ArrayRef<Value> at) {
+        return pairs ? b.load(c.a, at, step) : b.loadWide(c.a, at, step);
+      });
+    });
+    if (c.k() % step) // pairs have one slice
+      put(b.index(kSteps - 1), [&](ArrayRef<Value> at) -> Value {
+        Value zero = b.create<arith::ConstantOp>(
+            b.getZeroAttr(b.vectorType(step, packedType())));
+        return b.create<vector::InsertOp>(b.create<memref::LoadOp>(c.a, at),
+                                          zero, 0);
+      });
   });
+}
+
+/// Packs a panel's slice. With experts, whose rows are packed once for each
+/// expert that a token chose, a square of rows and steps at a time. Elsewhere
+/// packing takes little time, and the code of squares would be longer.
+void PanelProduct::packSlice(Value panel, Value slice) {
+  if (!c.experts)
+    return packSteps(panel, slice, b.index(0));
+  SmallVector<SmallVector<Value>> from;
+  for (int64_t lane = 0; lane < lanes; ++lane)
+    from.push_back(rowOfLane(panel, b.index(lane)));
+  // The elements of a step move together, as one number.
+  unsigned bits = packedType().getIntOrFloatBitWidth() * stepSize;
+  Type number = pairs ? b.getIntegerType(bits) : packedType();
+  auto as = [&](Value vector, int64_t count, Type element) {
+    return b.create<vector::BitCastOp>(b.vectorType(count, element), vector);
+  };
+  Value whole = wholeSteps(slice), squares = b.mul(b.div(whole, lanes), lanes);
+  b.loop(b.index(0), squares, lanes, [&](Value k) {
+    Value column = b.mul(b.add(b.mul(slice, kSlice), k), stepSize);
+    SmallVector<Value> vectors;
+    for (SmallVector<Value> at : from) {
+      at.push_back(column);
+      vectors.push_back(
+          as(pairs ? b.load(c.a, at, width) : b.loadWide(c.a, at, width), lanes,
+             number));
+    }
+    for (auto [i, vector] : llvm::enumerate(b.transposed(vectors)))
+      b.store(as(vector, width, packedType()), packed,
+              placeOf(slice, panel, 0, b.add(k, static_cast<int64_t>(i))));
+  });
+  if (c.k() % (lanes * stepSize))
+    packSteps(panel, slice, squares);
 }
 
 Value PanelProduct::pack() {
