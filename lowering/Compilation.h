@@ -35,8 +35,8 @@ struct CompileOptions {
   /// See PipelineOptions.
   bool plain = false, lines = false;
   /// The file in which the text of Linalg will be. `lines` then counts lines in
-  /// this file. If it is empty, `input` must be a text of Linalg or Tile, and
-  /// `lines` counts lines in `input`.
+  /// this file for CPUs. If it is empty, `input` must be a text of Linalg or
+  /// Tile, and `lines` counts lines in `input`.
   std::string linalgFile;
   std::function<void(mlir::OpPassManager &)> beforeTile;
   /// The NVIDIA chips, if neither `chips` nor a text names any.

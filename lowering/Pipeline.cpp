@@ -157,7 +157,7 @@ static void buildCudaTile(OpPassManager &pm, const PipelineOptions &options) {
   pm.addPass(createPlanArena({/*alignment=*/256}));
 }
 
-static void buildCudaLlvm(OpPassManager &pm) {
+static void buildCudaLlvm(OpPassManager &pm, const PipelineOptions &options) {
   pm.addPass(createPlanLaunches());
   OpPassManager &kernels = pm.nest<gpu::GPUModuleOp>();
   kernels.addNestedPass<gpu::GPUFuncOp>(createOverlapLaunches());
@@ -179,6 +179,8 @@ static void buildCudaLlvm(OpPassManager &pm) {
   // LLVM would do the same, with more memory.
   kernels.addPass(createOpCanonicalizer());
   kernels.addPass(createCSEPass());
+  if (!options.lines)
+    return;
   // Only .loc lines: with more debug info, PTX asks its compiler to keep debug
   // code.
   LLVM::DIScopeForLLVMFuncOpPassOptions lines;
@@ -210,8 +212,7 @@ static constexpr Pipeline kPipelines[] = {
     {Device::Cuda, Phase::Fuse, buildFuse},
     {Device::Cuda, Phase::Linalg, buildLinalg},
     {Device::Cuda, Phase::Tile, buildCudaTile},
-    {Device::Cuda, Phase::Llvm,
-     [](OpPassManager &pm, const PipelineOptions &) { buildCudaLlvm(pm); }},
+    {Device::Cuda, Phase::Llvm, buildCudaLlvm},
 };
 
 static const Pipeline &pipelineTo(Device device, Phase phase) {

@@ -22,7 +22,7 @@ struct PipelineOptions {
   ProgramOptions program;
   /// Whether each op becomes plain loops on CPUs, without our schedules.
   bool plain = false;
-  /// Whether code for CPUs says which lines of a text it comes from.
+  /// Whether code says which lines of a text it comes from.
   bool lines = false;
   /// Adds passes over the program that all targets share, before the first pass
   /// to Tile; null for none. For tools that look into programs.

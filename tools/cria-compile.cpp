@@ -85,10 +85,11 @@ static cl::opt<std::string>
                cl::cat(ofTexts));
 static cl::opt<bool>
     lines("g",
-          cl::desc("Add line numbers to the code for CPUs: of the file "
-                   "2-linalg.mlir that --dump-phases writes, or of the text of "
-                   "linalg or tile that is compiled. gdb then shows and steps "
-                   "through this text"),
+          cl::desc("Add line numbers to the code: of the file 2-linalg.mlir "
+                   "that --dump-phases writes (PTX: of 3-tile.mlir), or of the "
+                   "text of linalg or tile that is compiled. gdb then shows "
+                   "and steps through this text, and what the emulated GPU "
+                   "finds names its lines"),
           cl::cat(ofTexts));
 static cl::opt<bool> noLocations(
     "no-locations",
@@ -300,9 +301,6 @@ static llvm::Expected<CompileOptions> readOptions() {
     return llvm::createStringError("--plain: expected --target=cpu with it");
   options.plain = plain;
   options.lines = lines;
-  if (lines && target == "cuda")
-    return llvm::createStringError("-g: expected --target=cpu or cpu,cuda with "
-                                   "it: PTX always has lines");
   if (lines && taps.getNumOccurrences())
     return llvm::createStringError("-g: expected no --taps with it");
   if (lines && !dumpPhases.empty()) {

@@ -2,6 +2,7 @@
 
 #include "lowering/gpu/build/Chips.h"
 #include "lowering/gpu/build/KernelBuilder.h"
+#include "lowering/gpu/cuda/Registers.h"
 #include "lowering/kernel/Launches.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -147,7 +148,10 @@ static FailureOr<Ptx> makePtx(ModuleOp module, NVVM::NVVMTargetAttr target) {
   auto binary = *copy->getOps<gpu::BinaryOp>().begin();
   auto object = cast<gpu::ObjectAttr>(binary.getObjects()[0]);
   // LLVM ends the text with a zero byte.
-  return divide(object.getObject().getValue().rtrim('\0'));
+  Ptx ptx = divide(object.getObject().getValue().rtrim('\0'));
+  for (Ptx::Kernel &kernel : ptx.kernels)
+    kernel.text = cuda::reuseRegisters(kernel.text);
+  return ptx;
 }
 
 /// Adds a piece to the PTX of some of the image's binaries, all in one order.
