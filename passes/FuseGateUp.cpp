@@ -7,6 +7,8 @@
 ///
 /// activate(linear(norm(x)))
 ///   =>  kernel { norm; linear; activate }
+/// A row that is added to each token before the function is a bias, and is in
+/// the kernel, too.
 #include "passes/Kernel.h"
 #include "passes/Passes.h"
 
@@ -29,6 +31,10 @@ static void fuse(Operation *end, StringRef fallback) {
     return linear ? linear->getOperand(0) : Value();
   };
   SmallVector<Value> factors(end->getOperands());
+  for (Value &factor : factors)
+    if (auto sum = factor.getDefiningOp<AddRowsOp>(); sum && !sum.getPosition())
+      if (group.absorb<AddRowsOp>(factor))
+        factor = sum.getInput();
   for (Value &factor : factors)
     if (Operation *flat = group.absorb<tensor::CollapseShapeOp>(factor))
       if (Operation *slice =

@@ -279,7 +279,8 @@ def FuseGateUp : FusionPass<"llama-fuse-gate-up"> {
     experts. After: the op is in one `llama.kernel` with the linears that only
     this op reads. The kernel includes the norm before the linears if all linears
     read the norm and nothing else does. Gate and up may be the columns of one
-    linear in turns, which slices of its result take apart. A gate that reads
+    linear in turns, which slices of its result take apart. A row that is added
+    to each token before the function is in the kernel, too. A gate that reads
     another value than `up`, as that of a shared expert does, stays outside.
 
     ```mlir

@@ -40,6 +40,9 @@ static constexpr MlpModules kGptMlp = {"", "mlp.c_fc", "mlp.c_proj"};
 
 /// The experts of the Qwen family.
 static constexpr ExpertModules kQwenExperts = {.router = "mlp.gate"};
+static constexpr MlpModules kQwenShared = {"mlp.shared_expert.gate_proj",
+                                           "mlp.shared_expert.up_proj",
+                                           "mlp.shared_expert.down_proj"};
 
 /// As DeepSeek V3's: scores are chosen with a correction, in groups.
 static constexpr ExpertModules kCorrectedExperts = {
@@ -1300,9 +1303,7 @@ static const Family kFamilies[] = {
          "shared_expert_intermediate_size": 5632})",
      .fixed = R"({"use_sliding_window": false})",
      .experts = {.router = "mlp.gate",
-                 .shared = {"mlp.shared_expert.gate_proj",
-                            "mlp.shared_expert.up_proj",
-                            "mlp.shared_expert.down_proj"},
+                 .shared = kQwenShared,
                  .sharedGate = "mlp.shared_expert_gate"},
      .biases = {Bias::Given, Bias::Never, Bias::Never},
      .window = WindowRule::LastLayers},
@@ -1364,9 +1365,7 @@ static const Family kFamilies[] = {
      .headNorm = HeadNorm::EachHead,
      .experts = {.router = "mlp.gate",
                  .weights = ExpertModules::Sum,
-                 .shared = {"mlp.shared_expert.gate_proj",
-                            "mlp.shared_expert.up_proj",
-                            "mlp.shared_expert.down_proj"},
+                 .shared = kQwenShared,
                  .sharedGate = "mlp.shared_expert_gate"},
      .biases = {Bias::Given, Bias::Given, Bias::Never},
      .rope = {.part = 0.25, .keys = "mrope_interleaved mrope_section"}},
@@ -1403,6 +1402,38 @@ static const Family kFamilies[] = {
      .experts = kQwenExperts,
      .biases = {Bias::Given, Bias::Given, Bias::Never},
      .window = WindowRule::LastLayers},
+    {.modelType = "qwen3_next",
+     .architecture = "Qwen3NextForCausalLM",
+     .models = "Qwen 3 Next 80B-A3B",
+     .differs = "as qwen3_5_moe_text; some layers may have no experts",
+     .keys = "attention_bias decoder_sparse_step full_attention_interval "
+             "hidden_act layer_types linear_conv_kernel_dim "
+             "linear_key_head_dim linear_num_key_heads linear_num_value_heads "
+             "linear_value_head_dim mlp_only_layers moe_intermediate_size "
+             "norm_topk_prob num_experts num_experts_per_tok "
+             "partial_rotary_factor rms_norm_eps "
+             "shared_expert_intermediate_size",
+     .defaults = R"({"decoder_sparse_step": 1, "full_attention_interval": 4,
+         "head_dim": 256, "hidden_act": "silu", "intermediate_size": 5632,
+         "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,
+         "linear_num_key_heads": 16, "linear_num_value_heads": 32,
+         "linear_value_head_dim": 128, "max_position_embeddings": 32768,
+         "moe_intermediate_size": 512, "norm_topk_prob": true,
+         "num_experts": 512, "num_experts_per_tok": 10,
+         "num_key_value_heads": 2, "rms_norm_eps": 1e-6,
+         "shared_expert_intermediate_size": 512})",
+     .fixed = R"({"use_sliding_window": false})",
+     .norm = kUnitOffset,
+     .attention = {.gatesHeads = true},
+     .delta = {.in = "linear_attn.in_proj_qkvz",
+               .fusesHeads = true,
+               .rate = "linear_attn.in_proj_ba"},
+     .headNorm = HeadNorm::EachHead,
+     .experts = {.router = "mlp.gate",
+                 .shared = kQwenShared,
+                 .sharedGate = "mlp.shared_expert_gate"},
+     .biases = {Bias::Given, Bias::Given, Bias::Never},
+     .rope = {.part = 0.25}},
     {.modelType = "qwen3_vl",
      .architecture = "Qwen3VLForConditionalGeneration",
      .models = "Qwen 3 VL",

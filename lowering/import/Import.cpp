@@ -48,6 +48,13 @@ struct LayerIndex {
   Value layer, inCaches, inStates;
 };
 
+/// What the linears of a delta rule make of each token: the columns that are
+/// convolved; the gate of each number of a head; and in f32, for each head, the
+/// rate and the step before their functions.
+struct DeltaInputs {
+  Value columns, gates, rates, steps;
+};
+
 /// Numbers of layers, in ascending order.
 using Layers = ArrayRef<int64_t>;
 
@@ -118,6 +125,7 @@ private:
   Value latentAttention(const Text &text, const LayerKind &kind, Value x,
                         Value layer, Value &cache);
   Value conv(const Text &text, Value x, LayerIndex number, Value &state);
+  DeltaInputs deltaInputs(const Text &text, Value x, Value layer);
   Value delta(const Text &text, Value x, LayerIndex number,
               MutableArrayRef<Value> states);
   Value mamba(const Text &text, Value x, LayerIndex number,
@@ -130,7 +138,7 @@ private:
                Value v, LayerIndex number);
   Value rotated(const Text &text, const LayerKind &kind, Value x);
   Value part(const Text &text, Value x, int64_t first, int64_t size);
-  Value joined(Value a, Value b);
+  Value joined(ValueRange parts, int64_t dim = 2);
   Value scaled(const Text &text, Value x, double factor);
   Value splitHeads(Value tokens, Value x, int64_t count);
   Value perLayerInputs(Value tokens, Value ids, Value x);
@@ -420,10 +428,14 @@ void Importer::declareDelta(Layers layers) {
                            int64_t in) {
     declareLinear(symbol, path, out, in, /*bias=*/false, layers);
   };
-  declareMatrix(deltaIn, names.in, columns, hidden);
-  declareMatrix(deltaGate, names.gate, values, hidden);
-  declareMatrix(deltaRate, names.rate, c.deltaHeads, hidden);
-  declareMatrix(deltaStep, names.step, c.deltaHeads, hidden);
+  declareMatrix(deltaIn, names.in, columns + (names.fusesHeads ? values : 0),
+                hidden);
+  if (!names.fusesHeads)
+    declareMatrix(deltaGate, names.gate, values, hidden);
+  declareMatrix(deltaRate, names.rate,
+                c.deltaHeads * (names.fusesHeads ? 2 : 1), hidden);
+  if (!names.fusesHeads)
+    declareMatrix(deltaStep, names.step, c.deltaHeads, hidden);
   declareTensor(names.stepBias, {c.deltaHeads}, layers, biasSymbol(deltaStep));
   declareTensor(names.logDecay, {c.deltaHeads}, layers, deltaDecay);
   declare(names.filter, "weight", {columns, 1, c.filterSize}, layers,
@@ -849,11 +861,12 @@ Value Importer::linear(StringRef path, Value x, Value layer) {
 
 /// Reshapes (n, count * D) to (n, count, D).
 Value Importer::splitHeads(Value tokens, Value x, int64_t count) {
-  int64_t size = cast<RankedTensorType>(x.getType()).getDimSize(1) / count;
+  auto type = cast<RankedTensorType>(x.getType());
+  int64_t size = type.getDimSize(1) / count;
   SmallVector<OpFoldResult> shape = {tokens, b.getIndexAttr(count),
                                      b.getIndexAttr(size)};
   return tensor::ExpandShapeOp::create(
-      b, loc, tensor({ShapedType::kDynamic, count, size}), x,
+      b, loc, type.clone({ShapedType::kDynamic, count, size}), x,
       ArrayRef<ReassociationIndices>{{0}, {1, 2}}, shape);
 }
 
@@ -872,9 +885,9 @@ Value Importer::part(const Text &text, Value x, int64_t first, int64_t size) {
   return tensor::ExtractSliceOp::create(b, loc, x, from, sizes, step);
 }
 
-/// Rows (n, heads, D) of two tensors, one after the other.
-Value Importer::joined(Value a, Value c) {
-  return tensor::ConcatOp::create(b, loc, /*dim=*/2, ValueRange{a, c});
+/// Tensors one after the other along a dimension.
+Value Importer::joined(ValueRange parts, int64_t dim) {
+  return tensor::ConcatOp::create(b, loc, dim, parts);
 }
 
 /// x * factor, which has x's type.
@@ -1018,13 +1031,40 @@ Value Importer::linearInF32(StringRef symbol, Value x, Value layer,
                           TypeAttr::get(b.getF32Type()));
 }
 
+/// What a delta rule's linears make of x. Where one linear makes all numbers of
+/// a head of keys, slices of its result take them apart.
+DeltaInputs Importer::deltaInputs(const Text &text, Value x, Value layer) {
+  if (!family.delta.fusesHeads)
+    return {linear(deltaIn, x, layer), linear(deltaGate, x, layer),
+            linearInF32(deltaRate, x, layer), linearInF32(deltaStep, x, layer)};
+  int64_t keyHeads = c.deltaKeyHeads, key = c.deltaKeyDim,
+          shared = c.deltaHeads / keyHeads, value = shared * c.deltaValueDim;
+  Value all = splitHeads(text.tokens, linear(deltaIn, x, layer), keyHeads);
+  auto partOf = [&](Value heads, int64_t first, int64_t size) {
+    return mergeHeads(b, loc, part(text, heads, first, size));
+  };
+  Value columns = joined({partOf(all, 0, key), partOf(all, key, key),
+                          partOf(all, 2 * key, value)},
+                         /*dim=*/1),
+        gates = partOf(all, 2 * key + value, value);
+  Value both =
+      splitHeads(text.tokens, linearInF32(deltaRate, x, layer), keyHeads);
+  Value rates = partOf(both, 0, shared), steps = partOf(both, shared, shared);
+  Value bias = weight(biasSymbol(deltaStep), layer);
+  bias = tensor::ExpandShapeOp::create(b, loc, tensor({1, c.deltaHeads}), bias,
+                                       ArrayRef<ReassociationIndices>{{0, 1}});
+  steps = AddRowsOp::create(b, loc, steps, bias, /*position=*/Value());
+  return {columns, gates, rates, steps};
+}
+
 /// Builds a gated delta rule.
 Value Importer::delta(const Text &text, Value x, LayerIndex number,
                       MutableArrayRef<Value> states) {
   Value layer = number.layer;
   int64_t keys = c.deltaKeyHeads * c.deltaKeyDim,
           values = c.deltaHeads * c.deltaValueDim;
-  Value mixed = convolved(text, linear(deltaIn, x, layer), number, states[0]);
+  auto [columns, gates, rate, step] = deltaInputs(text, x, layer);
+  Value mixed = convolved(text, columns, number, states[0]);
   mixed = ActivateOp::create(b, loc, Activation::Silu, mixed);
   auto headsOf = [&](int64_t first, int64_t size, int64_t heads) {
     return splitHeads(text.tokens, part(text, mixed, first, size), heads);
@@ -1032,12 +1072,9 @@ Value Importer::delta(const Text &text, Value x, LayerIndex number,
   Value query = headsOf(0, keys, c.deltaKeyHeads),
         key = headsOf(keys, keys, c.deltaKeyHeads),
         value = headsOf(2 * keys, values, c.deltaHeads);
-  Value step = linearInF32(deltaStep, x, layer);
-  step = ActivateOp::create(b, loc, Activation::Softplus, step);
-  Value rate = linearInF32(deltaRate, x, layer);
-  rate = ActivateOp::create(b, loc, Activation::Sigmoid, rate);
-  Value gate =
-      splitHeads(text.tokens, linear(deltaGate, x, layer), c.deltaHeads);
+  step = ActivateOp::create(b, step.getLoc(), Activation::Softplus, step);
+  rate = ActivateOp::create(b, rate.getLoc(), Activation::Sigmoid, rate);
+  Value gate = splitHeads(text.tokens, gates, c.deltaHeads);
   loc = module.lookupSymbol<WeightOp>(deltaDecay).getLoc();
   auto rule = DeltaRuleOp::create(
       b, loc, query, key, value, step, rate, weight(deltaDecay, layer),
@@ -1144,7 +1181,7 @@ Value Importer::latentAttention(const Text &text, const LayerKind &kind,
   at(layerPath + ".self_attn");
   auto oneHead = [&](Value x) { return splitHeads(text.tokens, x, 1); };
   Value key = rotated(text, kind, oneHead(part(text, row, latent, c.headDim)));
-  cache = KVAppendOp::create(b, loc, joined(oneHead(numbers), key), cache,
+  cache = KVAppendOp::create(b, loc, joined({oneHead(numbers), key}), cache,
                              layer, text.position, /*pages=*/Value());
 
   StringRef symbol = lastName(names.heads);
@@ -1165,7 +1202,7 @@ Value Importer::latentAttention(const Text &text, const LayerKind &kind,
                                         rows(0, plain), /*transposed=*/true);
   at(layerPath + ".self_attn");
   Value query =
-      joined(absorbed, rotated(text, kind, part(text, q, plain, c.headDim)));
+      joined({absorbed, rotated(text, kind, part(text, q, plain, c.headDim))});
   Value mixed = attend(text, kind, query, cache, cache, {layer, layer, {}});
   at(layerPath + "." + names.heads + ".value");
   Value values = HeadLinearOp::create(b, loc, mixed, rows(plain, value),
