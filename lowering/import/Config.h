@@ -132,6 +132,8 @@ struct ModelConfig {
   /// Whether the weights of a token's experts are divided by their sum, and
   /// their factor.
   bool normalizesExperts = false;
+  /// Whether experts are chosen with the family's correction, if it has one.
+  bool correctsScores = true;
   double expertScale = 1;
   /// The least sum by which ExpertModules::SumAtLeast divides.
   double leastScores = 0;

@@ -921,14 +921,13 @@ static const Family kFamilies[] = {
                 "layers; scores are sigmoids, and chosen with a correction",
      .keys = "conv_L_cache conv_bias layer_types moe_intermediate_size "
              "norm_eps norm_topk_prob num_dense_layers num_experts "
-             "num_experts_per_tok routed_scaling_factor",
+             "num_experts_per_tok routed_scaling_factor use_expert_bias",
      .defaults = R"({"conv_L_cache": 3, "intermediate_size": 7168,
          "max_position_embeddings": 128000, "moe_intermediate_size": 1792,
          "norm_eps": 1e-5, "norm_topk_prob": true, "num_dense_layers": 2,
          "num_experts": 32, "num_experts_per_tok": 4,
          "num_key_value_heads": 8, "rope_theta": 1000000.0,
-         "tie_word_embeddings": true})",
-     .fixed = R"({"use_expert_bias": true})",
+         "tie_word_embeddings": true, "use_expert_bias": true})",
      .renamed = "tie_embedding=tie_word_embeddings",
      .norms = kLfm2Norms,
      .lastNorm = "model.embedding_norm",

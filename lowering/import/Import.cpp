@@ -536,7 +536,7 @@ void Importer::declareExperts(Layers layers) {
   if (names.routerIsF32)
     setF32(module.lookupSymbol<WeightOp>("router"));
   // Scores are computed in f32.
-  if (!names.correction.empty()) {
+  if (!names.correction.empty() && c.correctsScores) {
     auto [path, tensor] = names.correction.rsplit('.');
     SmallVector<int64_t> shape = {c.experts};
     if (names.correctionIsRow)
