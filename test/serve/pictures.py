@@ -14,7 +14,7 @@ from serving import Server, Tools, at_once, check
 
 import images  # isort: skip
 
-CHAT = "/v1/chat/completions"
+CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 QUESTION = "What is this?"
 GREEDY = {"temperature": 0, "max_tokens": images.NEW}
 
@@ -66,6 +66,22 @@ def check_replies(server, folder, artifact, tools):
     check(len({*expected.values()}) == 3, f"images change nothing: {expected}")
 
 
+def check_response(server):
+    """/v1/responses answers as a chat does."""
+    parts = [{"type": "input_image", "image_url": url_of("photo.jpg"), "detail": "auto"}]
+    parts.append({"type": "input_text", "text": QUESTION})
+    fields = {"temperature": 0, "max_output_tokens": images.NEW}
+    answer = server.post(RESPONSES, {"input": [{"role": "user", "content": parts}], **fields})
+    check(answer.status == 200, answer)
+    (wanted,), usage = reply(server, "photo.jpg")
+    (message,) = answer.json["output"]
+    check(message["content"][0]["text"] == wanted, f"{answer}, expected {wanted!r}")
+    check(answer.json["usage"]["input_tokens"] == usage["prompt_tokens"], answer)
+    parts[0]["image_url"] = "http://x/a.png"
+    answer = server.post(RESPONSES, {"input": [{"role": "user", "content": parts}]})
+    check(answer.status == 400 and answer.json["error"]["param"] == "input", answer)
+
+
 def check_refusals(server):
     def refused(part, text, code):
         answer = server.post(CHAT, asked(*part))
@@ -93,6 +109,7 @@ def main():
     options = [f"--part={folder.parts[0]}", "--chunk=7", "--batch=3"]
     with Server(tools, artifact, *options, weights=folder.path) as server:
         check_replies(server, folder, artifact, tools)
+        check_response(server)
         check_refusals(server)
     with Server(tools, artifact, weights=folder.path) as server:
         answer = server.post(CHAT, asked(image(url_of("dot.png"))))

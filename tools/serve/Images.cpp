@@ -80,10 +80,10 @@ VisionTower openVisionTower(const Artifact &part, const std::string &path,
 }
 
 std::optional<ApiError> readPatches(const VisionTower &tower,
-                                    const std::string &url,
+                                    const std::string &url, const char *field,
                                     std::vector<float> &patches) {
-  auto refuse = [](const std::string &what, const char *code) {
-    return ApiError{400, what, "messages", code};
+  auto refuse = [&](const std::string &what, const char *code) {
+    return ApiError{400, what, field, code};
   };
   std::string_view rest = url;
   size_t comma = rest.find(";base64,");

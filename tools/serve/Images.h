@@ -43,9 +43,9 @@ bool takesImages(const std::string &weights);
 VisionTower openVisionTower(const Artifact &part, const std::string &path,
                             const std::string &weights, int64_t vocabSize);
 
-/// The patches of the image in `url`, a data: URL.
+/// The patches of the image in `url`, a data: URL of the request's `field`.
 std::optional<ApiError> readPatches(const VisionTower &tower,
-                                    const std::string &url,
+                                    const std::string &url, const char *field,
                                     std::vector<float> &patches);
 
 } // namespace cria::serve

@@ -191,14 +191,24 @@ void checkCall(In call) {
     arguments.string();
 }
 
-/// Checks text in the input of a response: a string, or parts.
-void checkParts(In content) {
+/// Checks the content of a message in the input of a response, or what a call
+/// returned, which has no images: a string, or parts.
+void checkParts(In content, bool mayHaveImages) {
   if (content.raw().is_string())
     return;
   for (In part : content.elements()) {
     std::string type = part["type"].string();
+    if (part.ok() && type == "input_image" && mayHaveImages) {
+      onlyKeys(part, {"type", "image_url", "detail"});
+      part["image_url"].string();
+      continue;
+    }
     if (part.ok() && type != "input_text" && type != "output_text")
-      notSupported(part["type"], "expected \"input_text\" or \"output_text\"");
+      notSupported(part["type"],
+                   mayHaveImages
+                       ? "expected \"input_text\", \"output_text\" or "
+                         "\"input_image\""
+                       : "expected \"input_text\" or \"output_text\"");
     if (part.ok())
       part["text"].string();
   }
@@ -214,7 +224,7 @@ void checkItem(In item) {
   if (type == "message") {
     onlyKeys(item, {"type", "role", "content", "id", "status", "phase"});
     item["role"].string();
-    checkParts(item["content"]);
+    checkParts(item["content"], /*mayHaveImages=*/true);
   } else if (type == "function_call") {
     onlyKeys(item, {"type", "call_id", "name", "arguments", "id", "status"});
     item["call_id"].string();
@@ -223,7 +233,7 @@ void checkItem(In item) {
   } else if (type == "function_call_output") {
     onlyKeys(item, {"type", "call_id", "output", "id", "status"});
     item["call_id"].string();
-    checkParts(item["output"]);
+    checkParts(item["output"], /*mayHaveImages=*/false);
   } else {
     notSupported(*given, "expected \"message\", \"function_call\" or "
                          "\"function_call_output\"");
@@ -534,14 +544,17 @@ void flatten(json &message, std::vector<std::string> &images) {
     return;
   std::string text;
   size_t before = images.size();
-  for (json &part : *content)
-    if (part["type"] == "image_url") {
-      images.push_back(
-          std::move(part["image_url"]["url"].get_ref<std::string &>()));
+  for (json &part : *content) {
+    bool isOfChat = part["type"] == "image_url";
+    if (isOfChat || part["type"] == "input_image") {
+      json &url = isOfChat ? part["image_url"]["url"] : part["image_url"];
+      images.push_back(std::move(url.get_ref<std::string &>()));
       part = {{"type", "image"}};
     } else {
       text += part["text"].get_ref<const std::string &>();
+      part["type"] = "text";
     }
+  }
   if (images.size() == before)
     *content = text;
 }
@@ -650,10 +663,10 @@ void addCall(json &messages, json &item) {
 }
 
 /// The messages of a response's input, with its instructions before them, as a
-/// chat has them.
-json messagesOf(json &input, const json &instructions) {
+/// chat has them. Its images go to `images`.
+json messagesOf(json &input, const json &instructions,
+                std::vector<std::string> &images) {
   json messages = json::array();
-  std::vector<std::string> none; // images: `checkParts` lets none through
   if (!instructions.is_null())
     messages.push_back({{"role", "system"}, {"content", instructions}});
   if (input.is_string())
@@ -668,13 +681,13 @@ json messagesOf(json &input, const json &instructions) {
       messages.push_back({{"role", "tool"},
                           {"tool_call_id", std::move(item["call_id"])},
                           {"content", std::move(item["output"])}});
-      flatten(messages.back(), none);
+      flatten(messages.back(), images);
       continue;
     }
     bool isDeveloper = item["role"] == "developer"; // no template knows it
     messages.push_back({{"role", isDeveloper ? json("system") : item["role"]},
                         {"content", std::move(item["content"])}});
-    flatten(messages.back(), none);
+    flatten(messages.back(), images);
   }
   return messages;
 }
@@ -742,7 +755,8 @@ std::optional<ApiError> parseRequest(Endpoint endpoint, std::string_view body,
         isResponse ? ordered["text"]["format"]["schema"]
                    : ordered["response_format"]["json_schema"]["schema"]);
   if (isResponse) {
-    request.messages = messagesOf(ordered["input"], request.instructions);
+    request.messages =
+        messagesOf(ordered["input"], request.instructions, request.images);
     for (json &message : request.messages)
       if (auto error = readArguments(message, "input"))
         return error;

@@ -38,9 +38,10 @@ variablesOf(const Engine &engine, const Request &request, std::string &text) {
     return ApiError{400, "the model has no chat template; use /v1/completions",
                     "messages", "no_chat_template"};
   if (!request.images.empty() && !engine.tower)
-    return ApiError{
-        400, "'messages' has images, and the server reads none of this model",
-        "messages", "unsupported_value"};
+    return ApiError{400,
+                    std::string("'") + promptField(request) +
+                        "' has images, and the server reads none of this model",
+                    promptField(request), "unsupported_value"};
   json messages = request.messages;
   // Templates of models that read images want parts.
   if (engine.tower)
@@ -130,8 +131,9 @@ std::optional<ApiError> encodePrompts(const Engine &engine,
 /// Reads the images, and makes room for their rows in the prompt.
 static std::optional<ApiError> placeImages(const Engine &engine,
                                            const Request &request, Job &job) {
-  auto refuse = [](const std::string &what, const char *code) {
-    return ApiError{400, what, "messages", code};
+  const char *field = promptField(request);
+  auto refuse = [&](const std::string &what, const char *code) {
+    return ApiError{400, what, field, code};
   };
   size_t count = request.images.size();
   if (count == 0)
@@ -163,7 +165,7 @@ static std::optional<ApiError> placeImages(const Engine &engine,
     return tooLong(engine, std::to_string(ids.size()) + " tokens");
   for (size_t i = 0; i < count; ++i)
     if (auto error =
-            readPatches(tower, request.images[i], job.images[i].patches))
+            readPatches(tower, request.images[i], field, job.images[i].patches))
       return error;
   return std::nullopt;
 }
