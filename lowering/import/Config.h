@@ -188,7 +188,7 @@ struct ModelConfig {
   bool interleavesRope = false; // see RopeRule
   std::vector<LayerKind> kinds; // of each layer
   GateFunction gate = GateFunction::Silu;
-  /// The function of what Mamba convolved, whether there is a norm behind its
+  /// The function of what Mamba convolved, whether a norm follows its
   /// scan, and whether that is in front of its gate.
   GateFunction convFunction = GateFunction::Silu;
   bool normalizesScan = true, normalizesFirst = false;

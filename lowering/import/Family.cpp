@@ -1106,13 +1106,14 @@ static const Family kFamilies[] = {
          "tie_word_embeddings": false,
          "time_step_limit": [0.0, {"__float__": "Infinity"}],
          "use_bias": false})",
-     .renamed = "attention_head_dim=head_dim conv_kernel=mamba_d_conv "
+     .renamed = "conv_kernel=mamba_d_conv "
                 "layer_norm_epsilon=rms_norm_eps "
                 "layers_block_type=layer_types mamba_head_dim=mamba_d_head "
                 "mamba_num_heads=mamba_n_heads mlp_hidden_act=hidden_act "
                 "n_groups=mamba_n_groups ssm_state_size=mamba_d_state "
                 "use_conv_bias=mamba_conv_bias",
-     .ignored = "auto_map chunk_size expand mamba_expand mamba_ssm_cache_dtype "
+     .ignored = "attention_head_dim auto_map chunk_size expand "
+                "mamba_expand mamba_ssm_cache_dtype "
                 "moe_shared_expert_overlap mtp_hybrid_override_pattern "
                 "mtp_layers_block_type n_shared_experts "
                 "num_logits_to_keep num_nextn_predict_layers "

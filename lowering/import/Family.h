@@ -362,7 +362,7 @@ struct Family {
   DeltaModules delta = {};
   MambaModules mamba = {};
   /// Whether a layer is attention, what has a state, or an MLP, and not an MLP
-  /// behind one of the others. All have the norm LayerNorms::attention.
+  /// after one of the others. All have the norm LayerNorms::attention.
   bool hasOnePart = false;
   /// If the family reads use_qk_norm, only where that is true.
   HeadNorm headNorm = HeadNorm::None;

@@ -169,6 +169,7 @@ void Shrinker::shrinkLayers() {
       list->erase(list->begin() + sizes.layers, list->end());
   if (llvm::StringRef state = config.family->stateType();
       !state.empty() && !isGiven("layer_types") &&
+      config.family->reads("layer_types") &&
       !isGiven("hybrid_override_pattern")) {
     json types = json::array();
     for (size_t layer : kept)

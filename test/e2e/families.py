@@ -269,7 +269,7 @@ FAMILIES = {
     "glm4": config("glm4", {"head_dim": 24, "eos_token_id": []}),
     "helium": config("helium", {"head_dim": 16}),
     "nemotron": config("nemotron", {}),
-    # Attention and Mamba side by side, and factors; then a norm behind the scan.
+    # Attention and Mamba side by side, and factors; then a norm after the scan.
     "falcon_h1": config("falcon_h1", FALCON),
     "falcon_h1-norm": config(
         "falcon_h1", FALCON | {"mamba_rms_norm": True, "ssm_multipliers": None}

@@ -133,6 +133,8 @@ def check_family(tools, name, config):
     sizes = {"layers": 2, "hidden": config["hidden_size"] // 2, "vocab": 128}
     if config["hidden_size"] > 512:
         sizes = {"layers": 2, "hidden": 64, "vocab": 512}
+    if "hybrid_override_pattern" in config:  # layers of four kinds
+        sizes["layers"] = 4
     small, path = shrunk(tools, name, config, sizes)
     check_sizes(name, config, small, sizes)
     whole = tools.scratch / f"{name}.json"
