@@ -45,8 +45,8 @@ FAMILIES = {
     "gemma2": families.FAMILIES["gemma2"],
     "qwen3": families.FAMILIES["qwen3"],
     "minicpm3": families.FAMILIES["minicpm3"],
-    "granitemoehybrid": families.FAMILIES["granitemoehybrid-mamba"]
-    | {"num_hidden_layers": 2, "layer_types": ["mamba", "attention"]},
+    "lfm2": families.FAMILIES["lfm2"]
+    | {"num_hidden_layers": 2, "layer_types": ["conv", "full_attention"]},
     "phi3": json.loads((HERE / "goldens/f32-phi3-longrope/config.json").read_text()),
     "blocks": families.config(
         "llama", {"hidden_size": 64, "intermediate_size": 96, "head_dim": 16}
