@@ -42,6 +42,11 @@ struct Scalars {
     return b.widen(
         arith::BitcastOp::create(b, b.getLoc(), b.getF16Type(), bits));
   }
+  /// The f32 of an integer times its scale, of two bytes.
+  Value number(Value code, Value low, Value high) {
+    Value factor = scale(low, high);
+    return binary<arith::MulFOp>(toF32(code), factor);
+  }
   /// Byte `byte` of the f16 to which an f32 is rounded; 0 is the low byte.
   Value byteOf(Value number, int64_t byte) {
     Value bits = arith::BitcastOp::create(b, b.getLoc(), b.getI16Type(),
@@ -136,8 +141,8 @@ static Value addTerm(LinalgBuilder &b, Value acc, Value code, Value scale,
   Scalars s{b};
   if (half)
     byte = s.nibble(byte, half);
-  Value x = s.mul(s.toF32(code), scale),
-        w = s.mul(s.toF32(byte), s.scale(low, high)), term = s.mul(x, w);
+  Value x = s.mul(s.toF32(code), scale), factor = s.scale(low, high),
+        w = s.mul(s.toF32(byte), factor), term = s.mul(x, w);
   return arith::AddFOp::create(b, b.getLoc(), acc, term, b.sumFlags());
 }
 
@@ -281,15 +286,15 @@ Value cria::widenBlocks(LinalgBuilder &b, Value cache, Value layer,
                    type.clone(shape));
   };
   AffineMap all = b.select(4, {0, 1, 2, 3}), block = b.select(4, {0, 1, 2});
-  Value numbers = b.generic(
-      4, {part(kScaleBytes, kNumbers), part(0, 1), part(1, 1)},
-      {b.empty({b.getIndexAttr(heads), keys, b.getIndexAttr(blocks),
-                b.getIndexAttr(kNumbers)},
-               b.getF32Type())},
-      {all, block, block, all}, [&](Values v) -> SmallVector<Value> {
-        Scalars s{b};
-        return {s.binary<arith::MulFOp>(s.toF32(v[0]), s.scale(v[1], v[2]))};
-      })[0];
+  Value numbers =
+      b.generic(4, {part(kScaleBytes, kNumbers), part(0, 1), part(1, 1)},
+                {b.empty({b.getIndexAttr(heads), keys, b.getIndexAttr(blocks),
+                          b.getIndexAttr(kNumbers)},
+                         b.getF32Type())},
+                {all, block, block, all}, [&](Values v) -> SmallVector<Value> {
+                  Scalars s{b};
+                  return {s.number(v[0], v[1], v[2])};
+                })[0];
   return tensor::CollapseShapeOp::create(
       b, b.getLoc(), numbers, ArrayRef<ReassociationIndices>{{0}, {1}, {2, 3}});
 }
@@ -312,12 +317,12 @@ Value cria::widenBlocks(LinalgBuilder &b, Value storage) {
   SmallVector<Value> inputs = {part(kScaleBytes, kNumbers), part(0, 1),
                                part(1, 1)};
   sizes.back() = b.getIndexAttr(kNumbers);
-  Value numbers = b.generic(
-      rank, inputs, {b.empty(sizes, b.getF32Type())}, {all, block, block, all},
-      [&](Values v) -> SmallVector<Value> {
-        Scalars s{b};
-        return {s.binary<arith::MulFOp>(s.toF32(v[0]), s.scale(v[1], v[2]))};
-      })[0];
+  Value numbers =
+      b.generic(rank, inputs, {b.empty(sizes, b.getF32Type())},
+                {all, block, block, all}, [&](Values v) -> SmallVector<Value> {
+                  Scalars s{b};
+                  return {s.number(v[0], v[1], v[2])};
+                })[0];
   SmallVector<ReassociationIndices> groups;
   for (unsigned dim = 0; dim + 1 < rank; ++dim)
     groups.push_back({dim});

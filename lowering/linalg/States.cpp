@@ -344,6 +344,7 @@ void FunctionLowering::lower(SelectiveScanOp op) {
     return b.map({any(x)}, b.getF32Type(),
                  [](Values v) -> SmallVector<Value> { return {v[0]}; });
   };
-  lowerRecurrence(op, widened(op.getQuery()), widened(op.getKey()),
-                  stored(op.getStep()), widened(op.getSkip()));
+  Value query = widened(op.getQuery()), key = widened(op.getKey()),
+        skip = widened(op.getSkip());
+  lowerRecurrence(op, query, key, stored(op.getStep()), skip);
 }

@@ -6,6 +6,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Interfaces/ValueBoundsOpInterface.h"
 #include "llvm/ADT/ScopeExit.h"
+#include "llvm/ADT/SmallBitVector.h"
 #include "llvm/Support/CheckedArithmetic.h"
 
 using namespace mlir;
@@ -127,9 +128,11 @@ std::optional<int64_t> Bounds::most(Value buffer, int64_t dim) const {
   if (!view)
     return std::nullopt;
   SmallVector<OpFoldResult> sizes = view.getMixedSizes();
-  if (auto subview = dyn_cast<memref::SubViewOp>(op))
-    for (int dropped : llvm::reverse(subview.getDroppedDims().set_bits()))
-      sizes.erase(sizes.begin() + dropped);
+  if (auto subview = dyn_cast<memref::SubViewOp>(op)) {
+    llvm::SmallBitVector dropped = subview.getDroppedDims();
+    for (int i : llvm::reverse(dropped.set_bits()))
+      sizes.erase(sizes.begin() + i);
+  }
   return most(sizes[dim]);
 }
 
