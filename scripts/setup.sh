@@ -132,7 +132,8 @@ case ${1:-} in
   fi
   shift
   packages+=(libclang-rt-22-dev)
-  options=(-DCMAKE_BUILD_TYPE=None -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags")
+  options=(-DCMAKE_BUILD_TYPE=None -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags"
+    -DCRIA_WERROR=OFF)
   ;;
 --static)
   build=$root/build-static
