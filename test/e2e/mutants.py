@@ -355,7 +355,9 @@ class Planter:
         config.write_text(json.dumps(model))
         if not any(flag.startswith("--chip=") for flag in flags):
             flags = (f"--chip={device}", *flags)  # texts of several chips share lines
-        artifact = tools.compile(config, "--target=cuda", *flags).read_bytes()
+        # Lines of PTX are room for changes.
+        lines = ("-g", f"--dump-phases={tools.scratch / 'phases'}")
+        artifact = tools.compile(config, "--target=cuda", *lines, *flags).read_bytes()
         begin, end = frames.frame_in(artifact)
         self.head, self.size, self.tail = artifact[:begin], end - begin, artifact[end:-8]
         self.ptx = frames.unpack(artifact[begin:end]).decode()

@@ -135,6 +135,8 @@ def check_family(tools, name, config):
         sizes = {"layers": 2, "hidden": 64, "vocab": 512}
     if "hybrid_override_pattern" in config:  # layers of four kinds
         sizes["layers"] = 4
+    if config["model_type"] == "qwen3_next":  # layers of three kinds
+        sizes["layers"] = 3
     small, path = shrunk(tools, name, config, sizes)
     check_sizes(name, config, small, sizes)
     whole = tools.scratch / f"{name}.json"
