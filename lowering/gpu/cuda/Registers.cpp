@@ -20,6 +20,7 @@ struct Mention {
   unsigned block; // the number of its basic block
   const char *statement;
   bool isDefinition;
+  bool isInFlight; // read or written until a later statement waits
 };
 
 /// What is known of a register.
@@ -43,6 +44,12 @@ struct Kind {
   unsigned before() const { return alignTo(local, 100); }
 };
 } // namespace
+
+/// Whether the registers of a statement, up to one of them, may not be changed
+/// before a later statement waits.
+static bool isInFlight(StringRef before) {
+  return before.ltrim("{ \t\n").starts_with("wgmma.mma_async");
+}
 
 /// Whether a statement, up to a register, has the register as its result.
 static bool isResult(StringRef before) {
@@ -119,7 +126,7 @@ private:
         continue;
       StringRef before(statement, rest.begin() - statement);
       uses.push_back({rest.take_front(kind.size() + digits), kind, block,
-                      statement, isResult(before)});
+                      statement, isResult(before), isInFlight(before)});
       at += uses.back().name.size() - 1;
     }
   }
@@ -172,7 +179,7 @@ std::string cuda::reuseRegisters(StringRef kernel) {
     Register &mine =
         registers.try_emplace(use.name, Register{use.block, use.isDefinition})
             .first->second;
-    mine.isLocal &= mine.block == use.block;
+    mine.isLocal &= mine.block == use.block && !use.isInFlight;
     mine.last = i;
   }
   renumber(reader.uses, reader.kinds, registers);
