@@ -93,9 +93,10 @@ struct DeltaModules {
   /// The rows of queries, keys and values, which are convolved first; empty if
   /// the family has no such layers.
   llvm::StringLiteral in = "";
-  /// Whether `in` has, for each head of keys, the rows of its query, of its
-  /// key, and of the values and then the gates of the heads that share the key;
-  /// and `rate` those of the rates and then the steps of these heads.
+  /// Whether one tensor has the rows of several kinds, one head of keys after
+  /// the other. `in` has for each: its query, its key, the values of the heads
+  /// that share the key, and their gates. `rate` has for each: the rates of
+  /// these heads, and their steps.
   bool fusesHeads = false;
   llvm::StringLiteral filter = "linear_attn.conv1d";
   /// Of each head: a gate for each number, the rate, and the step with the

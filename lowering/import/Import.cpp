@@ -42,8 +42,8 @@ struct Text {
   Value perLayerInputs;
 };
 
-/// The layer that is built: its number, and that of its keys and values, or of
-/// its state, in their caches.
+/// The layer that is built: its number, that of its keys and values in their
+/// caches, and that of its state among the states; null for what it has not.
 struct LayerIndex {
   Value layer, inCaches, inStates;
 };
@@ -1050,9 +1050,7 @@ DeltaInputs Importer::deltaInputs(const Text &text, Value x, Value layer) {
   Value both =
       splitHeads(text.tokens, linearInF32(deltaRate, x, layer), keyHeads);
   Value rates = partOf(both, 0, shared), steps = partOf(both, shared, shared);
-  Value bias = weight(biasSymbol(deltaStep), layer);
-  bias = tensor::ExpandShapeOp::create(b, loc, tensor({1, c.deltaHeads}), bias,
-                                       ArrayRef<ReassociationIndices>{{0, 1}});
+  Value bias = row(weight(biasSymbol(deltaStep), layer));
   steps = AddRowsOp::create(b, loc, steps, bias, /*position=*/Value());
   return {columns, gates, rates, steps};
 }
@@ -1102,12 +1100,11 @@ Value Importer::mamba(const Text &text, Value x, LayerIndex number,
   if (ofValue == ofKey && ofKey == ofQuery)
     mixed = scaled(text, mixed, ofValue);
   else
-    mixed = tensor::ConcatOp::create(
-        b, loc, /*dim=*/1,
-        ValueRange{
-            scaled(text, part(text, mixed, 0, values), ofValue),
-            scaled(text, part(text, mixed, values, keys), ofKey),
-            scaled(text, part(text, mixed, values + keys, keys), ofQuery)});
+    mixed =
+        joined({scaled(text, part(text, mixed, 0, values), ofValue),
+                scaled(text, part(text, mixed, values, keys), ofKey),
+                scaled(text, part(text, mixed, values + keys, keys), ofQuery)},
+               /*dim=*/1);
   mixed = convolved(text, mixed, number, states[0]);
   mixed = ActivateOp::create(b, loc, static_cast<Activation>(c.convFunction),
                              mixed);
