@@ -1101,9 +1101,9 @@ static const Family kFamilies[] = {
          "num_experts_per_tok": 2, "num_key_value_heads": 8,
          "rms_norm_eps": 1e-5, "routed_scaling_factor": 1.0,
          "topk_group": 1})",
-     .fixed = R"({"attention_bias": false, "mamba_proj_bias": false,
-         "moe_latent_size": null, "residual_in_fp32": false,
-         "tie_word_embeddings": false,
+     .fixed = R"({"attention_bias": false, "attention_head_dim": 128,
+         "mamba_proj_bias": false, "moe_latent_size": null,
+         "residual_in_fp32": false, "tie_word_embeddings": false,
          "time_step_limit": [0.0, {"__float__": "Infinity"}],
          "use_bias": false})",
      .renamed = "conv_kernel=mamba_d_conv "
@@ -1112,8 +1112,8 @@ static const Family kFamilies[] = {
                 "mamba_num_heads=mamba_n_heads mlp_hidden_act=hidden_act "
                 "n_groups=mamba_n_groups ssm_state_size=mamba_d_state "
                 "use_conv_bias=mamba_conv_bias",
-     .ignored = "attention_head_dim auto_map chunk_size expand "
-                "mamba_expand mamba_ssm_cache_dtype "
+     .ignored = "auto_map chunk_size expand mamba_expand "
+                "mamba_ssm_cache_dtype "
                 "moe_shared_expert_overlap mtp_hybrid_override_pattern "
                 "mtp_layers_block_type n_shared_experts "
                 "num_logits_to_keep num_nextn_predict_layers "
