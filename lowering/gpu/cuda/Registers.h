@@ -12,8 +12,8 @@ namespace cria::cuda {
 /// a kernel, so that not even the turns of an unrolled loop are equal. Here a
 /// value that only one basic block has takes a register that is free there,
 /// from its definition to its last use. All other values keep registers of
-/// their own, and so do those of products in flight (wgmma.mma_async). Compilers
-/// of PTX, ptxas for one, find the values again.
+/// their own, and so do those of products in flight (wgmma.mma_async).
+/// Compilers of PTX, ptxas for one, find the values again.
 std::string reuseRegisters(llvm::StringRef kernel);
 
 } // namespace cria::cuda
