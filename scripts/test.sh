@@ -4,13 +4,15 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   cat <<'TEXT'
-usage: scripts/test.sh [--sanitize[=thread]] [LIT-OPTION...]
+usage: scripts/test.sh [--whole|--sanitize[=thread]] [LIT-OPTION...]
 Sets up and builds as scripts/setup.sh does, then runs every test; options go
 to lit, such as --filter=passes or -v. Fails when a test fails or none ran.
-Without options, the runtime's unit tests run once more under AddressSanitizer
-and UBSan, with the fuzz targets for seconds each, and under ThreadSanitizer.
-With --sanitize every test runs under the former and nothing else; with
---sanitize=thread the runtime's under the latter, those for CUDA included.
+Tests that try many cases of a kind try some, the same in every run; with --whole
+they try all, for hours. Without options for lit, the runtime's unit tests run once
+more under AddressSanitizer and UBSan, with the fuzz targets for seconds each; with
+--whole, also under ThreadSanitizer. With --sanitize every test runs under the former
+and nothing else; with --sanitize=thread the runtime's under the latter, those for
+CUDA included.
 TEXT
   exit
 fi
@@ -19,11 +21,16 @@ fi
 cat <<'TEXT'
 What happens: missing packages are installed (some are for arm64, if a mirror has
 them: dpkg --add-architecture arm64), everything is built into build/
-(4 to 16 minutes on two cores, [steps done/all, seconds]), every test runs (12 to
-25 minutes), and then the runtime's unit tests once more under sanitizers, for
-which the runtime is built twice more (8 to 16 minutes).
+(8 to 22 minutes on two cores, [steps done/all, seconds]), every test runs (12 to
+30 minutes), and then the runtime's unit tests once more under sanitizers, for
+which the runtime is built once more (3 to 8 minutes).
 TEXT
-results=()
+results=() whole=
+if [[ ${1:-} == --whole ]]; then
+  whole=yes
+  export CRIA_TEST_WHOLE=1
+  shift
+fi
 # runTests FOLDER SETUP-OPTION|"" "TARGET..." [LIT-OPTION...]: builds the targets
 # in FOLDER and runs the tests there. Adds the file of their results.
 runTests() {
@@ -52,6 +59,8 @@ case ${1:-} in
     runTests build-sanitize --sanitize \
       "RuntimeTests cria-fuzz-runtime cria-test-python" \
       --filter='RuntimeTests|cria :: fuzz/'
+  fi
+  if [[ $# -eq 0 && -n $whole ]]; then
     runTests build-thread --sanitize=thread "RuntimeTests cria-test-python" \
       --filter='RuntimeTests'
   fi

@@ -13,7 +13,8 @@ it), gdb, haproxy, clang-format-14, ptxas (on the PATH, in
 nvdisasm are there), mpich and openmpi (their mpirun, and the library for their
 ranks), unshare (and this user may make namespaces), werror (CRIA_WERROR is on),
 fuzz (the build has fuzz targets), sanitized (so that memory and sizes are no
-measure, and other compilers' programs cannot use the libraries), standard-build
+measure, and other compilers' programs cannot use the libraries), whole (by
+scripts/test.sh --whole: tests of what others try in another form), standard-build
 (%{build} is %{src}/build), and the CPU's own: avx2, avx512f, avx512_bf16,
 amx_tile, ... as /proc/cpuinfo names them.
 """
@@ -54,7 +55,7 @@ if os.path.exists(emulator):
     config.environment["CRIA_EMULATOR_CACHE"] = os.path.join(kernels, build)
     # Most kernels run for less time than LLVM would take to optimize them.
     config.environment["CRIA_EMULATOR_OPTIMIZATION"] = "0"
-for name in ("CCACHE_DIR", "CRIA_FUZZ_SECONDS", "CRIA_SHARED", "HOME"):
+for name in "CCACHE_DIR", "CRIA_FUZZ_SECONDS", "CRIA_SHARED", "CRIA_TEST_WHOLE", "HOME":
     if name in os.environ:
         config.environment[name] = os.environ[name]
 
@@ -119,5 +120,7 @@ if os.path.realpath(config.build_dir) == os.path.realpath(
     config.available_features.add("standard-build")
 if config.werror:
     config.available_features.add("werror")
+if "CRIA_TEST_WHOLE" in os.environ:
+    config.available_features.add("whole")
 if os.path.isdir(os.path.join(shared_dir, "models", "stories260K")):
     config.available_features.add("shared-models")

@@ -18,7 +18,7 @@ import gguf_models
 import gguf_text
 import weights
 from gguf_files import TYPES
-from harness import HERE, Tools, check, log_softmax
+from harness import HERE, Tools, check, log_softmax, some
 
 GOLDENS = HERE / "goldens" / "gguf.json"
 COUNT = 64
@@ -119,7 +119,7 @@ def check_case(tools, name, folder):
 
 def main():
     tools = Tools(*sys.argv[1:3])
-    for name in sys.argv[4:]:
+    for name in some(sys.argv[4:], 2):
         check_case(tools, name, sys.argv[3])
 
 

@@ -18,7 +18,7 @@ import families
 import gguf_files
 import weights
 from gguf_files import TYPES
-from harness import Tools, check, execute, nmse
+from harness import Tools, check, execute, nmse, some
 
 IDS = [1, 5, 9, 200, 33, 7, 7, 12]
 ROUNDED = 5e-4  # NMSE of products that round rows to integers of 8 bits
@@ -269,7 +269,7 @@ def check_parts(tools):
 
 def main():
     tools = Tools(*sys.argv[1:3])
-    for name in sys.argv[3:] or MODELS.copy():
+    for name in some(sys.argv[3:] or MODELS, 3):
         if name in TYPES.__members__:
             check_quantized(tools, TYPES[name])
         elif name == "parts":

@@ -6,7 +6,9 @@ the test's own files. A test exits with a message if a check fails.
 
 import dataclasses
 import json
+import os
 import pathlib
+import random
 import re
 import shutil
 import subprocess
@@ -19,6 +21,21 @@ import cases
 HERE = pathlib.Path(__file__).resolve().parent
 TIMEOUT = 1000  # seconds a tool may take
 CUDA_TARGETS = {"--target=cuda", "--target=cpu,cuda"}
+
+WHOLE = "CRIA_TEST_WHOLE" in os.environ  # by scripts/test.sh --whole
+
+
+def some(cases, share, first=0):
+    """One in `share` of the cases, or all of them for scripts/test.sh --whole.
+
+    They are drawn once, the same in every run. Another `first` (below `share`) draws
+    others: one for each target makes each case run for one of the targets.
+    """
+    cases = list(cases)
+    if not WHOLE:
+        random.Random(1).shuffle(cases)
+        cases = cases[first % min(share, len(cases)) :: share]
+    return cases
 
 
 def check(condition, message):

@@ -10,7 +10,7 @@ import json
 import sys
 
 from capi import Model
-from harness import Tools, check, nmse
+from harness import Tools, check, nmse, some
 
 CONFIG = {
     "hidden_size": 64,
@@ -77,9 +77,9 @@ def check_shape(tools, group, kv_heads, size, dtype, more):
 
 def main():
     tools = Tools(*sys.argv[1:3])
-    for group, *shape in SHAPES:
-        if (group > 8) == (sys.argv[3] == "many"):
-            check_shape(tools, group, *shape)
+    is_many = sys.argv[3] == "many"
+    for shape in some((each for each in SHAPES if (each[0] > 8) == is_many), 3):
+        check_shape(tools, *shape)
 
 
 main()

@@ -19,7 +19,7 @@ import numpy as np
 import families
 import weights
 from capi import Model
-from harness import Tools, check, check_close, divergence, execute
+from harness import Tools, check, check_close, divergence, execute, some
 
 IDS = [1, 5, 300, 17, 42, 42, 260, 9, 77, 130, 2]
 SEED = 11
@@ -300,7 +300,7 @@ def check_sets(case, artifact):
 
 def main():
     tools = Tools(*sys.argv[1:3])
-    for name in sys.argv[4:]:
+    for name in some(sys.argv[4:], 2):
         case = Case(tools, name, sys.argv[3])
         expected = case.logits(case.whole)
         got = case.logits(case.base, *case.loras)

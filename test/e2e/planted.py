@@ -13,7 +13,7 @@ import shlex
 import sys
 
 import families
-from harness import HERE, Tools, check, execute
+from harness import HERE, Tools, check, execute, some
 
 IDS = "5,3,90,17,44,8,61,29,70,12,33,2"
 SMALL = {"num_hidden_layers": 2, "max_position_embeddings": 64, "vocab_size": 101}
@@ -199,7 +199,7 @@ def main():
     for model in models.values():
         check_right(model)
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        missed = list(pool.map(lambda bug: check_bug(models, bug), BUGS))
+        missed = list(pool.map(lambda bug: check_bug(models, bug), some(BUGS, 2)))
     missed = [each for each in missed if each]
     check(not missed, "not named:\n" + "\n".join(missed))
     check_types(models["llama-bf16"], models["llama-f32"].reference)

@@ -14,7 +14,7 @@ import numpy as np
 
 import families
 from capi import LOGITS_LAST, Model
-from harness import Tools, check, nmse
+from harness import Tools, check, nmse, some
 
 # A ring has 128 places: a window, a call of at most 64 tokens, and whole tiles.
 SEED, CHUNK, CONTEXT, LENGTH, HELD = 7, 48, 448, 300, 200
@@ -84,7 +84,7 @@ def check_kept(rings, whole, ids, what):
 def main():
     tools = Tools(*sys.argv[1:3])
     ids = np.random.default_rng(SEED).integers(3, 320, LENGTH).tolist()
-    for name, (content, flags) in MODELS.items():
+    for name, (content, flags) in some(MODELS.items(), 2):
         on_gpu = name in ON_GPU
         path = tools.scratch / f"{name}.json"
         path.write_text(json.dumps(content))

@@ -13,7 +13,7 @@ import sys
 import numpy as np
 
 from capi import Model
-from harness import Tools, check, nmse
+from harness import Tools, check, nmse, some
 
 # Rows of k long enough to be split, by seven for `down`; tiles that are not full.
 CONFIG = {
@@ -82,7 +82,7 @@ def check_lengths(tools, artifact, name, lengths, limit):
         Model(tools, artifact, 1, vocab, each).session() for each in ("emulated", "cpu")
     )
     os.environ["CRIA_EMULATOR_SEED"] = "1"
-    for length in lengths:
+    for length in some(lengths, 3):
         what, prompt = f"{name}, {length} tokens", ids[:length]
         device.rewind(0)
         cpu.rewind(0)

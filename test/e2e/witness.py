@@ -33,6 +33,7 @@ from harness import (
     check_hidden,
     execute,
     nmse,
+    some,
 )
 
 SEED = 7
@@ -256,7 +257,7 @@ def check_family(tools, name, dtype):
 
 def main():
     tools = Tools(*sys.argv[1:3])
-    for name in sys.argv[4:] or FAMILIES:
+    for name in some(sys.argv[4:] or FAMILIES, 8, sys.argv[3] == "bf16"):
         check_family(tools, name, sys.argv[3])
 
 

@@ -11,7 +11,8 @@ panels; several calls of @forward). Compares the logits with the reference:
 
 CPU is a name for --cpu, or "emulated-amx" (test/amx/), or "emulated". With the last,
 kernels for CUDA run on the emulated driver with all checks: prompts of each length and
-tokens one by one.
+tokens one by one. Each of these runs another quarter of the programs, or all of them for
+scripts/test.sh --whole.
 """
 
 import pathlib
@@ -21,13 +22,14 @@ import numpy as np
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
 from capi import LOGITS_LAST, Model  # noqa: E402
-from harness import Tools, check, nmse  # noqa: E402
+from harness import Tools, check, nmse, some  # noqa: E402
 
 import cases  # noqa: E402
 import experts  # noqa: E402
 import states  # noqa: E402
 import variants  # noqa: E402
 
+TARGETS = ["native", "x86-64-v3", "emulated-amx", "emulated"]
 BAR = {"f32": 1e-7, "bf16": 1e-5, "f16": 1e-5}
 SINGLE = 5  # tokens that are also fed one by one
 LAST = 33  # tokens of which the last one's logits are also asked for alone
@@ -96,15 +98,24 @@ def run_emulated(tools, program, what):
 
 def main():
     bin, scratch, cpu, *ops = sys.argv[1:]
-    tools = Tools(bin, scratch)
+    tools, first = Tools(bin, scratch), TARGETS.index(cpu)
     for op in ops:
         modules = (cases, variants, experts, states)
         module = next(each for each in modules if hasattr(each, op))
-        for what, program in getattr(module, op)():
-            if cpu != "emulated":
-                run(tools, program, cpu, f"{op} {what}")
-            elif program.on_cuda:
+        programs = getattr(module, op)
+        taken = [
+            what
+            for what, program in programs()
+            if cpu != "emulated" or program.on_cuda
+        ]
+        chosen = some(taken, len(TARGETS), first)
+        for what, program in programs():
+            if what not in chosen:
+                continue
+            if cpu == "emulated":
                 run_emulated(tools, program, f"{op} {what}")
+            else:
+                run(tools, program, cpu, f"{op} {what}")
 
 
 if __name__ == "__main__":

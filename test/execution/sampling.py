@@ -13,7 +13,7 @@ import numpy as np
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "e2e"))
 from capi import Model, Sampler  # noqa: E402
-from harness import Tools, check  # noqa: E402
+from harness import Tools, check, some  # noqa: E402
 from weights import write_safetensors  # noqa: E402
 
 PROGRAM = """
@@ -108,13 +108,14 @@ def main():
             ]
             # Half of them with each kind: the others come with the next.
             half = OPTIONS[seed % 2 :: 2]
-            for options, penalties in itertools.product(half, PENALTIES[seed % 2]):
+            asked = itertools.product(half, PENALTIES[seed % 2])
+            for options, penalties in some(asked, 4, seed + vocab):
                 asked = {**options, **penalties}
                 ids, emulated = (draws(one, asked, seed) for one in sessions)
                 what = f"{kind} of {vocab}, {asked}"
                 check(ids == emulated, f"{what}: {ids}, emulated {emulated}")
                 different.add(str(ids))
-    check(len(different) > 80, f"only {len(different)} different texts")
+    check(len(different) > 40, f"only {len(different)} different texts")
 
 
 main()

@@ -11,7 +11,7 @@ import pathlib
 import sys
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
-from harness import Tools, check, execute, nmse  # noqa: E402
+from harness import Tools, check, execute, nmse, some  # noqa: E402
 
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
@@ -84,7 +84,7 @@ def check_phase(texts, phase, target, wanted):
     base = texts.printed(phase, target)
     ran, plain = texts.changed(base, "")
     ran.ok()
-    for name in PASSES[phase]:
+    for name in some(PASSES[phase], 4, TARGETS.index(target)):
         what = f"{name}, {phase}, {target}"
         ran, text = texts.changed(base, name)
         ran.ok()

@@ -150,12 +150,12 @@ static bool isHeader(const std::string &artifact, size_t byte) {
   return byte < 64 || byte >= end - footer.manifest_size;
 }
 
-// Every bit of the headers, a sample of the code.
-TEST_F(ArtifactTest, FindsEveryFlippedBit) {
+// A bit of every byte of the headers, a sample of the code.
+TEST_F(ArtifactTest, FindsFlippedBits) {
   const std::string whole = artifactOf(fakeManifest());
   std::string artifact = whole;
   for (size_t bit = 0; bit < artifact.size() * 8;
-       bit += isHeader(whole, bit / 8) ? 1 : 101) {
+       bit += isHeader(whole, bit / 8) ? 7 : 499) {
     char &byte = artifact[bit / 8];
     byte = static_cast<char>(byte ^ 1 << bit % 8);
     Status status = Artifact::inspect(folder.write("x", artifact)).status();
@@ -169,7 +169,7 @@ TEST_F(ArtifactTest, FindsEveryFlippedBit) {
 TEST_F(ArtifactTest, FindsEveryTruncation) {
   const std::string artifact = artifactOf(fakeManifest());
   for (size_t size = 0; size < artifact.size();
-       size += isHeader(artifact, size) ? 1 : 29) {
+       size += isHeader(artifact, size) ? 1 : 97) {
     Status status = open(artifact.substr(0, size));
     ASSERT_EQ(status.code(), size < 4 ? CRIA_INVALID_ARGUMENT : CRIA_DATA_LOSS)
         << size << ": " << status.message();
