@@ -108,7 +108,7 @@ def main():
     given = [argument for argument in sys.argv[3:] if argument.startswith("-")]
     names = sys.argv[3 : len(sys.argv) - len(given)]
     short = names[0] == "short"
-    for name in some(names[short:], 4):
+    for name in some(names[short:], 6):
         golden = Golden(name)
         target = "cuda" if short and golden.has_prefixes else "cpu,cuda"
         flags = [f"--target={target}", "--max-seq=512", *given]

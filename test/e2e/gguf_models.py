@@ -269,7 +269,7 @@ def check_parts(tools):
 
 def main():
     tools = Tools(*sys.argv[1:3])
-    for name in some(sys.argv[3:] or MODELS, 3):
+    for name in some(sys.argv[3:] or MODELS, 5):
         if name in TYPES.__members__:
             check_quantized(tools, TYPES[name])
         elif name == "parts":

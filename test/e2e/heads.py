@@ -78,7 +78,7 @@ def check_shape(tools, group, kv_heads, size, dtype, more):
 def main():
     tools = Tools(*sys.argv[1:3])
     is_many = sys.argv[3] == "many"
-    for shape in some((each for each in SHAPES if (each[0] > 8) == is_many), 3):
+    for shape in some((each for each in SHAPES if (each[0] > 8) == is_many), 5):
         check_shape(tools, *shape)
 
 

@@ -300,7 +300,7 @@ def check_sets(case, artifact):
 
 def main():
     tools = Tools(*sys.argv[1:3])
-    for name in some(sys.argv[4:], 2):
+    for name in some(sys.argv[4:], 3):
         case = Case(tools, name, sys.argv[3])
         expected = case.logits(case.whole)
         got = case.logits(case.base, *case.loras)

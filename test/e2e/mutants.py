@@ -396,7 +396,7 @@ def check_right(planter):
 
 
 def check_planted(planter, found, different=()):
-    right, mutants = check_right(planter), some([*found, *different], 12)
+    right, mutants = check_right(planter), some([*found, *different], 16)
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         results = list(pool.map(planter.plant, mutants))
     missed = []

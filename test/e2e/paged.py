@@ -246,7 +246,7 @@ def check_case(tools, name, config, dtype, flags):
 
 def main():
     tools = Tools(*sys.argv[1:3])
-    for name in some(sys.argv[3:] or CASES, 2):
+    for name in some(sys.argv[3:] or CASES, 3):
         check_case(tools, name, *CASES[name])
 
 

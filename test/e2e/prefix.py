@@ -86,7 +86,7 @@ def check_refusals(tools, artifact, rows, flags):
 
 def main():
     tools, device = Tools(*sys.argv[1:3]), sys.argv[3]
-    for name in some(sys.argv[4:], 3):
+    for name in some(sys.argv[4:], 4):
         golden = Golden(name)
         flags = ["--target=cpu,cuda", "--max-seq=512", f"--chunk={CHUNK}"]
         artifact = tools.compile(golden.config, *flags, out=f"{name}.cria")

@@ -82,7 +82,7 @@ def check_lengths(tools, artifact, name, lengths, limit):
         Model(tools, artifact, 1, vocab, each).session() for each in ("emulated", "cpu")
     )
     os.environ["CRIA_EMULATOR_SEED"] = "1"
-    for length in some(lengths, 3):
+    for length in some(lengths, 5):
         what, prompt = f"{name}, {length} tokens", ids[:length]
         device.rewind(0)
         cpu.rewind(0)
