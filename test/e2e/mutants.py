@@ -74,7 +74,7 @@ FOUND = [
     ("states beyond shared memory", DECODE, r"(ld\.shared\S+\s+\S+ \[%rd?\d+)\]", r"\1+4096]", 0),
     ("a mask without half a warp", NORM, r"16, 31, -1;", "16, 31, 0xffff;", 0),
     ("a mask of one lane", PRODUCT, r"8, 31, -1;", "8, 31, 1;", 0),
-    ("a shuffle for some", PRODUCT, r"(shfl\.sync.*, 31, -1;)", r"@%p3 \1", 0),
+    ("a shuffle for some", PRODUCT, r"(shfl\.sync.*, 31, -1;)", r"@%p1 \1", 0),
     ("a counter that is no number", DECODE, r"(atom\.\S+\s+%r\d+, \[%rd?\d+)\]", r"\1+2]", 0),
 ]
 DIFFERENT = [
