@@ -300,7 +300,7 @@ static llvm::Expected<CompileOptions> readOptions() {
   if (plain && target != "cpu")
     return llvm::createStringError("--plain: expected --target=cpu with it");
   options.plain = plain;
-  options.lines = lines;
+  options.lines = lines || reportKind == "html"; // which follows PTX by them
   if (lines && taps.getNumOccurrences())
     return llvm::createStringError("-g: expected no --taps with it");
   if (lines && !dumpPhases.empty()) {
