@@ -18,7 +18,7 @@ SECONDS = os.environ.get("CRIA_FUZZ_SECONDS", "5")
 # the file. Sanitizers make that some five times as slow, and half as large again;
 # the rest is libFuzzer's own, and MLIR's where it is in the target.
 TIMEOUT = 10
-MEGABYTES = {"Config": 1536, "Image": 2048, "Ir": 1536}
+MEGABYTES = {"Config": 1536, "Image": 1536, "Ir": 1536}
 
 
 def main():

@@ -3,6 +3,7 @@
 #include "tools/image/Image.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <png.h>
 
@@ -38,6 +39,17 @@ static void read(png_structp png, png_bytep to, size_t size) {
   memcpy(to, bytes.data() + decoder->at, size);
   decoder->at += size;
 }
+
+/// libpng allocates what a chunk says that it has before it reads any of it. No
+/// chunk has more than the file, and no row of an image more than kMostInRow
+/// pixels of 8 bytes.
+static png_voidp allocate(png_structp png, png_alloc_size_t size) {
+  auto *decoder = static_cast<Decoder *>(png_get_mem_ptr(png));
+  constexpr size_t row = 16 * kMostInRow;
+  return size <= decoder->file.bytes.size() + row ? malloc(size) : nullptr;
+}
+
+static void release(png_structp, png_voidp memory) { free(memory); }
 
 /// Reads the header; has all colors become red, green and blue of 8 bits.
 static Status begin(Decoder &decoder) {
@@ -92,8 +104,8 @@ static bool decode(Decoder &decoder) {
 
 Status readPng(ImageFile &file) {
   Decoder decoder{file};
-  decoder.png =
-      png_create_read_struct(PNG_LIBPNG_VER_STRING, &decoder, fail, ignore);
+  decoder.png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &decoder, fail,
+                                         ignore, &decoder, allocate, release);
   if (decoder.png)
     decoder.info = png_create_info_struct(decoder.png);
   if (!decoder.info)
