@@ -59,10 +59,9 @@ case ${1:-} in
     runTests build-sanitize --sanitize \
       "RuntimeTests cria-fuzz-runtime cria-test-python" \
       --filter='RuntimeTests|cria :: fuzz/'
-  fi
-  if [[ $# -eq 0 && -n $whole ]]; then
-    runTests build-thread --sanitize=thread "RuntimeTests cria-test-python" \
-      --filter='RuntimeTests'
+    [[ -z $whole ]] ||
+      runTests build-thread --sanitize=thread "RuntimeTests cria-test-python" \
+        --filter='RuntimeTests'
   fi
   ;;
 esac

@@ -4,6 +4,7 @@ Substitutions in addition to lit's own (%s, %t, ...):
   %{src}     the repository          %{build}   the build tree
   %{bin}     build/bin, on the PATH  %{shared}  a folder with models/stories260K
   %{python}  Python with NumPy
+  %{share}   one in so many cases of a kind is tried: 1 by scripts/test.sh --whole
   %{alone}   a build of the runtime alone, without options; %{alone-run} is its cria-run,
              and %{alone-cpu} what cria-compile takes for it
 
@@ -77,6 +78,7 @@ config.substitutions += [
     ("%{bin}", bin_dir),
     ("%{build}", config.build_dir),
     ("%{python}", python),
+    ("%{share}", "1" if "CRIA_TEST_WHOLE" in os.environ else "4"),
     ("%{shared}", os.path.abspath(shared_dir)),
     ("%{src}", config.source_dir),
 ]

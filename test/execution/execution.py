@@ -109,6 +109,8 @@ def main():
             if cpu != "emulated" or program.on_cuda
         ]
         chosen = some(taken, len(TARGETS), first)
+        # Made once more: a program reads variables of its maker, and so must run before the
+        # next one is made.
         for what, program in programs():
             if what not in chosen:
                 continue

@@ -97,7 +97,7 @@ def report(tools, config, *flags):
 
 
 def measure(tools, models):
-    """{(model, kernel, chip): figures} of some of MODELS."""
+    """{(model, kernel, chip): figures} of `models`, which are some of MODELS."""
 
     def rows(model):
         config, flags = MODELS[model]
@@ -214,16 +214,15 @@ def main():
         found = read_report(options.report.read_text())
         rows = {(options.report.stem, *key): row for key, row in found.items()}
     else:
-        models = list(MODELS) if options.update else some(MODELS, 3)
-        rows = measure(tools, models)
+        rows = measure(tools, MODELS if options.update else some(MODELS, 3))
     if options.update:
         write_table(options.table, rows)
         if options.table == TABLE:
             write_document(rows)
         return
+    measured = {model for model, *_ in rows}
     table = read_table(options.table)
-    if not options.report:
-        table = {key: row for key, row in table.items() if key[0] in models}
+    table = {key: row for key, row in table.items() if key[0] in measured}
     found = [*complaints(rows, table), *idle(rows)]
     check(not found, f"worse than {options.table.name}:\n" + "\n".join(found))
 

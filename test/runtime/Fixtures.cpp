@@ -17,6 +17,8 @@ namespace cria::test {
 
 namespace fs = std::filesystem;
 
+bool triesAll() { return std::getenv("CRIA_TEST_WHOLE") != nullptr; }
+
 TemporaryFolder::TemporaryFolder() {
   std::string pattern = (fs::temp_directory_path() / "cria-XXXXXX").string();
   if (!mkdtemp(pattern.data()))

@@ -14,6 +14,9 @@
 
 namespace cria::test {
 
+/// Whether tests try all cases of a kind: by scripts/test.sh --whole.
+bool triesAll();
+
 /// A folder that is removed with everything in it.
 class TemporaryFolder {
 public:

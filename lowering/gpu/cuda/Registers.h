@@ -11,9 +11,9 @@ namespace cria::cuda {
 /// equal code is equal text, which zstd packs well. LLVM numbers the values of
 /// a kernel, so that not even the turns of an unrolled loop are equal. Here a
 /// value that only one basic block has takes a register that is free there,
-/// from its definition to its last use. All other values keep registers of
-/// their own, and so do those of products in flight (wgmma.mma_async).
-/// Compilers of PTX, ptxas for one, find the values again.
+/// from its definition to its last use. Every other value keeps a register of
+/// its own; so does every operand of wgmma.mma_async, whose registers are in
+/// use until the product is waited for. ptxas finds the values again.
 std::string reuseRegisters(llvm::StringRef kernel);
 
 } // namespace cria::cuda
