@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes test/e2e/Inputs/towers.npz: what Hugging Face transformers says of the image and
-the tensors of towers.py, in f32. Made with Python 3.11 and
+the tensors of towers.py, computed in f64. Made with Python 3.11 and
   torch==2.15.0 transformers==5.23.0 numpy==2.2.6
 
 A tower of timm is one of transformers. Its tensors have other names, those of queries, keys
@@ -54,7 +54,7 @@ def load(config, tensor=towers.tensor):
         weights.write_safetensors(file, arrays, "f32")
         loaded, info = type(model).from_pretrained(
             folder,
-            dtype=torch.float32,
+            dtype=torch.float64,
             attn_implementation="eager",
             output_loading_info=True,
         )
@@ -63,7 +63,7 @@ def load(config, tensor=towers.tensor):
 
 
 def pixels_of(config):
-    return torch.from_numpy(towers.image(config))[None]
+    return torch.from_numpy(towers.image(config)).double()[None]
 
 
 def rows_of(config, *more):
@@ -149,6 +149,7 @@ def main():
         made["timm-siglip"] = rows_of(other, timm_tensor("fused_featurizer"))
         made["llava"], made["llava-logits"] = llava()
         made["gemma3"] = gemma3()
+    made = {name: array.astype(np.float32) for name, array in made.items()}
     np.savez_compressed(towers.GOLDENS, **made)
 
 
