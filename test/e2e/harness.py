@@ -26,10 +26,10 @@ WHOLE = "CRIA_TEST_WHOLE" in os.environ  # by scripts/test.sh --whole
 
 
 def some(cases, share, first=0):
-    """One in `share` of the cases, or all of them for scripts/test.sh --whole.
+    """One in `share` of the cases, the same in every run; all of them for scripts/test.sh
+    --whole.
 
-    They are drawn once, the same in every run. Another `first` (below `share`) draws
-    others: one for each target makes each case run for one of the targets.
+    The values 0 to `share` - 1 of `first` share the cases out, each case to one of them.
     """
     cases = list(cases)
     if not WHOLE:
