@@ -27,6 +27,8 @@ static constexpr Architecture architectures[] = {
     {"hunyuan-dense", "hunyuan_v1_dense", false, false},
     {"hunyuan-moe", "hunyuan_v1_moe", false, false},
     {"jais2", "jais2", false, false},
+    {"lfm2", "lfm2", false, false},
+    {"lfm2moe", "lfm2_moe", false, false, "lfm2"},
     {"llama", "llama", true, false},
     {"minimax-m2", "minimax_m2", false, false},
     {"mistral3", "mistral", true, false},
@@ -98,6 +100,24 @@ static constexpr char ofArchitectures[] =
     "hunyuan-moe.ffn_gate_inp=mlp.gate.wg "
     "hunyuan-moe.ffn_gate_shexp=mlp.shared_mlp.gate_proj "
     "hunyuan-moe.ffn_up_shexp=mlp.shared_mlp.up_proj "
+    "lfm2.attn_k_norm=self_attn.k_layernorm "
+    "lfm2.attn_norm=operator_norm "
+    "lfm2.attn_output=self_attn.out_proj "
+    "lfm2.attn_q_norm=self_attn.q_layernorm "
+    "lfm2.exp_probs_b.bias=feed_forward.expert_bias "
+    "lfm2.ffn_down=feed_forward.w2 "
+    "lfm2.ffn_down_exps=feed_forward.experts.{}.w2 "
+    "lfm2.ffn_gate=feed_forward.w1 "
+    "lfm2.ffn_gate_exps=feed_forward.experts.{}.w1 "
+    "lfm2.ffn_gate_inp=feed_forward.gate "
+    "lfm2.ffn_norm=ffn_norm "
+    "lfm2.ffn_up=feed_forward.w3 "
+    "lfm2.ffn_up_exps=feed_forward.experts.{}.w3 "
+    "lfm2.output_norm= "
+    "lfm2.shortconv.conv=conv.conv "
+    "lfm2.shortconv.in_proj=conv.in_proj "
+    "lfm2.shortconv.out_proj=conv.out_proj "
+    "lfm2.token_embd_norm=model.embedding_norm "
     "llama.ffn_down_exps=block_sparse_moe.experts.{}.w2 "
     "llama.ffn_gate_exps=block_sparse_moe.experts.{}.w1 "
     "llama.ffn_gate_inp=block_sparse_moe.gate "
@@ -221,13 +241,15 @@ static std::string_view eatLayer(std::string_view &name) {
 /// module, `name` of an architecture; false if the architecture has none.
 static bool translate(const Architecture &architecture, bool isOfLayer,
                       std::string_view &name) {
-  std::string own = concat({architecture.name, ".", name});
-  std::string_view found = own;
-  if (translate(ofArchitectures, found))
+  for (const char *list : {architecture.name, architecture.like}) {
+    std::string own = concat({list, ".", name});
+    std::string_view found = own;
+    if (!translate(ofArchitectures, found))
+      continue;
     name = found;
-  else if (!translate(isOfLayer ? layerModules : outerModules, name))
-    return false;
-  return true;
+    return true;
+  }
+  return translate(isOfLayer ? layerModules : outerModules, name);
 }
 
 std::string checkpointName(const Architecture &architecture,

@@ -18,6 +18,8 @@ struct Architecture {
   bool interleaved;
   /// Norms have 1 added to them.
   bool normsPlusOne;
+  /// The architecture whose names of tensors this one has, too.
+  char like[16] = "";
 };
 
 /// The architecture called `name`, or null.

@@ -20,6 +20,7 @@ ARCHITECTURES = {
     "granitemoehybrid": "granite",
     "hunyuan_v1_dense": "hunyuan-dense",
     "hunyuan_v1_moe": "hunyuan-moe",
+    "lfm2_moe": "lfm2moe",
     "minimax_m2": "minimax-m2",
     "ministral3": "mistral3",
     "mistral": "llama",
@@ -33,10 +34,12 @@ INTERLEAVED = (
     *("arcee", "granite", "granitemoe", "granitemoehybrid", "llama", "ministral3"),
     *("mistral", "mixtral", "olmo", "smollm3"),
 )
+WITH_STATES = ("lfm2", "lfm2_moe")
 WINDOWED = ("cohere2", "exaone4", "gemma2", "gemma3_text", "gpt_oss", "mistral", "phi3")
 OUTER = {
     "model.embed_tokens": "token_embd",
     "model.norm": "output_norm",
+    "model.embedding_norm": "token_embd_norm",
     "lm_head": "output",
     "transformer.ln_f": "output_norm",
     "transformer.wpe": "position_embd",
@@ -74,6 +77,17 @@ LAYER = {
     "shared_mlp.input_linear.0": "ffn_gate",
     "shared_mlp.input_linear.1": "ffn_up",
     "shared_mlp.output_linear": "ffn_down",
+    "operator_norm": "attn_norm",
+    "ffn_norm": "ffn_norm",
+    "self_attn.out_proj": "attn_output",
+    "self_attn.q_layernorm": "attn_q_norm",
+    "self_attn.k_layernorm": "attn_k_norm",
+    "feed_forward.w1": "ffn_gate",
+    "feed_forward.w2": "ffn_down",
+    "feed_forward.w3": "ffn_up",
+    "conv.conv": "shortconv.conv",
+    "conv.in_proj": "shortconv.in_proj",
+    "conv.out_proj": "shortconv.out_proj",
     # Mixtures of experts.
     "block_sparse_moe.experts.w1": "ffn_gate_exps",
     "block_sparse_moe.experts.w2": "ffn_down_exps",
@@ -83,6 +97,10 @@ LAYER = {
     "block_sparse_moe.input_linear.1": "ffn_up_exps",
     "block_sparse_moe.output_linear": "ffn_down_exps",
     "block_sparse_moe.router.layer": "ffn_gate_inp",
+    "feed_forward.experts.w1": "ffn_gate_exps",
+    "feed_forward.experts.w2": "ffn_down_exps",
+    "feed_forward.experts.w3": "ffn_up_exps",
+    "feed_forward.gate": "ffn_gate_inp",
     "mlp.experts.gate_proj": "ffn_gate_exps",
     "mlp.experts.up_proj": "ffn_up_exps",
     "mlp.experts.down_proj": "ffn_down_exps",
@@ -113,7 +131,7 @@ def tensor_name(name, family):
     if module in OUTER:
         return f"{OUTER[module]}.{kind}"
     layer, module = re.fullmatch(r"[a-z.]+\.(\d+)\.(.*)", module).groups()
-    if kind == "e_score_correction_bias":
+    if kind in ("e_score_correction_bias", "expert_bias"):
         return f"blk.{layer}.exp_probs_b.bias"
     if shared := SHARED.fullmatch(module):
         return f"blk.{layer}.ffn_{shared[1]}_shexp.{kind}"
@@ -145,6 +163,8 @@ def converted(name, array, config):
     plus_one = family.startswith("gemma") or family == "nemotron"
     if plus_one and name.endswith("norm.weight"):
         return array + np.float32(1)  # norms are f32
+    if name.endswith(".conv.weight"):
+        return array[:, 0]
     return array
 
 
@@ -175,6 +195,14 @@ def head_size(config):
     return config.get("head_dim") or config["hidden_size"] // heads
 
 
+def kv_heads(config):
+    """0 for layers that have a state in place of attention."""
+    count = config.get("num_key_value_heads") or config["num_attention_heads"]
+    if config["model_type"] not in WITH_STATES:
+        return count
+    return [count * ("attention" in kind) for kind in config["layer_types"]]
+
+
 def add_config(writer, config):
     """The metadata of config.json."""
     family, head = config["model_type"], head_size(config)
@@ -184,7 +212,7 @@ def add_config(writer, config):
     writer.add_block_count(config["num_hidden_layers"])
     writer.add_feed_forward_length(config["intermediate_size"])
     writer.add_head_count(heads)
-    writer.add_head_count_kv(config.get("num_key_value_heads") or heads)
+    writer.add_head_count_kv(kv_heads(config))
     rms = [config[key] for key in ("rms_norm_eps", "norm_eps") if key in config]
     layer = [config[key] for key in ("layer_norm_eps", "norm_epsilon") if key in config]
     for eps in rms:
@@ -220,6 +248,8 @@ def add_config(writer, config):
     if family == "qwen3_vl_text":
         writer.add_rope_dimension_sections([4, 4, 4, 0])
         writer.add_num_deepstack_layers(0)
+    if family in ("lfm2", "lfm2_moe"):
+        writer.add_shortconv_l_cache(config.get("conv_L_cache", 3))
     if family == "granitemoehybrid":
         width = config["shared_intermediate_size"]
         writer.add_expert_shared_feed_forward_length(width)
@@ -251,7 +281,7 @@ def add_experts(writer, config):
         ),
         (
             writer.add_leading_dense_block_count,
-            *("first_k_dense_replace", "moe_layer_start_index"),
+            *("first_k_dense_replace", "moe_layer_start_index", "num_dense_layers"),
         ),
         (
             writer.add_expert_shared_count,
@@ -268,7 +298,7 @@ def add_experts(writer, config):
         width = config.get("moe_intermediate_size", config["intermediate_size"])
         count = config.get("moe_num_shared_experts", 1)
         writer.add_expert_shared_feed_forward_length(width * count)
-    if family in ("dots1", "glm4_moe", "minimax_m2"):
+    if family in ("dots1", "glm4_moe", "lfm2_moe", "minimax_m2"):
         writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
     if family in ("dots1", "glm4_moe"):
         writer.add_expert_weights_scale(config["routed_scaling_factor"])
@@ -372,7 +402,9 @@ def write(path, config, arrays, kind, text=None, split=0, blocks=None):
         turned = turned or re.search(r"\.experts\.(gate_up|down)_proj$", name)
         array = array.swapaxes(-1, -2) if turned else array
         if re.search(
-            r"\.(gate|router|router\.layer|shared_expert_gate|moe_statics)\.|_bias$", name
+            r"\.(gate|router|router\.layer|shared_expert_gate|moe_statics)\.|_bias$"
+            r"|\.conv\.weight$",
+            name,
         ):
             data, used = array.astype(np.float32), TYPES.F32
         else:

@@ -26,7 +26,8 @@ ROUNDED = 5e-4  # NMSE of products that round rows to integers of 8 bits
 EPSILONS = dict.fromkeys(
     ["cohere", "cohere2", "gpt2", "gpt_bigcode", "jais2", "phi", "stablelm"],
     "layer_norm_eps",
-) | {"nemotron": "norm_eps", "olmo": "", "starcoder2": "norm_epsilon"}
+) | {"olmo": "", "starcoder2": "norm_epsilon"}
+EPSILONS |= dict.fromkeys(["lfm2", "lfm2_moe", "nemotron"], "norm_eps")
 PLAIN = {"f32": TYPES.F32, "f16": TYPES.F16, "bf16": TYPES.BF16}
 
 
@@ -92,6 +93,8 @@ MODELS = {
         "hunyuan_v1_dense", rope_scaling=None, rope_theta=11158840.0
     ),
     "jais2": family("jais2"),
+    "lfm2": family("lfm2"),
+    "lfm2_moe": family("lfm2_moe", routed_scaling_factor=1.0),
     "ministral3": family("ministral3", rope_theta=None),
     "nemotron": family("nemotron", partial_rotary_factor=0.5),
     "olmo": family("olmo"),

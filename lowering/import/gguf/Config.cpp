@@ -46,6 +46,8 @@ private:
   void checkMissing();
   void readVocabulary();
   void readHeads();
+  void readLayers();
+  const char *stateType() const;
   /// Whether the model is a Gemma 2 or 3.
   bool isGemma2() const;
   void readExperts();
@@ -175,7 +177,6 @@ void ConfigReader::readKey(const std::string &name, const Value &value,
     return;
   // GGUF allows some sizes to differ between layers; only equal sizes are
   // supported.
-  static constexpr uint64_t mostLayers = 1 << 12;
   auto numbers = value.size() <= mostLayers ? value.numbers() : std::nullopt;
   if (!numbers || numbers->empty() ||
       std::count(numbers->begin(), numbers->end(), numbers->front()) !=
@@ -280,6 +281,42 @@ void ConfigReader::readHeads() {
                               full(".rope.dimension_count"));
 }
 
+/// Reads which layers have a state in place of attention: those without KV
+/// heads.
+void ConfigReader::readLayers() {
+  const Value *value = find(".attention.head_count_kv");
+  if (!value || config.contains("num_key_value_heads"))
+    return;
+  auto counts = value->size() <= mostLayers ? value->integers() : std::nullopt;
+  int64_t heads = 0;
+  json types = json::array();
+  for (int64_t count : counts.value_or(std::vector<int64_t>())) {
+    if (count < 0 || (count && heads && count != heads))
+      counts.reset();
+    heads = std::max(heads, count);
+    types.push_back(count ? "full_attention" : stateType());
+    if (!counts)
+      break;
+  }
+  if (!counts || !heads)
+    return fail("'" + full(".attention.head_count_kv") + "' is " +
+                    value->shown() +
+                    ", expected a number, the same for all layers that have "
+                    "attention, and 0 for the others",
+                CRIA_UNIMPLEMENTED);
+  config["num_key_value_heads"] = heads;
+  if (value->isArray())
+    config["layer_types"] = types;
+  result.origins.emplace_back("layer_types", full(".attention.head_count_kv"));
+}
+
+/// What config.json calls layers with a state.
+const char *ConfigReader::stateType() const {
+  return std::string(architecture->modelType).find("lfm2") == 0
+             ? "conv"
+             : "linear_attention";
+}
+
 bool ConfigReader::isGemma2() const {
   std::string type = architecture->modelType;
   return type == "gemma2" || type == "gemma3_text";
@@ -298,7 +335,7 @@ void ConfigReader::readExperts() {
   }
   if (type == "qwen2_moe" || type == "olmoe")
     config["norm_topk_prob"] = false;
-  if (type == "qwen3_moe")
+  if (type == "qwen3_moe" || type == "lfm2_moe")
     config["norm_topk_prob"] = true;
   if ((type == "dots1" || type == "glm4_moe") &&
       !config.contains("norm_topk_prob"))
@@ -397,7 +434,7 @@ void ConfigReader::setBiases(bool attention, bool mlp) {
 /// Reads from the names of the tensors whether there are biases and norms of
 /// heads, and which layers have no experts. Fails on unknown tensors.
 void ConfigReader::readTensors() {
-  bool attention = false, mlp = false, headNorms = false;
+  bool attention = false, mlp = false, headNorms = false, filters = false;
   std::set<int64_t> dense;
   for (const OpenFile &part : parts)
     for (const TensorInfo &info : part.header.tensors()) {
@@ -408,6 +445,7 @@ void ConfigReader::readTensors() {
           name.size() > 5 && name.compare(name.size() - 5, 5, ".bias") == 0;
       attention |= bias && name.find(".self_attn.") != name.npos;
       mlp |= bias && name.find(".mlp.") != name.npos;
+      filters |= bias && name.find(".conv.") != name.npos;
       headNorms |= name.find(".self_attn.q_norm.") != name.npos;
       if (name.find(".mlp.gate_proj.") != name.npos)
         dense.insert(std::atoi(&name[name.find_first_of("0123456789")]));
@@ -420,6 +458,8 @@ void ConfigReader::readTensors() {
   setBiases(attention, mlp);
   if (type == "glm4_moe")
     config["use_qk_norm"] = headNorms;
+  if (type == "lfm2" || type == "lfm2_moe")
+    config["conv_bias"] = filters;
   if ((type == "qwen2_moe" || type == "qwen3_moe") && !dense.empty())
     config["mlp_only_layers"] = dense;
   result.origins.emplace_back("attention_bias", "blk.0.attn_output.bias");
@@ -611,6 +651,10 @@ void ConfigReader::finishFamily() {
     config["intermediate_size"] = *width;
   if (type == "smollm3")
     config["no_rope_layer_interval"] = 4;
+  if (type == "lfm2_moe") // llama.cpp has no factor
+    config["routed_scaling_factor"] = 1.0;
+  if (type == "lfm2") // the file has the adjusted width
+    config["block_auto_adjust_ff_dim"] = false;
   // Gemma 2 27B, which has 46 layers, and Gemma 3 27B, which has 62, scale
   // scores by the root of hidden size / heads instead of the head size.
   if (isGemma2())
@@ -629,10 +673,10 @@ Result<Config> ConfigReader::read() {
     return status;
   checkKeys();
   for (auto step : {&ConfigReader::checkMissing, &ConfigReader::readVocabulary,
-                    &ConfigReader::readHeads, &ConfigReader::readExperts,
-                    &ConfigReader::readWindow, &ConfigReader::readTensors,
-                    &ConfigReader::readDType, &ConfigReader::readRope,
-                    &ConfigReader::finishFamily})
+                    &ConfigReader::readLayers, &ConfigReader::readHeads,
+                    &ConfigReader::readExperts, &ConfigReader::readWindow,
+                    &ConfigReader::readTensors, &ConfigReader::readDType,
+                    &ConfigReader::readRope, &ConfigReader::finishFamily})
     if (status.ok())
       (this->*step)();
   if (!status.ok())

@@ -67,7 +67,7 @@ static const std::vector<Words> &allWords() {
       {"exaone4 gpt-2 phi-2", {}, false, false, false, false},
       {"gpt-4o minimax-m2", {gpt4o}, false, false, false, false},
       {"jais-2", {jais2}, false, false, false, false},
-      {"llama-bpe llama-v3 llama3", {llama3}, false, false, true, true},
+      {"lfm2 llama-bpe llama-v3 llama3", {llama3}, false, false, true, true},
       {"olmo", {}, false, true, false, false},
       {"refact smollm starcoder", {}, true, false, false, false},
       {"tekken", {tekken}, false, false, true, true},

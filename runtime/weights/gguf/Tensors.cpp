@@ -53,6 +53,19 @@ static Result<uint64_t> interleavedHeads(const Header &header,
   return heads;
 }
 
+/// The shape in Hugging Face's checkpoints, where `name` is the tensor's name.
+static std::vector<uint64_t> shapeOf(const TensorInfo &tensor,
+                                     const std::string &name) {
+  std::vector<uint64_t> shape = tensor.shape;
+  bool isRow = isOf(tensor.name, "ffn_gate_inp_shexp") ||
+               endsWith(name, ".moe_statics.e_score_correction_bias");
+  if (shape.size() == 1 && isRow)
+    shape.insert(shape.begin(), 1); // a matrix of one row
+  if (shape.size() == 2 && endsWith(name, ".conv.weight"))
+    shape.insert(shape.begin() + 1, 1); // a filter for each channel
+  return shape;
+}
+
 static Result<TensorEntry> entryOf(const Header &header,
                                    const Architecture &architecture,
                                    const TensorInfo &tensor) {
@@ -63,11 +76,7 @@ static Result<TensorEntry> entryOf(const Header &header,
     entry.name = tensor.name;
   entry.typeName = tensor.type->name;
   entry.type = dtypeOf(*tensor.type);
-  entry.shape = tensor.shape;
-  bool isRow = isOf(tensor.name, "ffn_gate_inp_shexp") ||
-               endsWith(entry.name, ".moe_statics.e_score_correction_bias");
-  if (entry.shape.size() == 1 && isRow)
-    entry.shape.insert(entry.shape.begin(), 1); // a matrix of one row
+  entry.shape = shapeOf(tensor, entry.name);
   entry.begin = tensor.begin;
   entry.end = tensor.end;
   if (architecture.normsPlusOne && tensor.name.size() > norm.size() &&
