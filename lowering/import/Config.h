@@ -159,6 +159,8 @@ struct ModelConfig {
   /// if queries are made otherwise), the part of a query or key that is not
   /// rotated, and the size of a value.
   int64_t latentSize = 0, queryLatentSize = 0, plainDim = 0, valueDim = 0;
+  /// Whether two tensors make keys and values of latent numbers.
+  bool splitsLatentHeads = false;
   /// For convolutions: the tokens that a filter reads, its own included.
   int64_t filterSize = 0;
   /// For the delta rule and Mamba: heads, heads of keys, and sizes of a key and

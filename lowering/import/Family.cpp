@@ -101,7 +101,7 @@ static constexpr llvm::StringLiteral kDeepSeekV3Keys =
     "moe_intermediate_size n_group n_routed_experts n_shared_experts "
     "norm_topk_prob num_experts_per_tok q_lora_rank qk_head_dim "
     "qk_nope_head_dim qk_rope_head_dim rms_norm_eps rope_interleave "
-    "routed_scaling_factor topk_group v_head_dim";
+    "routed_scaling_factor split_kv_b topk_group v_head_dim";
 static constexpr llvm::StringLiteral kDeepSeekV3Defaults =
     R"({"first_k_dense_replace": 3, "hidden_act": "silu", "kv_lora_rank": 512,
         "max_position_embeddings": 4096, "moe_intermediate_size": 2048,
@@ -246,11 +246,12 @@ static const Family kFamilies[] = {
      .models = "DeepSeek V2, V2 Lite and Coder V2",
      .differs = "latent attention; mixtures of experts beside an MLP, but not "
                 "in the first layers; experts may be chosen in groups",
-     .keys = "attention_bias first_k_dense_replace hidden_act kv_lora_rank "
-             "mlp_bias moe_intermediate_size n_group n_routed_experts "
-             "n_shared_experts num_experts_per_tok q_lora_rank qk_head_dim "
-             "qk_nope_head_dim qk_rope_head_dim rms_norm_eps "
-             "routed_scaling_factor topk_group topk_method v_head_dim",
+     .keys =
+         "attention_bias first_k_dense_replace hidden_act kv_lora_rank "
+         "mlp_bias moe_intermediate_size n_group n_routed_experts "
+         "n_shared_experts num_experts_per_tok q_lora_rank qk_head_dim "
+         "qk_nope_head_dim qk_rope_head_dim rms_norm_eps "
+         "routed_scaling_factor split_kv_b topk_group topk_method v_head_dim",
      .defaults = R"({"first_k_dense_replace": 0, "hidden_act": "silu",
          "kv_lora_rank": 512, "max_position_embeddings": 2048,
          "moe_intermediate_size": 1407, "n_routed_experts": 64,

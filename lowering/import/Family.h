@@ -69,6 +69,10 @@ struct LatentModules {
   /// For each head, the rows that make its key, and then the rows that make its
   /// value.
   llvm::StringLiteral heads = "self_attn.kv_b_proj";
+  /// What has these rows in place of `heads` if split_kv_b is true, as GGUF
+  /// files have them: matrices of each head, those of keys transposed.
+  llvm::StringLiteral keyHeads = "self_attn.k_b_proj",
+                      valueHeads = "self_attn.v_b_proj";
   /// If queries are products of latent numbers, too: what makes these, their
   /// norm, and what makes queries of them.
   llvm::StringLiteral queryRow = "self_attn.q_a_proj",

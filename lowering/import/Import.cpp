@@ -122,6 +122,7 @@ private:
   StringRef normSymbol(StringRef path, bool layered) const;
   Value attention(const Text &text, const LayerKind &kind, Value x,
                   LayerIndex number, MutableArrayRef<Value> caches);
+  std::pair<Value, Value> latentHeads(Value layer);
   Value latentAttention(const Text &text, const LayerKind &kind, Value x,
                         Value layer, Value &cache);
   Value conv(const Text &text, Value x, LayerIndex number, Value &state);
@@ -379,8 +380,15 @@ void Importer::declareLatentAttention() {
   declareLinear(names.row, c.latentSize + c.headDim, hidden,
                 c.queryKeyValueBias);
   declareNorm(names.norm, c.latentSize, attending);
-  declareLinear(names.heads, c.heads * (c.plainDim + c.valueDim), c.latentSize,
-                /*bias=*/false);
+  if (c.splitsLatentHeads) {
+    declare(names.keyHeads, "weight", {c.heads, c.latentSize, c.plainDim},
+            attending, lastName(names.keyHeads));
+    declare(names.valueHeads, "weight", {c.heads, c.valueDim, c.latentSize},
+            attending, lastName(names.valueHeads));
+  } else {
+    declareLinear(names.heads, c.heads * (c.plainDim + c.valueDim),
+                  c.latentSize, /*bias=*/false);
+  }
   declareLinear(family.attention.out, hidden, c.heads * c.valueDim, c.outBias);
 }
 
@@ -1160,10 +1168,40 @@ Value Importer::conv(const Text &text, Value x, LayerIndex number,
   return linear(convOut, gated(factor, mixed, Activation::Identity), layer);
 }
 
+/// The matrices of each head that make its key of latent numbers, and those
+/// that make its value: slices of one tensor, or two tensors.
+std::pair<Value, Value> Importer::latentHeads(Value layer) {
+  const LatentModules &names = family.latent;
+  if (c.splitsLatentHeads) {
+    auto whole = [&](StringRef path) {
+      loc = module.lookupSymbol<WeightOp>(lastName(path)).getLoc();
+      return weight(lastName(path), layer);
+    };
+    Value ofKeys = whole(names.keyHeads);
+    return {ofKeys, whole(names.valueHeads)};
+  }
+  int64_t latent = c.latentSize, plain = c.plainDim, value = c.valueDim;
+  StringRef symbol = lastName(names.heads);
+  loc = module.lookupSymbol<WeightOp>(symbol).getLoc();
+  Value matrices = tensor::ExpandShapeOp::create(
+      b, loc, tensor({c.heads, plain + value, latent}), weight(symbol, layer),
+      ArrayRef<ReassociationIndices>{{0, 1}, {2}});
+  auto rows = [&](int64_t first, int64_t size) -> Value {
+    auto sizes = [&](int64_t a, int64_t b, int64_t c) {
+      return getAsIndexOpFoldResult(this->b.getContext(), {a, b, c});
+    };
+    return tensor::ExtractSliceOp::create(b, loc, matrices, sizes(0, first, 0),
+                                          sizes(c.heads, size, latent),
+                                          sizes(1, 1, 1));
+  };
+  Value ofKeys = rows(0, plain);
+  return {ofKeys, rows(plain, value)};
+}
+
 Value Importer::latentAttention(const Text &text, const LayerKind &kind,
                                 Value x, Value layer, Value &cache) {
   const LatentModules &names = family.latent;
-  int64_t latent = c.latentSize, plain = c.plainDim, value = c.valueDim;
+  int64_t latent = c.latentSize, plain = c.plainDim;
   Value q = x;
   if (c.queryLatentSize)
     q = linear(names.queryHeads,
@@ -1181,28 +1219,16 @@ Value Importer::latentAttention(const Text &text, const LayerKind &kind,
   cache = KVAppendOp::create(b, loc, joined({oneHead(numbers), key}), cache,
                              layer, text.position, /*pages=*/Value());
 
-  StringRef symbol = lastName(names.heads);
-  loc = module.lookupSymbol<WeightOp>(symbol).getLoc();
-  Value matrices = tensor::ExpandShapeOp::create(
-      b, loc, tensor({c.heads, plain + value, latent}), weight(symbol, layer),
-      ArrayRef<ReassociationIndices>{{0, 1}, {2}});
-  auto rows = [&](int64_t first, int64_t size) -> Value {
-    auto sizes = [&](int64_t a, int64_t b, int64_t c) {
-      return getAsIndexOpFoldResult(this->b.getContext(), {a, b, c});
-    };
-    return tensor::ExtractSliceOp::create(b, loc, matrices, sizes(0, first, 0),
-                                          sizes(c.heads, size, latent),
-                                          sizes(1, 1, 1));
-  };
+  auto [ofKeys, ofValues] = latentHeads(layer);
   at(layerPath + "." + names.heads + ".key");
-  Value absorbed = HeadLinearOp::create(b, loc, part(text, q, 0, plain),
-                                        rows(0, plain), /*transposed=*/true);
+  Value absorbed = HeadLinearOp::create(b, loc, part(text, q, 0, plain), ofKeys,
+                                        /*transposed=*/!c.splitsLatentHeads);
   at(layerPath + ".self_attn");
   Value query =
       joined({absorbed, rotated(text, kind, part(text, q, plain, c.headDim))});
   Value mixed = attend(text, kind, query, cache, cache, {layer, layer, {}});
   at(layerPath + "." + names.heads + ".value");
-  Value values = HeadLinearOp::create(b, loc, mixed, rows(plain, value),
+  Value values = HeadLinearOp::create(b, loc, mixed, ofValues,
                                       /*transposed=*/false); // (n, H, value)
   return linear(family.attention.out, mergeHeads(b, loc, values), layer);
 }

@@ -11,6 +11,7 @@ static constexpr Architecture architectures[] = {
     {"arcee", "arcee", true, false},
     {"cohere2", "cohere2", false, false},
     {"command-r", "cohere", false, false},
+    {"deepseek2", "deepseek_v3", false, false},
     {"dots1", "dots1", false, false},
     {"ernie4_5", "ernie4_5", false, false},
     {"ernie4_5-moe", "ernie4_5_moe", false, false},
@@ -158,13 +159,21 @@ static constexpr char outerModules[] = "blk=model.layers "
                                        "output_norm=model.norm",
                       layerModules[] =
                           "attn_k=self_attn.k_proj "
+                          "attn_k_b=self_attn.k_b_proj "
                           "attn_k_norm=self_attn.k_norm "
+                          "attn_kv_a_mqa=self_attn.kv_a_proj_with_mqa "
+                          "attn_kv_a_norm=self_attn.kv_a_layernorm "
+                          "attn_kv_b=self_attn.kv_b_proj "
                           "attn_norm=input_layernorm "
                           "attn_output=self_attn.o_proj "
                           "attn_q=self_attn.q_proj "
+                          "attn_q_a=self_attn.q_a_proj "
+                          "attn_q_a_norm=self_attn.q_a_layernorm "
+                          "attn_q_b=self_attn.q_b_proj "
                           "attn_q_norm=self_attn.q_norm "
                           "attn_qkv=self_attn.qkv_proj "
                           "attn_v=self_attn.v_proj "
+                          "attn_v_b=self_attn.v_b_proj "
                           "exp_probs_b.bias=mlp.gate.e_score_correction_bias "
                           "ffn_down=mlp.down_proj "
                           "ffn_down_exps=mlp.experts.{}.down_proj "

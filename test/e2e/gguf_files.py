@@ -12,6 +12,8 @@ TYPES = gguf.GGMLQuantizationType
 # The others are called as in config.json.
 ARCHITECTURES = {
     "cohere": "command-r",
+    "deepseek_v2": "deepseek2",
+    "deepseek_v3": "deepseek2",
     "ernie4_5_moe": "ernie4_5-moe",
     "gemma3_text": "gemma3",
     "glm4_moe": "glm4moe",
@@ -34,6 +36,7 @@ INTERLEAVED = (
     *("arcee", "granite", "granitemoe", "granitemoehybrid", "llama", "ministral3"),
     *("mistral", "mixtral", "olmo", "smollm3"),
 )
+LATENT = ("deepseek_v2", "deepseek_v3")
 WITH_STATES = ("lfm2", "lfm2_moe")
 WINDOWED = ("cohere2", "exaone4", "gemma2", "gemma3_text", "gpt_oss", "mistral", "phi3")
 OUTER = {
@@ -72,6 +75,14 @@ LAYER = {
     "post_mlp_layernorm": "post_ffw_norm",
     "post_self_attn_layernorm": "post_attention_norm",
     "self_attn.dense": "attn_output",
+    "self_attn.kv_a_layernorm": "attn_kv_a_norm",
+    "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa",
+    "self_attn.kv_b_proj": "attn_kv_b",
+    "self_attn.kv_b_proj.k": "attn_k_b",
+    "self_attn.kv_b_proj.v": "attn_v_b",
+    "self_attn.q_a_layernorm": "attn_q_a_norm",
+    "self_attn.q_a_proj": "attn_q_a",
+    "self_attn.q_b_proj": "attn_q_b",
     "self_attn.key_layernorm": "attn_k_norm",
     "self_attn.query_layernorm": "attn_q_norm",
     "shared_mlp.input_linear.0": "ffn_gate",
@@ -197,6 +208,8 @@ def head_size(config):
 
 def kv_heads(config):
     """0 for layers that have a state in place of attention."""
+    if config["model_type"] in LATENT:
+        return 1
     count = config.get("num_key_value_heads") or config["num_attention_heads"]
     if config["model_type"] not in WITH_STATES:
         return count
@@ -225,7 +238,17 @@ def add_config(writer, config):
     writer.add_rope_freq_base(config.get("rope_theta", theta))
     writer.add_vocab_size(config["vocab_size"])
     part = config.get("partial_rotary_factor", 1)
-    writer.add_rope_dimension_count(config.get("rotary_dim", int(head * part)))
+    rotated = config.get("qk_rope_head_dim", config.get("rotary_dim", int(head * part)))
+    writer.add_rope_dimension_count(rotated)
+    if family in LATENT:
+        latent = config["kv_lora_rank"]
+        if config.get("q_lora_rank"):
+            writer.add_q_lora_rank(config["q_lora_rank"])
+        writer.add_kv_lora_rank(latent)
+        writer.add_key_length(latent + rotated)
+        writer.add_value_length(latent)
+        writer.add_key_length_mla(config["qk_nope_head_dim"] + rotated)
+        writer.add_value_length_mla(config["v_head_dim"])
     if "head_dim" in config:
         writer.add_key_length(head)
         writer.add_value_length(head)
@@ -298,11 +321,12 @@ def add_experts(writer, config):
         width = config.get("moe_intermediate_size", config["intermediate_size"])
         count = config.get("moe_num_shared_experts", 1)
         writer.add_expert_shared_feed_forward_length(width * count)
-    if family in ("dots1", "glm4_moe", "lfm2_moe", "minimax_m2"):
+    if family in ("deepseek_v3", "dots1", "glm4_moe", "lfm2_moe", "minimax_m2"):
         writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
-    if family in ("dots1", "glm4_moe"):
+    if "routed_scaling_factor" in config and family in ("dots1", "glm4_moe", *LATENT):
         writer.add_expert_weights_scale(config["routed_scaling_factor"])
-        writer.add_expert_weights_norm(config["norm_topk_prob"])
+    if config.get("norm_topk_prob") and family in ("deepseek_v3", "dots1", "glm4_moe"):
+        writer.add_expert_weights_norm(True)
 
 
 def add_rope(writer, config):
@@ -314,6 +338,11 @@ def add_rope(writer, config):
     original = "original_max_position_embeddings"
     if kind == "yarn":
         writer.add_rope_scaling_orig_ctx_len(rope[original])
+        if "beta_fast" in rope:
+            writer.add_rope_scaling_yarn_beta_fast(rope["beta_fast"])
+            writer.add_rope_scaling_yarn_beta_slow(rope["beta_slow"])
+        if config["model_type"] in LATENT and "mscale_all_dim" in rope:
+            writer.add_rope_scaling_yarn_log_mul(0.1 * rope["mscale_all_dim"])
     if kind == "longrope":
         before = config[original]
         stretch = config["max_position_embeddings"] / before
@@ -415,7 +444,14 @@ def write(path, config, arrays, kind, text=None, split=0, blocks=None):
         data = converted(name, data, config)
         if re.search(r"\.(shared_expert_gate|moe_statics)\.", name):
             data = data[0]
-        if ".input_linear." in name:
+        if ".kv_b_proj." in name:
+            heads = values.reshape(config["num_attention_heads"], -1, values.shape[-1])
+            keys, values = np.split(heads, [config["qk_nope_head_dim"]], axis=1)
+            for part, half in (("k", keys.swapaxes(1, 2)), ("v", values)):
+                part = name.replace("kv_b_proj", f"kv_b_proj.{part}")
+                data, used = stored(np.ascontiguousarray(half), kind)
+                add(writer, tensor_name(part, family), data, used)
+        elif ".input_linear." in name:
             for i, half in enumerate(np.split(data, 2, axis=-2)):
                 part = name.replace("input_linear", f"input_linear.{i}")
                 add(writer, tensor_name(part, family), half, used)

@@ -13,6 +13,7 @@ import sys
 
 import numpy as np
 
+import families
 import gguf_files
 import gguf_models
 import gguf_text
@@ -37,11 +38,16 @@ class Case:
     close: float = 2e-5  # most that logarithms may be apart
 
 
-# llama.cpp leaves out the window of phi3; gemma2's caps are as large as the logits.
+# llama.cpp leaves out the window of phi3, knows no biases of lfm2, no group of experts by
+# its best and no bounds of YaRN; gemma2's caps are as large as the logits.
 gguf_models.MODELS |= {
     "phi3-whole": gguf_models.family("phi3", sliding_window=None),
     "phi3-longrope": gguf_models.rope("longrope")
     | {"model_type": "phi3", "bos_token_id": None},
+    "deepseek_v2-yarn": gguf_models.MODELS["deepseek_v2"]
+    | {"q_lora_rank": 40, "topk_method": "greedy", "n_group": 1, "topk_group": 1}
+    | {"rope_scaling": families.rope("yarn", mscale=0.707, mscale_all_dim=0.707)},
+    "lfm2-bare": gguf_models.family("lfm2", conv_bias=False),
     "gemma2-caps": gguf_models.family(
         "gemma2",
         query_pre_attn_scalar=24,
@@ -51,6 +57,7 @@ gguf_models.MODELS |= {
 }
 KINDS = ["llama", "llama-tied", "llama-biases", "llama3", "linear", "yarn", "qwen2"]
 KINDS += ["qwen3", "phi3-whole", "smollm3", "granite", "olmo2"]
+KINDS += ["lfm2-bare", "lfm2_moe", "deepseek_v2-yarn", "deepseek_v3"]
 CASES = {kind: Case(kind) for kind in KINDS}
 CASES |= {
     # Longer than what longrope calls short: llama.cpp asks the context's length.

@@ -117,6 +117,19 @@ MODELS = {
         rope_theta=11158840.0,
     ),
     "minimax_m2": family("minimax_m2"),
+    # llama.cpp rounds the bounds of YaRN, and knows one mscale.
+    "deepseek_v2": family(
+        "deepseek_v2",
+        rope_scaling=families.rope("yarn-mscale")
+        | {"mscale": 0.707, "mscale_all_dim": 0.707, "truncate": True},
+    )
+    | {"q_lora_rank": None},
+    "deepseek_v3": family(
+        "deepseek_v3",
+        attention_bias=False,
+        norm_topk_prob=True,
+        routed_scaling_factor=2.5,
+    ),
     "dots1": family(
         "dots1", norm_topk_prob=False, routed_scaling_factor=2.5, sliding_window=None
     ),

@@ -50,6 +50,8 @@ private:
   const char *stateType() const;
   /// Whether the model is a Gemma 2 or 3.
   bool isGemma2() const;
+  bool isLatent() const;
+  void readLatent();
   void readExperts();
   void readShared(const char *count);
   void checkPattern(const Value &pattern);
@@ -253,6 +255,8 @@ void ConfigReader::readVocabulary() {
 
 /// Reads the size of heads, and how many of a head's dimensions are rotated.
 void ConfigReader::readHeads() {
+  if (isLatent())
+    return readLatent();
   auto key = whole(".attention.key_length"),
        rotated = whole(".rope.dimension_count");
   if (!key)
@@ -317,6 +321,57 @@ const char *ConfigReader::stateType() const {
              : "linear_attention";
 }
 
+/// Whether keys and values are made of latent numbers.
+bool ConfigReader::isLatent() const {
+  return architecture->name == std::string_view("deepseek2");
+}
+
+/// Reads the sizes of latent attention, and which DeepSeek it is. Older files
+/// have sizes of keys and values where others have sizes of what makes them.
+void ConfigReader::readLatent() {
+  auto need = [&](const char *key) {
+    auto size = whole(key);
+    if (!size)
+      fail("'" + full(key) + "' is missing");
+    return size.value_or(0);
+  };
+  bool isNew = find(".attention.key_length_mla");
+  int64_t rotated = need(".rope.dimension_count"),
+          key = need(isNew ? ".attention.key_length_mla"
+                           : ".attention.key_length");
+  config["v_head_dim"] =
+      need(isNew ? ".attention.value_length_mla" : ".attention.value_length");
+  need(".attention.kv_lora_rank");
+  need(".expert_count");
+  if (key <= rotated)
+    fail("'" + full(".rope.dimension_count") + "' is " +
+         std::to_string(rotated) + ", expected less than " +
+         std::to_string(key) + ", the numbers of a key");
+  config["qk_rope_head_dim"] = rotated;
+  config["qk_nope_head_dim"] = key - rotated;
+  config["num_key_value_heads"] = config["num_attention_heads"];
+  config["split_kv_b"] = tensor("blk.0.attn_k_b.weight") != nullptr;
+  for (const char *key : {"n_group", "topk_group"})
+    config.emplace(key, 1);
+  config.emplace("q_lora_rank", nullptr);
+  config.emplace("first_k_dense_replace", 0);
+  config.emplace("routed_scaling_factor", 1.0);
+  // Before files had the key, the others were GLM-4.7 Flash.
+  int64_t layers = config["num_hidden_layers"];
+  bool isFlash =
+      (layers == 47 || layers == 48) && config["vocab_size"] == 154880;
+  auto score = whole(".expert_gating_func").value_or(isFlash ? 2 : 1);
+  if (score != 1 && score != 2)
+    fail("'" + full(".expert_gating_func") + "' is " + std::to_string(score) +
+             ", expected 1 or 2",
+         CRIA_UNIMPLEMENTED);
+  if (score == 2)
+    return;
+  config["model_type"] = "deepseek_v2";
+  if (config["n_group"] != 1)
+    config["topk_method"] = "group_limited_greedy";
+}
+
 bool ConfigReader::isGemma2() const {
   std::string type = architecture->modelType;
   return type == "gemma2" || type == "gemma3_text";
@@ -325,7 +380,7 @@ bool ConfigReader::isGemma2() const {
 /// Reads what llama.cpp knows of an architecture's experts and no key says. A
 /// llama model with experts belongs to the family mixtral.
 void ConfigReader::readExperts() {
-  std::string type = architecture->modelType;
+  std::string type = config["model_type"];
   bool hasExperts = config.value("num_local_experts", int64_t(0)) > 0;
   if (type == "llama" && hasExperts) {
     config["model_type"] = "mixtral";
@@ -337,7 +392,7 @@ void ConfigReader::readExperts() {
     config["norm_topk_prob"] = false;
   if (type == "qwen3_moe" || type == "lfm2_moe")
     config["norm_topk_prob"] = true;
-  if ((type == "dots1" || type == "glm4_moe") &&
+  if ((type == "deepseek_v3" || type == "dots1" || type == "glm4_moe") &&
       !config.contains("norm_topk_prob"))
     config["norm_topk_prob"] = false;
   readShared(type == "ernie4_5_moe"     ? "moe_num_shared_experts"
@@ -585,6 +640,9 @@ void ConfigReader::readYarn(json &rope) {
     rope["beta_slow"] = *turns;
   if (config["model_type"] == "gpt_oss")
     rope["truncate"] = false;
+  if (auto tenth = number(".rope.scaling.yarn_log_multiplier");
+      tenth && isLatent()) // the factor is an f32's shortest number
+    rope["mscale"] = rope["mscale_all_dim"] = std::round(*tenth * 1e8) / 1e7;
   // ggml multiplies this factor with its own, 0.1 ln(factor) + 1.
   if (magnitude && *magnitude != 1)
     rope["attention_factor"] =

@@ -7,42 +7,51 @@
 
 namespace cria::gguf {
 
-static constexpr char everywhere[] = "*", none[] = "",
-                      provenance[] = "provenance",
-                      runtimes[] = "the runtime reads the tokenizer",
-                      drawn[] = "options of the runtime say how ids are drawn",
-                      experts[] = "the architecture has no experts",
-                      groups[] = "dots1 glm4moe",
-                      sigmoids[] = "dots1 glm4moe lfm2moe minimax-m2",
-                      withStates[] = "lfm2 lfm2moe",
-                      ofOwnWidth[] = "dots1 ernie4_5-moe glm4moe hunyuan-moe "
-                                     "lfm2moe qwen2moe qwen3moe",
-                      softmaxes[] = "ernie4_5-moe granitemoe hunyuan-moe llama "
-                                    "olmoe qwen2moe qwen3moe",
-                      withExperts[] =
-                          "dots1 glm4moe gpt-oss granitemoe lfm2moe llama "
-                          "minimax-m2 olmoe qwen2moe qwen3moe",
-                      chosen[] = "experts that a token chooses",
-                      shared[] = "width of the MLP beside the experts, in "
-                                 "experts",
-                      ofLayer[] = "experts of a layer",
-                      layerNorms[] = "cohere2 command-r gpt2 jais2 nemotron "
-                                     "olmo phi2 stablelm starcoder starcoder2",
-                      split[] = "numbers the parts of a file";
+static constexpr char
+    everywhere[] = "*",
+    none[] = "", provenance[] = "provenance",
+    runtimes[] = "the runtime reads the tokenizer",
+    drawn[] = "options of the runtime say how ids are drawn",
+    experts[] = "the architecture has no experts",
+    groups[] = "deepseek2 dots1 glm4moe",
+    sigmoids[] = "dots1 glm4moe lfm2moe minimax-m2",
+    withStates[] = "lfm2 lfm2moe",
+    ofOwnWidth[] = "deepseek2 dots1 ernie4_5-moe glm4moe hunyuan-moe "
+                   "lfm2moe qwen2moe qwen3moe",
+    softmaxes[] = "ernie4_5-moe granitemoe hunyuan-moe llama "
+                  "olmoe qwen2moe qwen3moe",
+    withExperts[] = "deepseek2 dots1 glm4moe gpt-oss granitemoe lfm2moe llama "
+                    "minimax-m2 olmoe qwen2moe qwen3moe",
+    chosen[] = "experts that a token chooses",
+    shared[] = "width of the MLP beside the experts, in "
+               "experts",
+    ofLayer[] = "experts of a layer",
+    layerNorms[] = "cohere2 command-r gpt2 jais2 nemotron "
+                   "olmo phi2 stablelm starcoder starcoder2",
+    split[] = "numbers the parts of a file";
 
 static const Key keys[] = {
     {".attention.causal", everywhere, KeyUse::Neutral, "true",
      "a token sees only the tokens before it"},
     {".attention.head_count", everywhere, KeyUse::Whole, "num_attention_heads",
      "query heads"},
+    {".attention.head_count_kv", "deepseek2", KeyUse::Read, none,
+     "1, or query heads: latent numbers make a key for each query head"},
     {".attention.head_count_kv", withStates, KeyUse::Read, none,
      "KV heads; 0 for a layer that has a state in place of attention"},
     {".attention.head_count_kv", everywhere, KeyUse::Whole,
      "num_key_value_heads", "KV heads; default: as many as query heads"},
     {".attention.head_dim", everywhere, KeyUse::Read, none,
      "the same as key_length, as ollama writes it"},
+    {".attention.key_length", "deepseek2", KeyUse::Read, none,
+     "numbers of a key: those that make it, or its own if there is no "
+     "key_length_mla"},
     {".attention.key_length", everywhere, KeyUse::Whole, "head_dim",
      "size of a head; default: embedding_length / heads"},
+    {".attention.key_length_mla", "deepseek2", KeyUse::Read, none,
+     "numbers of a key"},
+    {".attention.kv_lora_rank", "deepseek2", KeyUse::Whole, "kv_lora_rank",
+     "latent numbers of a token"},
     {".attention.layer_norm_epsilon",
      "cohere2 command-r gpt2 jais2 phi2 stablelm starcoder", KeyUse::Number,
      "layer_norm_eps", "epsilon of norms"},
@@ -62,6 +71,8 @@ static const Key keys[] = {
      "rms_norm_eps", "epsilon of norms"},
     {".attention.max_alibi_bias", everywhere, KeyUse::Neutral, "0",
      "positions are rotated"},
+    {".attention.q_lora_rank", "deepseek2", KeyUse::Whole, "q_lora_rank",
+     "latent numbers of a query; default: queries are made without"},
     {".attention.scale", "granite granitemoe", KeyUse::Number,
      "attention_multiplier", "factor of attention scores"},
     {".attention.sliding_window",
@@ -71,8 +82,13 @@ static const Key keys[] = {
      "which layers have a window: only three of four, the fourth has none"},
     {".attention.temperature_scale", "mistral3", KeyUse::Read, none,
      "with it, the model is of the family ministral3"},
+    {".attention.value_length", "deepseek2", KeyUse::Read, none,
+     "numbers of a value: those that make it, or its own if there is no "
+     "value_length_mla"},
     {".attention.value_length", everywhere, KeyUse::Read, none,
      "the same as key_length"},
+    {".attention.value_length_mla", "deepseek2", KeyUse::Read, none,
+     "numbers of a value"},
     {".attn_logit_softcapping", "gemma2", KeyUse::Number,
      "attn_logit_softcapping", "soft cap of attention scores"},
     {".block_count", everywhere, KeyUse::Whole, "num_hidden_layers", "layers"},
@@ -94,6 +110,8 @@ static const Key keys[] = {
      "moe_intermediate_size", "width of an expert"},
     {".expert_feed_forward_length", "gpt-oss minimax-m2", KeyUse::Whole,
      "intermediate_size", "the same as feed_forward_length"},
+    {".expert_gating_func", "deepseek2", KeyUse::Read, none,
+     "2, sigmoids: of the family deepseek_v3; else deepseek_v2"},
     {".expert_gating_func", sigmoids, KeyUse::Neutral, "2",
      "scores are sigmoids"},
     {".expert_gating_func", softmaxes, KeyUse::Neutral, "1",
@@ -140,7 +158,8 @@ static const Key keys[] = {
      "divisor of logits"},
     {".n_deepstack_layers", "qwen3vl", KeyUse::Any, none,
      "images are not read"},
-    {".nextn_predict_layers", "exaone4 glm4 glm4moe", KeyUse::Read, none,
+    {".nextn_predict_layers", "deepseek2 exaone4 glm4 glm4moe", KeyUse::Read,
+     none,
      "layers after the last, which predict a token more; they are left out"},
     {".pooling_type", everywhere, KeyUse::Any, none,
      "--pooling says how hidden states are pooled"},
@@ -176,6 +195,8 @@ static const Key keys[] = {
      "yarn blends fully"},
     {".rope.scaling.yarn_log_multiplier", "mistral3", KeyUse::Neutral, "1",
      "mscale_all_dim is 1, as mscale is"},
+    {".rope.scaling.yarn_log_multiplier", "deepseek2", KeyUse::Read, none,
+     "a tenth of mscale_all_dim, as which mscale is"},
     {".rope.scaling.yarn_log_multiplier", everywhere, KeyUse::Neutral, "0",
      "mscale_all_dim is not supported"},
     {".shortconv.l_cache", "lfm2 lfm2moe", KeyUse::Whole, "conv_L_cache",
