@@ -166,6 +166,9 @@ struct ModelConfig {
   /// For the delta rule and Mamba: heads, heads of keys, and sizes of a key and
   /// a value.
   int64_t deltaHeads = 0, deltaKeyHeads = 0, deltaKeyDim = 0, deltaValueDim = 0;
+  /// Whether gates of the delta rule have a tensor of their own, although
+  /// `fusesHeads` is true.
+  bool splitsDeltaGates = false;
   int64_t maxPositions = 0; // max_position_embeddings
   /// If not 0, the positions beyond which the model computes what is not
   /// supported.

@@ -1413,7 +1413,7 @@ static const Family kFamilies[] = {
              "linear_value_head_dim mlp_only_layers moe_intermediate_size "
              "norm_topk_prob num_experts num_experts_per_tok "
              "partial_rotary_factor rms_norm_eps "
-             "shared_expert_intermediate_size",
+             "shared_expert_intermediate_size split_qkvz",
      .defaults = R"({"decoder_sparse_step": 1, "full_attention_interval": 4,
          "head_dim": 256, "hidden_act": "silu", "intermediate_size": 5632,
          "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,

@@ -102,6 +102,9 @@ struct DeltaModules {
   /// that share the key, and their gates. `rate` has for each: the rates of
   /// these heads, and their steps.
   bool fusesHeads = false;
+  /// If it has, and split_qkvz is true as for GGUF files: what has the rows of
+  /// all queries, keys and values in place of `in`; `gate` has the others.
+  llvm::StringLiteral splitIn = "linear_attn.in_proj_qkv";
   llvm::StringLiteral filter = "linear_attn.conv1d";
   /// Of each head: a gate for each number, the rate, and the step with the
   /// tensors of its bias and of the logarithm of its decay.

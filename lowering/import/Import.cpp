@@ -436,9 +436,10 @@ void Importer::declareDelta(Layers layers) {
                            int64_t in) {
     declareLinear(symbol, path, out, in, /*bias=*/false, layers);
   };
-  declareMatrix(deltaIn, names.in, columns + (names.fusesHeads ? values : 0),
-                hidden);
-  if (!names.fusesHeads)
+  bool fusesGates = names.fusesHeads && !c.splitsDeltaGates;
+  declareMatrix(deltaIn, c.splitsDeltaGates ? names.splitIn : names.in,
+                columns + (fusesGates ? values : 0), hidden);
+  if (!fusesGates)
     declareMatrix(deltaGate, names.gate, values, hidden);
   declareMatrix(deltaRate, names.rate,
                 c.deltaHeads * (names.fusesHeads ? 2 : 1), hidden);
@@ -1047,14 +1048,19 @@ DeltaInputs Importer::deltaInputs(const Text &text, Value x, Value layer) {
             linearInF32(deltaRate, x, layer), linearInF32(deltaStep, x, layer)};
   int64_t keyHeads = c.deltaKeyHeads, key = c.deltaKeyDim,
           shared = c.deltaHeads / keyHeads, value = shared * c.deltaValueDim;
-  Value all = splitHeads(text.tokens, linear(deltaIn, x, layer), keyHeads);
   auto partOf = [&](Value heads, int64_t first, int64_t size) {
     return mergeHeads(b, loc, part(text, heads, first, size));
   };
-  Value columns = joined({partOf(all, 0, key), partOf(all, key, key),
-                          partOf(all, 2 * key, value)},
-                         /*dim=*/1),
-        gates = partOf(all, 2 * key + value, value);
+  Value columns = linear(deltaIn, x, layer), gates;
+  if (c.splitsDeltaGates) {
+    gates = linear(deltaGate, x, layer);
+  } else {
+    Value all = splitHeads(text.tokens, columns, keyHeads);
+    columns = joined({partOf(all, 0, key), partOf(all, key, key),
+                      partOf(all, 2 * key, value)},
+                     /*dim=*/1);
+    gates = partOf(all, 2 * key + value, value);
+  }
   Value both =
       splitHeads(text.tokens, linearInF32(deltaRate, x, layer), keyHeads);
   Value rates = partOf(both, 0, shared), steps = partOf(both, shared, shared);

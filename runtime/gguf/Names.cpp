@@ -42,7 +42,10 @@ static constexpr Architecture architectures[] = {
     {"qwen2", "qwen2", false, false},
     {"qwen2moe", "qwen2_moe", false, false},
     {"qwen3", "qwen3", false, false},
+    {"qwen35", "qwen3_5_text", false, true, "", true},
+    {"qwen35moe", "qwen3_5_moe_text", false, true, "qwen35", true},
     {"qwen3moe", "qwen3_moe", false, false},
+    {"qwen3next", "qwen3_next", false, true, "qwen35"},
     {"qwen3vl", "qwen3_vl_text", false, false},
     {"seed_oss", "seed_oss", false, false},
     {"smollm3", "smollm3", true, false},
@@ -137,6 +140,20 @@ static constexpr char ofArchitectures[] =
     "qwen2moe.ffn_down_shexp=mlp.shared_expert.down_proj "
     "qwen2moe.ffn_gate_shexp=mlp.shared_expert.gate_proj "
     "qwen2moe.ffn_up_shexp=mlp.shared_expert.up_proj "
+    "qwen35.attn_gate=linear_attn.in_proj_z "
+    "qwen35.attn_qkv=linear_attn.in_proj_qkv "
+    "qwen35.ffn_down_shexp=mlp.shared_expert.down_proj "
+    "qwen35.ffn_gate_shexp=mlp.shared_expert.gate_proj "
+    "qwen35.ffn_norm= "
+    "qwen35.ffn_up_shexp=mlp.shared_expert.up_proj "
+    "qwen35.ssm_a=linear_attn.A_log "
+    "qwen35.ssm_alpha=linear_attn.in_proj_a "
+    "qwen35.ssm_ba=linear_attn.in_proj_ba "
+    "qwen35.ssm_beta=linear_attn.in_proj_b "
+    "qwen35.ssm_conv1d=linear_attn.conv1d "
+    "qwen35.ssm_dt.bias=linear_attn.dt_bias "
+    "qwen35.ssm_norm=linear_attn.norm "
+    "qwen35.ssm_out=linear_attn.out_proj "
     "seed_oss.ffn_norm= "
     "starcoder.attn_norm=ln_1 "
     "starcoder.attn_output=attn.c_proj "
@@ -267,14 +284,16 @@ std::string checkpointName(const Architecture &architecture,
   if (dot == name.npos)
     return "";
   std::string_view kind = name.substr(dot); // ".weight"
-  if (kind != ".weight" && kind != ".bias")
-    return "";
   std::string_view layer = eatLayer(name), layers = "blk";
-  if (translate(architecture, !layer.empty(), name))
+  if (translate(architecture, !layer.empty(), name)) {
     kind = "";
-  else if (name.remove_suffix(kind.size());
-           !translate(architecture, !layer.empty(), name))
-    return "";
+  } else {
+    if (kind != ".weight" && kind != ".bias")
+      return "";
+    name.remove_suffix(kind.size());
+    if (!translate(architecture, !layer.empty(), name))
+      return "";
+  }
   if (name.empty())
     return "";
   if (layer.empty())

@@ -20,6 +20,9 @@ struct Architecture {
   bool normsPlusOne;
   /// The architecture whose names of tensors this one has, too.
   char like[16] = "";
+  /// Heads of values that share a key are not one after the other: see
+  /// runtime/weights/gguf/Order.h.
+  bool valuesInTurns = false;
 };
 
 /// The architecture called `name`, or null.

@@ -30,12 +30,16 @@ ARCHITECTURES = {
     "phi": "phi2",
     "qwen2_moe": "qwen2moe",
     "qwen3_moe": "qwen3moe",
+    "qwen3_5_moe_text": "qwen35moe",
+    "qwen3_5_text": "qwen35",
+    "qwen3_next": "qwen3next",
     "qwen3_vl_text": "qwen3vl",
 }
 INTERLEAVED = (
     *("arcee", "granite", "granitemoe", "granitemoehybrid", "llama", "ministral3"),
     *("mistral", "mixtral", "olmo", "smollm3"),
 )
+DELTA = ("qwen3_5_moe_text", "qwen3_5_text", "qwen3_next")
 LATENT = ("deepseek_v2", "deepseek_v3")
 WITH_STATES = ("lfm2", "lfm2_moe")
 WINDOWED = ("cohere2", "exaone4", "gemma2", "gemma3_text", "gpt_oss", "mistral", "phi3")
@@ -88,6 +92,14 @@ LAYER = {
     "shared_mlp.input_linear.0": "ffn_gate",
     "shared_mlp.input_linear.1": "ffn_up",
     "shared_mlp.output_linear": "ffn_down",
+    "linear_attn.conv1d": "ssm_conv1d",
+    "linear_attn.in_proj_a": "ssm_alpha",
+    "linear_attn.in_proj_b": "ssm_beta",
+    "linear_attn.in_proj_ba": "ssm_ba",
+    "linear_attn.in_proj_qkv": "attn_qkv",
+    "linear_attn.in_proj_z": "attn_gate",
+    "linear_attn.norm": "ssm_norm",
+    "linear_attn.out_proj": "ssm_out",
     "operator_norm": "attn_norm",
     "ffn_norm": "ffn_norm",
     "self_attn.out_proj": "attn_output",
@@ -121,8 +133,10 @@ LAYER = {
     "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
 }
 SHARED = re.compile(r"mlp\.shared_(?:experts?|mlp)\.(gate|up|down)_proj")
-# Tensors of gpt-oss that are not called MODULE.weight or MODULE.bias.
+# Tensors that are not called MODULE.weight or MODULE.bias.
 TENSORS = {
+    "linear_attn.A_log": "ssm_a",
+    "linear_attn.dt_bias": "ssm_dt.bias",
     "self_attn.sinks": "attn_sinks.weight",
     "mlp.experts.down_proj": "ffn_down_exps.weight",
     "mlp.experts.down_proj_bias": "ffn_down_exps.bias",
@@ -149,7 +163,7 @@ def tensor_name(name, family):
     if module == "post_attention_layernorm":
         behind = family in (
             *("exaone4", "gemma2", "gemma3_text", "glm4_moe", "gpt_oss", "olmo2"),
-            "seed_oss",
+            *("seed_oss", *DELTA),
         )
         part = "post_attention_norm" if behind else "ffn_norm"
     else:
@@ -163,6 +177,24 @@ def interleaved(array, heads):
     return parts.swapaxes(1, 2).reshape(array.shape)
 
 
+def in_turns(name, array, config):
+    """Heads of values as llama.cpp has them: the first of each key, then the second of
+    each. Elements may have any number of bytes."""
+    groups, heads = config["linear_num_key_heads"], config["linear_num_value_heads"]
+    keys = 2 * groups * config["linear_key_head_dim"]
+
+    def turned(part):
+        parts = part.reshape(groups, heads // groups, -1, *part.shape[1:])
+        return parts.swapaxes(0, 1).reshape(part.shape)
+
+    if name.endswith((".in_proj_qkv.weight", ".conv1d.weight")):
+        return np.concatenate([array[:keys], turned(array[keys:])])
+    if name.endswith(".out_proj.weight"):
+        columns = array.reshape(len(array), groups, heads // groups, -1)
+        return columns.swapaxes(1, 2).reshape(array.shape)
+    return array if name.endswith(".norm.weight") else turned(array)
+
+
 def converted(name, array, config):
     """The elements that the file holds."""
     family = config["model_type"]
@@ -171,10 +203,14 @@ def converted(name, array, config):
         heads = config.get("num_key_value_heads") or heads
     if family in INTERLEAVED and re.search(r"\.[qk]_proj\.", name):
         return interleaved(array, heads)
-    plus_one = family.startswith("gemma") or family == "nemotron"
-    if plus_one and name.endswith("norm.weight"):
+    if ".linear_attn." in name and family != "qwen3_next":
+        array = in_turns(name, array, config)
+    if name.endswith(".A_log"):
+        return -np.exp(array)
+    plus_one = family.startswith("gemma") or family in ("nemotron", *DELTA)
+    if plus_one and re.search(r"norm\.weight$(?<!attn\.norm\.weight)", name):
         return array + np.float32(1)  # norms are f32
-    if name.endswith(".conv.weight"):
+    if name.endswith((".conv.weight", ".conv1d.weight")):
         return array[:, 0]
     return array
 
@@ -237,7 +273,7 @@ def add_config(writer, config):
     theta = config.get("rope_parameters", {}).get("rope_theta", 10000.0)
     writer.add_rope_freq_base(config.get("rope_theta", theta))
     writer.add_vocab_size(config["vocab_size"])
-    part = config.get("partial_rotary_factor", 1)
+    part = config.get("rope_parameters", config).get("partial_rotary_factor", 1)
     rotated = config.get("qk_rope_head_dim", config.get("rotary_dim", int(head * part)))
     writer.add_rope_dimension_count(rotated)
     if family in LATENT:
@@ -271,6 +307,19 @@ def add_config(writer, config):
     if family == "qwen3_vl_text":
         writer.add_rope_dimension_sections([4, 4, 4, 0])
         writer.add_num_deepstack_layers(0)
+    if family in DELTA:
+        heads = config["linear_num_value_heads"]
+        writer.add_ssm_conv_kernel(config.get("linear_conv_kernel_dim", 4))
+        writer.add_ssm_state_size(config["linear_key_head_dim"])
+        writer.add_ssm_group_count(config["linear_num_key_heads"])
+        writer.add_ssm_time_step_rank(heads)
+        writer.add_ssm_inner_size(config["linear_value_head_dim"] * heads)
+        if "layer_types" in config:
+            states = [kind == "linear_attention" for kind in config["layer_types"]]
+            writer.add_array(f"{writer.arch}.attention.recurrent_layers", states)
+        writer.add_full_attention_interval(config.get("full_attention_interval", 4))
+        if family != "qwen3_next":
+            writer.add_rope_dimension_sections([2, 2, 2, 0])
     if family in ("lfm2", "lfm2_moe"):
         writer.add_shortconv_l_cache(config.get("conv_L_cache", 3))
     if family == "granitemoehybrid":
@@ -432,7 +481,7 @@ def write(path, config, arrays, kind, text=None, split=0, blocks=None):
         array = array.swapaxes(-1, -2) if turned else array
         if re.search(
             r"\.(gate|router|router\.layer|shared_expert_gate|moe_statics)\.|_bias$"
-            r"|\.conv\.weight$",
+            r"|\.(conv|conv1d)\.weight$",
             name,
         ):
             data, used = array.astype(np.float32), TYPES.F32
@@ -451,6 +500,15 @@ def write(path, config, arrays, kind, text=None, split=0, blocks=None):
                 part = name.replace("kv_b_proj", f"kv_b_proj.{part}")
                 data, used = stored(np.ascontiguousarray(half), kind)
                 add(writer, tensor_name(part, family), data, used)
+        elif ".in_proj_qkvz." in name:
+            groups, size = config["linear_num_key_heads"], config["linear_key_head_dim"]
+            heads = data.reshape(groups, -1, *data.shape[1:])
+            gates = size + (heads.shape[1] // 2)
+            parts = np.split(heads, [size, 2 * size, gates], axis=1)
+            *parts, gates = [part.reshape(-1, *data.shape[1:]) for part in parts]
+            for part, rows in (("qkv", np.concatenate(parts)), ("z", gates)):
+                part = name.replace("in_proj_qkvz", f"in_proj_{part}")
+                add(writer, tensor_name(part, family), rows, used)
         elif ".input_linear." in name:
             for i, half in enumerate(np.split(data, 2, axis=-2)):
                 part = name.replace("input_linear", f"input_linear.{i}")

@@ -38,8 +38,10 @@ class Case:
     close: float = 2e-5  # most that logarithms may be apart
 
 
+SQUARE = {"linear_key_head_dim": 16, "linear_value_head_dim": 16}
 # llama.cpp leaves out the window of phi3, knows no biases of lfm2, no group of experts by
-# its best and no bounds of YaRN; gemma2's caps are as large as the logits.
+# its best, no bounds of YaRN and no states whose keys and values differ in size; gemma2's
+# caps are as large as the logits.
 gguf_models.MODELS |= {
     "phi3-whole": gguf_models.family("phi3", sliding_window=None),
     "phi3-longrope": gguf_models.rope("longrope")
@@ -47,6 +49,11 @@ gguf_models.MODELS |= {
     "deepseek_v2-yarn": gguf_models.MODELS["deepseek_v2"]
     | {"q_lora_rank": 40, "topk_method": "greedy", "n_group": 1, "topk_group": 1}
     | {"rope_scaling": families.rope("yarn", mscale=0.707, mscale_all_dim=0.707)},
+    "qwen3_5-square": gguf_models.MODELS["qwen3_5_text"] | SQUARE,
+    "qwen3_5_moe-square": gguf_models.MODELS["qwen3_5_moe_text"] | SQUARE,
+    "qwen3_next-square": gguf_models.MODELS["qwen3_next"]
+    | SQUARE
+    | {"mlp_only_layers": []},
     "lfm2-bare": gguf_models.family("lfm2", conv_bias=False),
     "gemma2-caps": gguf_models.family(
         "gemma2",
@@ -59,6 +66,9 @@ KINDS = ["llama", "llama-tied", "llama-biases", "llama3", "linear", "yarn", "qwe
 KINDS += ["qwen3", "phi3-whole", "smollm3", "granite", "olmo2"]
 KINDS += ["lfm2-bare", "lfm2_moe", "deepseek_v2-yarn", "deepseek_v3"]
 CASES = {kind: Case(kind) for kind in KINDS}
+# Files have -exp(A_log).
+STATES = ["qwen3_5-square", "qwen3_5_moe-square", "qwen3_next-square"]
+CASES |= {kind: Case(kind, close=1e-4) for kind in STATES}
 CASES |= {
     # Longer than what longrope calls short: llama.cpp asks the context's length.
     "phi3-longrope": Case("phi3-longrope", prompt=80),

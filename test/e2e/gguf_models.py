@@ -22,6 +22,8 @@ from harness import Tools, check, execute, nmse, some
 
 IDS = [1, 5, 9, 200, 33, 7, 7, 12]
 ROUNDED = 5e-4  # NMSE of products that round rows to integers of 8 bits
+# Of logits in f32: files have -exp(A_log), and gates of Qwen 3 Next apart.
+NEARLY, TYPE = 5e-6, {"qwen3_next": ["f32"]}
 # Their names in families of layer norms; OLMo 1 has none.
 EPSILONS = dict.fromkeys(
     ["cohere", "cohere2", "gpt2", "gpt_bigcode", "jais2", "phi", "stablelm"],
@@ -99,6 +101,11 @@ MODELS = {
     "nemotron": family("nemotron", partial_rotary_factor=0.5),
     "olmo": family("olmo"),
     "phi": family("phi", partial_rotary_factor=0.5),
+    "qwen3_5_moe_text": family(
+        "qwen3_5_moe_text", rope_theta=None, linear_num_value_heads=6
+    ),
+    "qwen3_5_text": family("qwen3_5_text", rope_theta=None),
+    "qwen3_next": family("qwen3_next", norm_topk_prob=True),
     "qwen3_vl_text": family("qwen3_vl_text"),
     "stablelm": family("stablelm", partial_rotary_factor=0.25),
     "starcoder2": family("starcoder2", sliding_window=None),
@@ -193,7 +200,8 @@ class Model:
 
 
 def check_plain(model, dtype):
-    """Bit for bit, with a type that the file has itself."""
+    """Bit for bit, with a type that the file has itself; nearly if products round
+    otherwise, because the file parts a tensor in two."""
     arrays = {
         name: weights.rounded(array, dtype)
         for name, array in model.arrays.items()
@@ -201,11 +209,9 @@ def check_plain(model, dtype):
     expected = model.logits(model.path, model.write(arrays, dtype), dtype)
     file = model.folder / f"{dtype}.gguf"
     gguf_files.write(file, model.config, arrays, PLAIN[dtype])
-    got = model.logits(file, file, dtype)
-    check(
-        np.array_equal(expected, got),
-        f"{model.name} in {dtype}: max |d| {np.abs(expected - got).max():.2e}",
-    )
+    apart = np.abs(expected - model.logits(file, file, dtype)).max()
+    bound = NEARLY if model.name in TYPE else 0
+    check(apart <= bound, f"{model.name} in {dtype}: max |d| {apart:.2e}")
 
 
 def random_blocks(shape, kind, draw):
@@ -292,7 +298,7 @@ def main():
             check_parts(tools)
         else:
             model = Model(tools, name, name)
-            for dtype in PLAIN if name == "llama" else ["bf16"]:
+            for dtype in PLAIN if name == "llama" else TYPE.get(name, ["bf16"]):
                 check_plain(model, dtype)
         print(name, "ok", flush=True)
 

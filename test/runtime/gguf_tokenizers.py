@@ -65,6 +65,11 @@ JAIS2 = JAIS2.removesuffix(r"\s+(?!\S)|\s+") + BLANKS + r"|\s{1,2}(?!\S)|\s{1}"
 # gpt-oss and MiniMax M2: words may end in 's and the like.
 GPT4O = TEKKEN.replace("]+|[^", "]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^", 1)
 GPT4O = GPT4O.replace(r"*|\p{N}|", r"*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}|")
+# Marks are of words.
+QWEN35 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}"
+    r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 DEEPSEEK3 = [
     r"\p{N}{1,3}",
     "[一-龥\u3040-ゟ゠-ヿ]+",
@@ -96,6 +101,7 @@ def plain(name):
 CASES = {
     "llama3": (plain("llama3"), "llama-bpe", {"bos": "<|begin_of_text|>"}),
     "qwen2": (plain("qwen2"), "qwen2", {"bos": "<|im_start|>", "add_bos": False}),
+    "qwen3.5": (lambda: (byte_level(QWEN35, normalizer=norm.NFC()), None), "qwen35", {}),
     "olmo2": (plain("olmo2"), "dbrx", {}),
     "gpt2": (plain("gpt2"), "gpt-2", {"bos": "<|endoftext|>"}),
     "smollm": (plain("smollm"), "smollm", {}),

@@ -47,6 +47,8 @@ private:
   void readVocabulary();
   void readHeads();
   void readLayers();
+  void readStates(const Value &value);
+  void readStateSizes();
   const char *stateType() const;
   /// Whether the model is a Gemma 2 or 3.
   bool isGemma2() const;
@@ -226,10 +228,12 @@ void ConfigReader::checkMissing() {
   bool isRms = findKey(full(rms), architecture->name)->use == KeyUse::Number;
   for (const char *key :
        {".attention.head_count", isRms ? rms : ".attention.layer_norm_epsilon",
-        ".block_count", ".context_length", ".embedding_length",
-        ".feed_forward_length"})
+        ".block_count", ".context_length", ".embedding_length"})
     if (!find(key))
       fail("'" + full(key) + "' is missing");
+  // Models whose layers all have experts need no other width.
+  if (!find(".feed_forward_length") && !find(".expert_feed_forward_length"))
+    fail("'" + full(".feed_forward_length") + "' is missing");
   if (!find(".attention.head_count_kv"))
     config["num_key_value_heads"] = config["num_attention_heads"];
   if (!find(".rope.freq_base"))
@@ -285,9 +289,14 @@ void ConfigReader::readHeads() {
                               full(".rope.dimension_count"));
 }
 
-/// Reads which layers have a state in place of attention: those without KV
-/// heads.
+/// Reads how many layers there are, and which have a state in place of
+/// attention: those that a key lists, or those without KV heads.
 void ConfigReader::readLayers() {
+  if (int64_t extra = countOf(header, *architecture, "nextn_predict_layers"))
+    config["num_hidden_layers"] =
+        config["num_hidden_layers"].get<int64_t>() - extra;
+  if (const Value *flags = find(".attention.recurrent_layers"))
+    readStates(*flags);
   const Value *value = find(".attention.head_count_kv");
   if (!value || config.contains("num_key_value_heads"))
     return;
@@ -312,6 +321,31 @@ void ConfigReader::readLayers() {
   if (value->isArray())
     config["layer_types"] = types;
   result.origins.emplace_back("layer_types", full(".attention.head_count_kv"));
+}
+
+/// Sets which layers have a state, of those that are not left out.
+void ConfigReader::readStates(const Value &value) {
+  auto flags = value.isArray() ? value.flags() : std::nullopt;
+  auto layers = config["num_hidden_layers"].get<int64_t>();
+  if (!flags || static_cast<int64_t>(flags->size()) < layers)
+    return fail("'" + full(".attention.recurrent_layers") + "' is " +
+                value.shown() + ", expected true or false for each layer");
+  json types = json::array();
+  for (int64_t i = 0; i < layers; ++i)
+    types.push_back((*flags)[static_cast<size_t>(i)] ? stateType()
+                                                     : "full_attention");
+  config["layer_types"] = types;
+}
+
+/// Reads the size of a value of states, which no key has.
+void ConfigReader::readStateSizes() {
+  auto inner = whole(".ssm.inner_size"), heads = whole(".ssm.time_step_rank");
+  if (!inner || !heads || !*heads || *inner % *heads)
+    return fail("'" + full(".ssm.inner_size") + "' is " +
+                (inner ? std::to_string(*inner) : "missing") +
+                ", expected a multiple of '" + full(".ssm.time_step_rank") +
+                "'");
+  config["linear_value_head_dim"] = *inner / *heads;
 }
 
 /// What config.json calls layers with a state.
@@ -381,6 +415,9 @@ bool ConfigReader::isGemma2() const {
 /// llama model with experts belongs to the family mixtral.
 void ConfigReader::readExperts() {
   std::string type = config["model_type"];
+  const Key *inner = findKey(full(".ssm.inner_size"), architecture->name);
+  if (inner && inner->use == KeyUse::Read)
+    readStateSizes();
   bool hasExperts = config.value("num_local_experts", int64_t(0)) > 0;
   if (type == "llama" && hasExperts) {
     config["model_type"] = "mixtral";
@@ -390,7 +427,7 @@ void ConfigReader::readExperts() {
   }
   if (type == "qwen2_moe" || type == "olmoe")
     config["norm_topk_prob"] = false;
-  if (type == "qwen3_moe" || type == "lfm2_moe")
+  if (type == "qwen3_moe" || type == "lfm2_moe" || type == "qwen3_next")
     config["norm_topk_prob"] = true;
   if ((type == "deepseek_v3" || type == "dots1" || type == "glm4_moe") &&
       !config.contains("norm_topk_prob"))
@@ -398,9 +435,6 @@ void ConfigReader::readExperts() {
   readShared(type == "ernie4_5_moe"     ? "moe_num_shared_experts"
              : type == "hunyuan_v1_moe" ? "num_shared_expert"
                                         : "");
-  if (int64_t extra = countOf(header, *architecture, "nextn_predict_layers"))
-    config["num_hidden_layers"] =
-        config["num_hidden_layers"].get<int64_t>() - extra;
 }
 
 /// Checks the width of the MLP beside the experts, which the key `count` of
@@ -515,7 +549,8 @@ void ConfigReader::readTensors() {
     config["use_qk_norm"] = headNorms;
   if (type == "lfm2" || type == "lfm2_moe")
     config["conv_bias"] = filters;
-  if ((type == "qwen2_moe" || type == "qwen3_moe") && !dense.empty())
+  if ((type == "qwen2_moe" || type == "qwen3_moe" || type == "qwen3_next") &&
+      !dense.empty())
     config["mlp_only_layers"] = dense;
   result.origins.emplace_back("attention_bias", "blk.0.attn_output.bias");
   result.origins.emplace_back("mlp_bias", "blk.0.ffn_down.bias");
@@ -709,6 +744,8 @@ void ConfigReader::finishFamily() {
     config["intermediate_size"] = *width;
   if (type == "smollm3")
     config["no_rope_layer_interval"] = 4;
+  if (type == "qwen3_next") // the file has two tensors
+    config["split_qkvz"] = true;
   if (type == "lfm2_moe") // llama.cpp has no factor
     config["routed_scaling_factor"] = 1.0;
   if (type == "lfm2") // the file has the adjusted width

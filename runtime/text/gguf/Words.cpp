@@ -17,6 +17,10 @@ static constexpr char jais2[] =
 static constexpr char qwen2[] =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"
     R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Marks are of words.
+static constexpr char qwen35[] =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}|)"
+    R"( ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 static constexpr char tekken[] =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*)"
     R"([\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?)"
@@ -69,6 +73,7 @@ static const std::vector<Words> &allWords() {
       {"jais-2", {jais2}, false, false, false, false},
       {"lfm2 llama-bpe llama-v3 llama3", {llama3}, false, false, true, true},
       {"olmo", {}, false, true, false, false},
+      {"qwen35", {qwen35}, false, true, false, false},
       {"refact smollm starcoder", {}, true, false, false, false},
       {"tekken", {tekken}, false, false, true, true},
   };

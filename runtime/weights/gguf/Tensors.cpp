@@ -53,6 +53,41 @@ static Result<uint64_t> interleavedHeads(const Header &header,
   return heads;
 }
 
+/// How the file has the heads of values in turns; nothing if it does not have
+/// them so.
+static Result<std::optional<Turns>> turnsOf(const Header &header,
+                                            const Architecture &architecture,
+                                            const TensorInfo &tensor) {
+  using Found = std::optional<Turns>;
+  bool follows = isOf(tensor.name, "attn_qkv") ||
+                 isOf(tensor.name, "ssm_conv1d"), // queries and keys
+      isWhole = isOf(tensor.name, "attn_gate"),
+       isColumn = isOf(tensor.name, "ssm_out"),
+       isOne = isOf(tensor.name, "ssm_alpha") ||
+               isOf(tensor.name, "ssm_beta") || isOf(tensor.name, "ssm_dt") ||
+               endsWith(tensor.name, ".ssm_a");
+  if (!architecture.valuesInTurns || !(follows || isWhole || isColumn || isOne))
+    return Found();
+  auto size = [&](const char *key) -> uint64_t {
+    const Value *value = header.find(concat({architecture.name, ".ssm.", key}));
+    int64_t got = value ? value->integer().value_or(0) : 0;
+    return got > 0 && got <= 1 << 24 ? static_cast<uint64_t>(got) : 0;
+  };
+  uint64_t groups = size("group_count"), heads = size("time_step_rank"),
+           columns = tensor.shape.size() > 1 ? tensor.shape[1] : 1,
+           values = isOne || !heads ? 1 : size("inner_size") / heads;
+  Turns turns{follows ? 2 * groups * size("state_size") * columns : 0,
+              isColumn ? values : values * columns, groups,
+              groups ? heads / groups : 0};
+  uint64_t all = turns.size * heads, elements = tensor.elements();
+  if (!all || !groups || heads % groups || turns.first > elements ||
+      (elements - turns.first) % all)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  {"'", architecture.name, ".ssm' has heads that ",
+                   quote(tensor.name), " does not have"});
+  return heads == groups ? Found() : turns;
+}
+
 /// The shape in Hugging Face's checkpoints, where `name` is the tensor's name.
 static std::vector<uint64_t> shapeOf(const TensorInfo &tensor,
                                      const std::string &name) {
@@ -61,7 +96,8 @@ static std::vector<uint64_t> shapeOf(const TensorInfo &tensor,
                endsWith(name, ".moe_statics.e_score_correction_bias");
   if (shape.size() == 1 && isRow)
     shape.insert(shape.begin(), 1); // a matrix of one row
-  if (shape.size() == 2 && endsWith(name, ".conv.weight"))
+  if (shape.size() == 2 &&
+      (endsWith(name, ".conv.weight") || endsWith(name, ".conv1d.weight")))
     shape.insert(shape.begin() + 1, 1); // a filter for each channel
   return shape;
 }
@@ -79,10 +115,20 @@ static Result<TensorEntry> entryOf(const Header &header,
   entry.shape = shapeOf(tensor, entry.name);
   entry.begin = tensor.begin;
   entry.end = tensor.end;
-  if (architecture.normsPlusOne && tensor.name.size() > norm.size() &&
-      tensor.name.compare(tensor.name.size() - norm.size(), norm.size(),
-                          norm) == 0)
+  if (architecture.normsPlusOne && endsWith(tensor.name, norm) &&
+      !isOf(tensor.name, "ssm_norm"))
     entry.decorate = minusOne;
+  if (endsWith(tensor.name, ".ssm_a"))
+    entry.decorate = logOfMinus;
+  Result<std::optional<Turns>> turns = turnsOf(header, architecture, tensor);
+  if (!turns.ok())
+    return turns.status();
+  if (*turns)
+    entry.decorate = [turns = **turns, block = tensor.type->elements,
+                      function = entry.decorate](ElementsPtr x) {
+      x = inGroups(std::move(x), turns, block);
+      return function ? function(std::move(x)) : std::move(x);
+    };
   Result<uint64_t> heads = interleavedHeads(header, architecture, tensor);
   if (!heads.ok())
     return heads.status();

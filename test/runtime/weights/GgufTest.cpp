@@ -8,6 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 using namespace cria;
 using namespace cria::test;
 using namespace cria::gguf;
@@ -520,6 +522,37 @@ TEST_F(GgufTest, TakesOneOffTheNormsOfGemma) {
           ->write(0, 3, DType::F32, reinterpret_cast<std::byte *>(found.data()))
           .ok());
   EXPECT_EQ(found, (std::vector<float>{0, 0.5, -0.75}));
+}
+
+TEST_F(GgufTest, PutsHeadsOfValuesInGroups) {
+  // Two groups of three parts of two elements; two elements in front, or none.
+  auto file = File::open(folder.write(
+      "data", bytesOf<float>({-2, -1, 0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11})));
+  ASSERT_TRUE(file.ok());
+  auto read = [&](uint64_t begin, uint64_t first, uint64_t block) {
+    std::vector<float> found(11);
+    EXPECT_TRUE(gguf::inGroups(stored(*file, begin * sizeof(float), DType::F32),
+                               {first, 2, 2, 3}, block)
+                    ->write(first + 1, 11, DType::F32,
+                            reinterpret_cast<std::byte *>(found.data()))
+                    .ok());
+    return found;
+  };
+  std::vector<float> expected{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+  EXPECT_EQ(read(0, 2, 1), expected);
+  EXPECT_EQ(read(2, 0, 1), expected);
+  EXPECT_EQ(read(2, 0, 4), expected); // parts begin within blocks
+}
+
+TEST_F(GgufTest, TakesLogarithmsOfDecays) {
+  auto file = File::open(folder.write("data", bytesOf<float>({-1, -4, -0.5})));
+  ASSERT_TRUE(file.ok());
+  std::vector<float> found(3);
+  ASSERT_TRUE(
+      gguf::logOfMinus(stored(*file, 0, DType::F32))
+          ->write(0, 3, DType::F32, reinterpret_cast<std::byte *>(found.data()))
+          .ok());
+  EXPECT_EQ(found, (std::vector<float>{0, std::log(4.0f), std::log(0.5f)}));
 }
 
 TEST_F(GgufTest, RefusesHeadsThatDoNotDivideTheRows) {
