@@ -24,12 +24,13 @@ static constexpr Architecture architectures[] = {
     {"gpt-oss", "gpt_oss", false, false},
     {"gpt2", "gpt2", false, false},
     {"granite", "granite", true, false},
+    {"granitehybrid", "granitemoehybrid", true, false},
     {"granitemoe", "granitemoe", true, false},
     {"hunyuan-dense", "hunyuan_v1_dense", false, false},
     {"hunyuan-moe", "hunyuan_v1_moe", false, false},
     {"jais2", "jais2", false, false},
     {"lfm2", "lfm2", false, false},
-    {"lfm2moe", "lfm2_moe", false, false, "lfm2"},
+    {"lfm2moe", "lfm2_moe", false, false},
     {"llama", "llama", true, false},
     {"minimax-m2", "minimax_m2", false, false},
     {"mistral3", "mistral", true, false},
@@ -42,10 +43,10 @@ static constexpr Architecture architectures[] = {
     {"qwen2", "qwen2", false, false},
     {"qwen2moe", "qwen2_moe", false, false},
     {"qwen3", "qwen3", false, false},
-    {"qwen35", "qwen3_5_text", false, true, "", true},
-    {"qwen35moe", "qwen3_5_moe_text", false, true, "qwen35", true},
+    {"qwen35", "qwen3_5_text", false, true, true},
+    {"qwen35moe", "qwen3_5_moe_text", false, true, true},
     {"qwen3moe", "qwen3_moe", false, false},
-    {"qwen3next", "qwen3_next", false, true, "qwen35"},
+    {"qwen3next", "qwen3_next", false, true},
     {"qwen3vl", "qwen3_vl_text", false, false},
     {"seed_oss", "seed_oss", false, false},
     {"smollm3", "smollm3", true, false},
@@ -59,7 +60,7 @@ static constexpr Architecture architectures[] = {
 
 /// Modules and tensors that an architecture calls otherwise than most do.
 /// "name=" is a module that the architecture does not have; "blk" is what has
-/// the layers.
+/// the layers. "lfm2moe=lfm2": it has the names of lfm2, too.
 static constexpr char ofArchitectures[] =
     "ernie4_5-moe.exp_probs_b.bias=mlp.moe_statics.e_score_correction_bias "
     "exaone4.ffn_norm= "
@@ -92,6 +93,20 @@ static constexpr char ofArchitectures[] =
     "gpt2.output_norm=transformer.ln_f "
     "gpt2.position_embd=transformer.wpe "
     "gpt2.token_embd=transformer.wte "
+    "granitehybrid.ffn_down=shared_mlp.output_linear "
+    "granitehybrid.ffn_down_shexp=shared_mlp.output_linear "
+    "granitehybrid.ffn_gate.weight=shared_mlp.input_linear.weight[0/2] "
+    "granitehybrid.ffn_gate_shexp.weight=shared_mlp.input_linear.weight[0/2] "
+    "granitehybrid.ffn_up.weight=shared_mlp.input_linear.weight[1/2] "
+    "granitehybrid.ffn_up_shexp.weight=shared_mlp.input_linear.weight[1/2] "
+    "granitehybrid.ssm_a=mamba.A_log "
+    "granitehybrid.ssm_conv1d=mamba.conv1d "
+    "granitehybrid.ssm_d=mamba.D "
+    "granitehybrid.ssm_dt.bias=mamba.dt_bias "
+    "granitehybrid.ssm_in=mamba.in_proj "
+    "granitehybrid.ssm_norm=mamba.norm "
+    "granitehybrid.ssm_out=mamba.out_proj "
+    "granitehybrid=granitemoe "
     "granitemoe.ffn_down_exps=block_sparse_moe.output_linear "
     "granitemoe.ffn_gate_exps.weight=block_sparse_moe.input_linear.weight[0/2] "
     "granitemoe.ffn_gate_inp=block_sparse_moe.router.layer "
@@ -122,6 +137,7 @@ static constexpr char ofArchitectures[] =
     "lfm2.shortconv.in_proj=conv.in_proj "
     "lfm2.shortconv.out_proj=conv.out_proj "
     "lfm2.token_embd_norm=model.embedding_norm "
+    "lfm2moe=lfm2 "
     "llama.ffn_down_exps=block_sparse_moe.experts.{}.w2 "
     "llama.ffn_gate_exps=block_sparse_moe.experts.{}.w1 "
     "llama.ffn_gate_inp=block_sparse_moe.gate "
@@ -154,6 +170,8 @@ static constexpr char ofArchitectures[] =
     "qwen35.ssm_dt.bias=linear_attn.dt_bias "
     "qwen35.ssm_norm=linear_attn.norm "
     "qwen35.ssm_out=linear_attn.out_proj "
+    "qwen35moe=qwen35 "
+    "qwen3next=qwen35 "
     "seed_oss.ffn_norm= "
     "starcoder.attn_norm=ln_1 "
     "starcoder.attn_output=attn.c_proj "
@@ -267,14 +285,15 @@ static std::string_view eatLayer(std::string_view &name) {
 /// module, `name` of an architecture; false if the architecture has none.
 static bool translate(const Architecture &architecture, bool isOfLayer,
                       std::string_view &name) {
-  for (const char *list : {architecture.name, architecture.like}) {
-    std::string own = concat({list, ".", name});
+  std::string_view like = architecture.name;
+  do {
+    std::string own = concat({like, ".", name});
     std::string_view found = own;
-    if (!translate(ofArchitectures, found))
-      continue;
-    name = found;
-    return true;
-  }
+    if (translate(ofArchitectures, found)) {
+      name = found;
+      return true;
+    }
+  } while (translate(ofArchitectures, like));
   return translate(isOfLayer ? layerModules : outerModules, name);
 }
 

@@ -18,8 +18,6 @@ struct Architecture {
   bool interleaved;
   /// Norms have 1 added to them.
   bool normsPlusOne;
-  /// The architecture whose names of tensors this one has, too.
-  char like[16] = "";
   /// Heads of values that share a key are not one after the other: see
   /// runtime/weights/gguf/Order.h.
   bool valuesInTurns = false;

@@ -41,7 +41,7 @@ INTERLEAVED = (
 )
 DELTA = ("qwen3_5_moe_text", "qwen3_5_text", "qwen3_next")
 LATENT = ("deepseek_v2", "deepseek_v3")
-WITH_STATES = ("lfm2", "lfm2_moe")
+WITH_STATES = ("granitemoehybrid", "lfm2", "lfm2_moe")
 WINDOWED = ("cohere2", "exaone4", "gemma2", "gemma3_text", "gpt_oss", "mistral", "phi3")
 OUTER = {
     "model.embed_tokens": "token_embd",
@@ -100,6 +100,10 @@ LAYER = {
     "linear_attn.in_proj_z": "attn_gate",
     "linear_attn.norm": "ssm_norm",
     "linear_attn.out_proj": "ssm_out",
+    "mamba.conv1d": "ssm_conv1d",
+    "mamba.in_proj": "ssm_in",
+    "mamba.norm": "ssm_norm",
+    "mamba.out_proj": "ssm_out",
     "operator_norm": "attn_norm",
     "ffn_norm": "ffn_norm",
     "self_attn.out_proj": "attn_output",
@@ -137,6 +141,9 @@ SHARED = re.compile(r"mlp\.shared_(?:experts?|mlp)\.(gate|up|down)_proj")
 TENSORS = {
     "linear_attn.A_log": "ssm_a",
     "linear_attn.dt_bias": "ssm_dt.bias",
+    "mamba.A_log": "ssm_a",
+    "mamba.D": "ssm_d",
+    "mamba.dt_bias": "ssm_dt.bias",
     "self_attn.sinks": "attn_sinks.weight",
     "mlp.experts.down_proj": "ffn_down_exps.weight",
     "mlp.experts.down_proj_bias": "ffn_down_exps.bias",
@@ -147,8 +154,9 @@ TENSORS = {
 }
 
 
-def tensor_name(name, family):
-    """blk.0.attn_q.weight for model.layers.0.self_attn.q_proj.weight."""
+def tensor_name(name, family, shares=False):
+    """blk.0.attn_q.weight for model.layers.0.self_attn.q_proj.weight. `shares`: an MLP is
+    beside experts."""
     module, kind = name.rsplit(".", 1)
     for tensor, part in TENSORS.items():
         if name.endswith(f".{tensor}"):
@@ -158,6 +166,8 @@ def tensor_name(name, family):
     layer, module = re.fullmatch(r"[a-z.]+\.(\d+)\.(.*)", module).groups()
     if kind in ("e_score_correction_bias", "expert_bias"):
         return f"blk.{layer}.exp_probs_b.bias"
+    if shares and module.startswith("shared_mlp."):
+        return f"blk.{layer}.{LAYER[module]}_shexp.{kind}"
     if shared := SHARED.fullmatch(module):
         return f"blk.{layer}.ffn_{shared[1]}_shexp.{kind}"
     if module == "post_attention_layernorm":
@@ -206,7 +216,12 @@ def converted(name, array, config):
     if ".linear_attn." in name and family != "qwen3_next":
         array = in_turns(name, array, config)
     if name.endswith(".A_log"):
-        return -np.exp(array)
+        array = -np.exp(array)
+        return array[:, None] if ".mamba." in name else array
+    if name.endswith(".mamba.D"):
+        return array[:, None]
+    if name.endswith(".mamba.norm.weight"):
+        return array.reshape(config.get("mamba_n_groups", 1), -1)
     plus_one = family.startswith("gemma") or family in ("nemotron", *DELTA)
     if plus_one and re.search(r"norm\.weight$(?<!attn\.norm\.weight)", name):
         return array + np.float32(1)  # norms are f32
@@ -249,7 +264,8 @@ def kv_heads(config):
     count = config.get("num_key_value_heads") or config["num_attention_heads"]
     if config["model_type"] not in WITH_STATES:
         return count
-    return [count * ("attention" in kind) for kind in config["layer_types"]]
+    counts = [count * ("attention" in kind) for kind in config["layer_types"]]
+    return counts if 0 in counts else count
 
 
 def add_config(writer, config):
@@ -325,7 +341,14 @@ def add_config(writer, config):
     if family == "granitemoehybrid":
         width = config["shared_intermediate_size"]
         writer.add_expert_shared_feed_forward_length(width)
-        writer.add_ssm_conv_kernel(4)
+        heads = config["mamba_n_heads"]
+        writer.add_ssm_conv_kernel(config.get("mamba_d_conv", 4))
+        if "mamba_d_state" in config:
+            writer.add_ssm_state_size(config["mamba_d_state"])
+            writer.add_ssm_group_count(config.get("mamba_n_groups", 1))
+            writer.add_ssm_inner_size(2 * config["hidden_size"])
+            writer.add_ssm_time_step_rank(heads)
+            writer.add_rope_scaling_finetuned(False)
     if family in ("granite", "granitemoe", "granitemoehybrid"):
         writer.add_attention_scale(config["attention_multiplier"])
         writer.add_embedding_scale(config["embedding_multiplier"])
@@ -464,15 +487,19 @@ def write(path, config, arrays, kind, text=None, split=0, blocks=None):
     tokenizer; `split` is the most tensors of a part. Returns the values that the
     file holds, {name: f32 array}, in the checkpoint's order."""
     family = config["model_type"]
+    architecture = ARCHITECTURES.get(family, family)
+    if "mamba" in config.get("layer_types", []):
+        architecture = "granitehybrid"
     writer = gguf.GGUFWriter(
         path,
-        ARCHITECTURES.get(family, family),
+        architecture,
         split_max_tensors=split,
     )
     add_config(writer, config)
     if text:
         text(writer)
     held = {}
+    shares = family == "granitemoehybrid" and config["num_local_experts"] > 0
     for name, names in together(arrays).items():
         given = (blocks or {}).get(name)
         array = np.stack([arrays[n] for n in names]) if len(names) > 1 else arrays[name]
@@ -481,7 +508,7 @@ def write(path, config, arrays, kind, text=None, split=0, blocks=None):
         array = array.swapaxes(-1, -2) if turned else array
         if re.search(
             r"\.(gate|router|router\.layer|shared_expert_gate|moe_statics)\.|_bias$"
-            r"|\.(conv|conv1d)\.weight$",
+            r"|\.(conv|conv1d|mamba\.norm)\.weight$",
             name,
         ):
             data, used = array.astype(np.float32), TYPES.F32
@@ -512,13 +539,13 @@ def write(path, config, arrays, kind, text=None, split=0, blocks=None):
         elif ".input_linear." in name:
             for i, half in enumerate(np.split(data, 2, axis=-2)):
                 part = name.replace("input_linear", f"input_linear.{i}")
-                add(writer, tensor_name(part, family), half, used)
+                add(writer, tensor_name(part, family, shares), half, used)
         elif ".gate_up_proj" in name and family == "gpt_oss":
             for i in range(2):
                 part = tensor_name(f"{name}.{i}", family)
                 add(writer, part, np.ascontiguousarray(data[:, i::2]), used)
         else:
-            add(writer, tensor_name(name, family), data, used)
+            add(writer, tensor_name(name, family, shares), data, used)
     add_rope_tensors(writer, config)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

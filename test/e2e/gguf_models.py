@@ -90,6 +90,12 @@ MODELS = {
     "gpt2": family("gpt2", num_key_value_heads=None),
     "gpt_bigcode": family("gpt_bigcode"),
     "granitemoehybrid": family("granitemoehybrid", intermediate_size=96),
+    "granitemoehybrid-mamba": family(
+        "granitemoehybrid-mamba", intermediate_size=172, position_embedding_type="nope"
+    ),
+    "granitemoehybrid-experts": family(
+        "granitemoehybrid-experts", position_embedding_type="nope"
+    ),
     # A file has the base that alpha stretches.
     "hunyuan_v1_dense": family(
         "hunyuan_v1_dense", rope_scaling=None, rope_theta=11158840.0

@@ -345,7 +345,11 @@ void ConfigReader::readStateSizes() {
                 (inner ? std::to_string(*inner) : "missing") +
                 ", expected a multiple of '" + full(".ssm.time_step_rank") +
                 "'");
-  config["linear_value_head_dim"] = *inner / *heads;
+  bool isMamba = config.contains("mamba_n_heads");
+  config[isMamba ? "mamba_d_head" : "linear_value_head_dim"] = *inner / *heads;
+  auto hidden = std::max<int64_t>(config["hidden_size"].get<int64_t>(), 1);
+  if (isMamba)
+    config["mamba_expand"] = *inner / hidden;
 }
 
 /// What config.json calls layers with a state.
@@ -534,7 +538,8 @@ void ConfigReader::readTensors() {
           name.size() > 5 && name.compare(name.size() - 5, 5, ".bias") == 0;
       attention |= bias && name.find(".self_attn.") != name.npos;
       mlp |= bias && name.find(".mlp.") != name.npos;
-      filters |= bias && name.find(".conv.") != name.npos;
+      filters |= bias && (name.find(".conv.") != name.npos ||
+                          name.find(".conv1d.") != name.npos);
       headNorms |= name.find(".self_attn.q_norm.") != name.npos;
       if (name.find(".mlp.gate_proj.") != name.npos)
         dense.insert(std::atoi(&name[name.find_first_of("0123456789")]));
@@ -549,6 +554,8 @@ void ConfigReader::readTensors() {
     config["use_qk_norm"] = headNorms;
   if (type == "lfm2" || type == "lfm2_moe")
     config["conv_bias"] = filters;
+  if (type == "granitemoehybrid")
+    config["mamba_conv_bias"] = filters;
   if ((type == "qwen2_moe" || type == "qwen3_moe" || type == "qwen3_next") &&
       !dense.empty())
     config["mlp_only_layers"] = dense;
@@ -757,7 +764,12 @@ void ConfigReader::finishFamily() {
         config["num_hidden_layers"] == (type == "gemma2" ? 46 : 62)
             ? config["hidden_size"].get<int64_t>() / heads
             : size;
-  bool isGranite = type == "granite" || type == "granitemoe";
+  if (const Value *rotates = find(".rope.scaling.finetuned");
+      rotates && type == "granitemoehybrid")
+    config["position_embedding_type"] =
+        rotates->boolean().value_or(true) ? "rope" : "nope";
+  bool isGranite =
+      type == "granite" || type == "granitemoe" || type == "granitemoehybrid";
   if (isGranite && !find(".attention.scale"))
     config["attention_multiplier"] = 1 / std::sqrt(static_cast<double>(size));
 }

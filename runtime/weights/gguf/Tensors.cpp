@@ -6,6 +6,8 @@
 #include "runtime/weights/Checkpoint.h"
 #include "runtime/weights/gguf/Order.h"
 
+#include <algorithm>
+
 namespace cria::gguf {
 
 /// The type of ggml as a type of weights; nothing if weights cannot have it.
@@ -42,8 +44,9 @@ static Result<uint64_t> interleavedHeads(const Header &header,
     key += "_kv";
   const Value *value = header.find(key);
   auto counts = value ? value->integers() : std::nullopt;
-  uint64_t heads =
-      counts && counts->size() && counts->front() > 0 ? counts->front() : 0;
+  uint64_t heads = 0; // 0 for layers without attention
+  for (int64_t count : counts.value_or(std::vector<int64_t>()))
+    heads = std::max<uint64_t>(heads, std::max<int64_t>(count, 0));
   if (heads == 0 || tensor.shape[0] % heads != 0 ||
       tensor.shape[0] / heads % 2 != 0)
     return Status(CRIA_INVALID_ARGUMENT,
@@ -99,6 +102,11 @@ static std::vector<uint64_t> shapeOf(const TensorInfo &tensor,
   if (shape.size() == 2 &&
       (endsWith(name, ".conv.weight") || endsWith(name, ".conv1d.weight")))
     shape.insert(shape.begin() + 1, 1); // a filter for each channel
+  bool isFlat = isOf(tensor.name, "ssm_norm") ||
+                endsWith(tensor.name, ".ssm_a") ||
+                endsWith(tensor.name, ".ssm_d");
+  if (shape.size() == 2 && isFlat)
+    shape = {shape[0] * shape[1]}; // a number for each head, or rows of a norm
   return shape;
 }
 
