@@ -8,51 +8,29 @@
 namespace cria::gguf {
 
 static constexpr Architecture architectures[] = {
-    {"arcee", "arcee", true, false},
-    {"cohere2", "cohere2", false, false},
-    {"command-r", "cohere", false, false},
-    {"deepseek2", "deepseek_v3", false, false},
-    {"dots1", "dots1", false, false},
-    {"ernie4_5", "ernie4_5", false, false},
-    {"ernie4_5-moe", "ernie4_5_moe", false, false},
-    {"exaone4", "exaone4", false, false},
-    {"gemma", "gemma", false, true},
-    {"gemma2", "gemma2", false, true},
-    {"gemma3", "gemma3_text", false, true},
-    {"glm4", "glm4", false, false},
-    {"glm4moe", "glm4_moe", false, false},
-    {"gpt-oss", "gpt_oss", false, false},
-    {"gpt2", "gpt2", false, false},
-    {"granite", "granite", true, false},
-    {"granitehybrid", "granitemoehybrid", true, false},
-    {"granitemoe", "granitemoe", true, false},
-    {"hunyuan-dense", "hunyuan_v1_dense", false, false},
-    {"hunyuan-moe", "hunyuan_v1_moe", false, false},
-    {"jais2", "jais2", false, false},
-    {"lfm2", "lfm2", false, false},
-    {"lfm2moe", "lfm2_moe", false, false},
-    {"llama", "llama", true, false},
-    {"minimax-m2", "minimax_m2", false, false},
-    {"mistral3", "mistral", true, false},
-    {"nemotron", "nemotron", false, true},
-    {"olmo", "olmo", true, false},
-    {"olmo2", "olmo2", false, false},
-    {"olmoe", "olmoe", false, false},
-    {"phi2", "phi", false, false},
-    {"phi3", "phi3", false, false},
-    {"qwen2", "qwen2", false, false},
-    {"qwen2moe", "qwen2_moe", false, false},
-    {"qwen3", "qwen3", false, false},
-    {"qwen35", "qwen3_5_text", false, true, true},
-    {"qwen35moe", "qwen3_5_moe_text", false, true, true},
-    {"qwen3moe", "qwen3_moe", false, false},
-    {"qwen3next", "qwen3_next", false, true},
-    {"qwen3vl", "qwen3_vl_text", false, false},
-    {"seed_oss", "seed_oss", false, false},
-    {"smollm3", "smollm3", true, false},
-    {"stablelm", "stablelm", false, false},
-    {"starcoder", "gpt_bigcode", false, false},
-    {"starcoder2", "starcoder2", false, false},
+    {"arcee", true, false},         {"cohere2", false, false},
+    {"command-r", false, false},    {"deepseek2", false, false},
+    {"dots1", false, false},        {"ernie4_5", false, false},
+    {"ernie4_5-moe", false, false}, {"exaone4", false, false},
+    {"gemma", false, true},         {"gemma2", false, true},
+    {"gemma3", false, true},        {"gemma4", false, false},
+    {"glm4", false, false},         {"glm4moe", false, false},
+    {"gpt-oss", false, false},      {"gpt2", false, false},
+    {"granite", true, false},       {"granitehybrid", true, false},
+    {"granitemoe", true, false},    {"hunyuan-dense", false, false},
+    {"hunyuan-moe", false, false},  {"jais2", false, false},
+    {"lfm2", false, false},         {"lfm2moe", false, false},
+    {"llama", true, false},         {"minimax-m2", false, false},
+    {"mistral3", true, false},      {"nemotron", false, true},
+    {"olmo", true, false},          {"olmo2", false, false},
+    {"olmoe", false, false},        {"phi2", false, false},
+    {"phi3", false, false},         {"qwen2", false, false},
+    {"qwen2moe", false, false},     {"qwen3", false, false},
+    {"qwen35", false, true, true},  {"qwen35moe", false, true, true},
+    {"qwen3moe", false, false},     {"qwen3next", false, true},
+    {"qwen3vl", false, false},      {"seed_oss", false, false},
+    {"smollm3", true, false},       {"stablelm", false, false},
+    {"starcoder", false, false},    {"starcoder2", false, false},
 };
 
 // Lists of modules, "name=module in Hugging Face's checkpoints". They are texts
@@ -66,6 +44,22 @@ static constexpr char ofArchitectures[] =
     "exaone4.ffn_norm= "
     "gemma2.ffn_norm=pre_feedforward_layernorm "
     "gemma3.ffn_norm=pre_feedforward_layernorm "
+    "gemma4.ffn_down_exps.scale=router.per_expert_scale "
+    "gemma4.ffn_down_exps.weight=experts.down_proj "
+    "gemma4.ffn_gate_inp.scale=router.scale "
+    "gemma4.ffn_gate_inp=router.proj "
+    "gemma4.ffn_gate_up_exps.weight=experts.gate_up_proj "
+    "gemma4.ffn_norm=pre_feedforward_layernorm "
+    "gemma4.inp_gate=per_layer_input_gate "
+    "gemma4.layer_output_scale.weight=layer_scalar "
+    "gemma4.per_layer_model_proj=model.per_layer_model_projection "
+    "gemma4.per_layer_proj_norm=model.per_layer_projection_norm "
+    "gemma4.per_layer_token_embd=model.embed_tokens_per_layer "
+    "gemma4.post_ffw_norm_1=post_feedforward_layernorm_1 "
+    "gemma4.post_ffw_norm_2=post_feedforward_layernorm_2 "
+    "gemma4.post_norm=post_per_layer_input_norm "
+    "gemma4.pre_ffw_norm_2=pre_feedforward_layernorm_2 "
+    "gemma4.proj=per_layer_projection "
     "glm4.ffn_up=mlp.gate_up_proj "
     "glm4.post_attention_norm=post_self_attn_layernorm "
     "glm4.post_ffw_norm=post_mlp_layernorm "

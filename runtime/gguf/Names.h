@@ -11,8 +11,7 @@ namespace cria::gguf {
 
 /// How GGUF differs from Hugging Face's checkpoints for one architecture.
 struct Architecture {
-  char name[16];      // general.architecture
-  char modelType[20]; // config.json's
+  char name[16]; // general.architecture
   /// Rows of queries and keys are in the order of pairs that rope rotates: 0,
   /// D/2, 1, D/2 + 1, ... of each head of D.
   bool interleaved;

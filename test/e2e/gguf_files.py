@@ -16,6 +16,7 @@ ARCHITECTURES = {
     "deepseek_v3": "deepseek2",
     "ernie4_5_moe": "ernie4_5-moe",
     "gemma3_text": "gemma3",
+    "gemma4_text": "gemma4",
     "glm4_moe": "glm4moe",
     "gpt_bigcode": "starcoder",
     "gpt_oss": "gpt-oss",
@@ -42,10 +43,13 @@ INTERLEAVED = (
 DELTA = ("qwen3_5_moe_text", "qwen3_5_text", "qwen3_next")
 LATENT = ("deepseek_v2", "deepseek_v3")
 WITH_STATES = ("granitemoehybrid", "lfm2", "lfm2_moe")
-WINDOWED = ("cohere2", "exaone4", "gemma2", "gemma3_text", "gpt_oss", "mistral", "phi3")
+WINDOWED = ("cohere2", "exaone4", "gemma2", "gemma3_text", "gemma4_text", "gpt_oss", "mistral", "phi3")
 OUTER = {
     "model.embed_tokens": "token_embd",
+    "model.embed_tokens_per_layer": "per_layer_token_embd",
     "model.norm": "output_norm",
+    "model.per_layer_model_projection": "per_layer_model_proj",
+    "model.per_layer_projection_norm": "per_layer_proj_norm",
     "model.embedding_norm": "token_embd_norm",
     "lm_head": "output",
     "transformer.ln_f": "output_norm",
@@ -104,6 +108,13 @@ LAYER = {
     "mamba.in_proj": "ssm_in",
     "mamba.norm": "ssm_norm",
     "mamba.out_proj": "ssm_out",
+    "per_layer_input_gate": "inp_gate",
+    "per_layer_projection": "proj",
+    "post_feedforward_layernorm_1": "post_ffw_norm_1",
+    "post_feedforward_layernorm_2": "post_ffw_norm_2",
+    "post_per_layer_input_norm": "post_norm",
+    "pre_feedforward_layernorm_2": "pre_ffw_norm_2",
+    "router.proj": "ffn_gate_inp",
     "operator_norm": "attn_norm",
     "ffn_norm": "ffn_norm",
     "self_attn.out_proj": "attn_output",
@@ -139,13 +150,17 @@ LAYER = {
 SHARED = re.compile(r"mlp\.shared_(?:experts?|mlp)\.(gate|up|down)_proj")
 # Tensors that are not called MODULE.weight or MODULE.bias.
 TENSORS = {
+    "experts.down_proj": "ffn_down_exps.weight",
+    "experts.gate_up_proj": "ffn_gate_up_exps.weight",
+    "layer_scalar": "layer_output_scale.weight",
     "linear_attn.A_log": "ssm_a",
     "linear_attn.dt_bias": "ssm_dt.bias",
     "mamba.A_log": "ssm_a",
     "mamba.D": "ssm_d",
     "mamba.dt_bias": "ssm_dt.bias",
+    "router.per_expert_scale": "ffn_down_exps.scale",
+    "router.scale": "ffn_gate_inp.scale",
     "self_attn.sinks": "attn_sinks.weight",
-    "mlp.experts.down_proj": "ffn_down_exps.weight",
     "mlp.experts.down_proj_bias": "ffn_down_exps.bias",
     "mlp.experts.gate_up_proj.0": "ffn_gate_exps.weight",
     "mlp.experts.gate_up_proj.1": "ffn_up_exps.weight",
@@ -172,7 +187,7 @@ def tensor_name(name, family, shares=False):
         return f"blk.{layer}.ffn_{shared[1]}_shexp.{kind}"
     if module == "post_attention_layernorm":
         behind = family in (
-            *("exaone4", "gemma2", "gemma3_text", "glm4_moe", "gpt_oss", "olmo2"),
+            *("exaone4", "gemma2", "gemma3_text", "gemma4_text", "glm4_moe", "gpt_oss", "olmo2"),
             *("seed_oss", *DELTA),
         )
         part = "post_attention_norm" if behind else "ffn_norm"
@@ -222,7 +237,7 @@ def converted(name, array, config):
         return array[:, None]
     if name.endswith(".mamba.norm.weight"):
         return array.reshape(config.get("mamba_n_groups", 1), -1)
-    plus_one = family.startswith("gemma") or family in ("nemotron", *DELTA)
+    plus_one = family in ("gemma", "gemma2", "gemma3_text", "nemotron", *DELTA)
     if plus_one and re.search(r"norm\.weight$(?<!attn\.norm\.weight)", name):
         return array + np.float32(1)  # norms are f32
     if name.endswith((".conv.weight", ".conv1d.weight")):
@@ -262,6 +277,10 @@ def kv_heads(config):
     if config["model_type"] in LATENT:
         return 1
     count = config.get("num_key_value_heads") or config["num_attention_heads"]
+    if "num_global_key_value_heads" in config:
+        full = config["num_global_key_value_heads"]
+        windows = [kind == "sliding_attention" for kind in config["layer_types"]]
+        return [count if window else full for window in windows]
     if config["model_type"] not in WITH_STATES:
         return count
     counts = [count * ("attention" in kind) for kind in config["layer_types"]]
@@ -275,7 +294,12 @@ def add_config(writer, config):
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(config["hidden_size"])
     writer.add_block_count(config["num_hidden_layers"])
-    writer.add_feed_forward_length(config["intermediate_size"])
+    widths = config["intermediate_size"]
+    if config.get("use_double_wide_mlp"):
+        layers = config["num_hidden_layers"]
+        shared = config["num_kv_shared_layers"]
+        widths = (layers - shared) * [widths] + shared * [2 * widths]
+    writer.add_feed_forward_length(widths)
     writer.add_head_count(heads)
     writer.add_head_count_kv(kv_heads(config))
     rms = [config[key] for key in ("rms_norm_eps", "norm_eps") if key in config]
@@ -286,12 +310,13 @@ def add_config(writer, config):
         writer.add_layer_norm_eps(eps)
     if family == "olmo":
         writer.add_layer_norm_eps(1e-5)
-    theta = config.get("rope_parameters", {}).get("rope_theta", 10000.0)
+    usual = 1e6 if family == "gemma4_text" else 1e4
+    theta = config.get("rope_parameters", {}).get("rope_theta", usual)
     writer.add_rope_freq_base(config.get("rope_theta", theta))
     writer.add_vocab_size(config["vocab_size"])
     part = config.get("rope_parameters", config).get("partial_rotary_factor", 1)
     rotated = config.get("qk_rope_head_dim", config.get("rotary_dim", int(head * part)))
-    writer.add_rope_dimension_count(rotated)
+    writer.add_rope_dimension_count(config.get("global_head_dim", rotated))
     if family in LATENT:
         latent = config["kv_lora_rank"]
         if config.get("q_lora_rank"):
@@ -301,7 +326,21 @@ def add_config(writer, config):
         writer.add_value_length(latent)
         writer.add_key_length_mla(config["qk_nope_head_dim"] + rotated)
         writer.add_value_length_mla(config["v_head_dim"])
-    if "head_dim" in config:
+    if family == "gemma4_text":
+        full = config["global_head_dim"]
+        writer.add_key_length(full)
+        writer.add_value_length(full)
+        writer.add_key_length_swa(head)
+        writer.add_value_length_swa(head)
+        writer.add_rope_dimension_count_swa(head)
+        writer.add_rope_freq_base_swa(1e4)
+        writer.add_shared_kv_layers(config.get("num_kv_shared_layers", 0))
+        numbers = config["hidden_size_per_layer_input"]
+        writer.add_embedding_length_per_layer_input(numbers)
+        windows = [kind == "sliding_attention" for kind in config["layer_types"]]
+        writer.add_sliding_window_pattern(windows)
+        writer.add_final_logit_softcapping(config["final_logit_softcapping"])
+    elif "head_dim" in config:
         writer.add_key_length(head)
         writer.add_value_length(head)
     if config.get("sliding_window") and family in WINDOWED:
@@ -366,7 +405,10 @@ def add_experts(writer, config):
             writer.add_expert_count,
             *("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
         ),
-        (writer.add_expert_used_count, "num_experts_per_tok", "moe_k", "moe_topk"),
+        (
+            writer.add_expert_used_count,
+            *("num_experts_per_tok", "moe_k", "moe_topk", "top_k_experts"),
+        ),
         (writer.add_expert_group_count, "n_group"),
         (writer.add_expert_group_used_count, "topk_group"),
         (writer.add_expert_feed_forward_length, "moe_intermediate_size"),
@@ -504,7 +546,7 @@ def write(path, config, arrays, kind, text=None, split=0, blocks=None):
         given = (blocks or {}).get(name)
         array = np.stack([arrays[n] for n in names]) if len(names) > 1 else arrays[name]
         turned = family == "gpt2" and re.search(r"\.c_(attn|fc|proj)\.weight", name)
-        turned = turned or re.search(r"\.experts\.(gate_up|down)_proj$", name)
+        turned = turned or re.search(r"\.mlp\.experts\.(gate_up|down)_proj$", name)
         array = array.swapaxes(-1, -2) if turned else array
         if re.search(
             r"\.(gate|router|router\.layer|shared_expert_gate|moe_statics)\.|_bias$"
@@ -569,6 +611,9 @@ def add(writer, name, data, kind):
 
 def add_rope_tensors(writer, config):
     factors = rope_frequencies(config)
+    if config["model_type"] == "gemma4_text":  # a quarter of a head rotates
+        pairs = config["global_head_dim"] // 2
+        factors = np.array([1.0] * (pairs // 4) + [1e30] * (pairs - pairs // 4), "f4")
     if factors is not None:
         writer.add_tensor("rope_freqs.weight", factors)
     rope = config.get("rope_scaling") or {}

@@ -80,6 +80,11 @@ MODELS = {
         rope_theta=1e6,
         rope_scaling={"rope_type": "linear", "factor": 8.0},
     ),
+    "gemma4": family("gemma4_text", rope_theta=None),
+    "gemma4-experts": family("gemma4_text-experts", rope_theta=None),
+    "gemma4-embeddings": family(
+        "gemma4_text-embeddings", num_global_key_value_heads=None, rope_theta=None
+    ),
     "arcee": family("arcee"),
     "seed_oss": family("seed_oss"),
     "cohere": family("cohere"),
@@ -297,7 +302,8 @@ def check_parts(tools):
 
 def main():
     tools = Tools(*sys.argv[1:3])
-    for name in some(sys.argv[3:] or MODELS, 5):
+    names = sys.argv[3:] or MODELS
+    for name in some(names, 7 if len(names) > 10 else 5):
         if name in TYPES.__members__:
             check_quantized(tools, TYPES[name])
         elif name == "parts":

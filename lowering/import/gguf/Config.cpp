@@ -52,6 +52,9 @@ private:
   const char *stateType() const;
   /// Whether the model is a Gemma 2 or 3.
   bool isGemma2() const;
+  bool isGemma4() const;
+  void readGemma4();
+  void readProportionalRope();
   bool isLatent() const;
   void readLatent();
   void readExperts();
@@ -146,6 +149,40 @@ void ConfigReader::noteTensor(const std::string &name, const std::string &why) {
        "honoured", why);
 }
 
+/// The model_type of architectures that config.json calls otherwise.
+static constexpr struct {
+  std::string_view architecture, modelType;
+} modelTypes[] = {
+    {"command-r", "cohere"},
+    {"deepseek2", "deepseek_v3"},
+    {"ernie4_5-moe", "ernie4_5_moe"},
+    {"gemma3", "gemma3_text"},
+    {"gemma4", "gemma4_text"},
+    {"glm4moe", "glm4_moe"},
+    {"gpt-oss", "gpt_oss"},
+    {"granitehybrid", "granitemoehybrid"},
+    {"hunyuan-dense", "hunyuan_v1_dense"},
+    {"hunyuan-moe", "hunyuan_v1_moe"},
+    {"lfm2moe", "lfm2_moe"},
+    {"minimax-m2", "minimax_m2"},
+    {"mistral3", "mistral"},
+    {"phi2", "phi"},
+    {"qwen2moe", "qwen2_moe"},
+    {"qwen35", "qwen3_5_text"},
+    {"qwen35moe", "qwen3_5_moe_text"},
+    {"qwen3moe", "qwen3_moe"},
+    {"qwen3next", "qwen3_next"},
+    {"qwen3vl", "qwen3_vl_text"},
+    {"starcoder", "gpt_bigcode"},
+};
+
+static std::string modelTypeOf(std::string_view architecture) {
+  for (const auto &known : modelTypes)
+    if (known.architecture == architecture)
+      return std::string(known.modelType);
+  return std::string(architecture);
+}
+
 void ConfigReader::readArchitecture() {
   const Value *value = header.find("general.architecture");
   if (!value || !value->text())
@@ -157,7 +194,7 @@ void ConfigReader::readArchitecture() {
     return fail("'general.architecture' is " + value->shown() + ", expected " +
                     architectureNames(),
                 CRIA_UNIMPLEMENTED);
-  config["model_type"] = architecture->modelType;
+  config["model_type"] = modelTypeOf(architecture->name);
   result.origins.emplace_back("model_type", "general.architecture");
 }
 
@@ -261,6 +298,8 @@ void ConfigReader::readVocabulary() {
 void ConfigReader::readHeads() {
   if (isLatent())
     return readLatent();
+  if (isGemma4())
+    return readGemma4();
   auto key = whole(".attention.key_length"),
        rotated = whole(".rope.dimension_count");
   if (!key)
@@ -298,7 +337,7 @@ void ConfigReader::readLayers() {
   if (const Value *flags = find(".attention.recurrent_layers"))
     readStates(*flags);
   const Value *value = find(".attention.head_count_kv");
-  if (!value || config.contains("num_key_value_heads"))
+  if (!value || isGemma4() || config.contains("num_key_value_heads"))
     return;
   auto counts = value->size() <= mostLayers ? value->integers() : std::nullopt;
   int64_t heads = 0;
@@ -354,9 +393,102 @@ void ConfigReader::readStateSizes() {
 
 /// What config.json calls layers with a state.
 const char *ConfigReader::stateType() const {
-  return std::string(architecture->modelType).find("lfm2") == 0
+  return std::string_view(architecture->name).substr(0, 4) == "lfm2"
              ? "conv"
              : "linear_attention";
+}
+
+bool ConfigReader::isGemma4() const {
+  return architecture->name == std::string_view("gemma4");
+}
+
+/// Reads which layers of Gemma 4 have a window, and the sizes of both kinds.
+void ConfigReader::readGemma4() {
+  auto layers = config["num_hidden_layers"].get<size_t>();
+  auto listed = [&](const char *key) {
+    const Value *value = find(key);
+    auto numbers =
+        value && value->size() <= mostLayers ? value->integers() : std::nullopt;
+    if (numbers && !value->isArray())
+      numbers->resize(layers, numbers->front());
+    if (!numbers || numbers->size() != layers || numbers->empty()) {
+      fail("'" + full(key) + "' is " + (value ? value->shown() : "missing") +
+           ", expected a number, or one for each layer");
+      numbers = std::vector<int64_t>(layers, 1);
+    }
+    return *numbers;
+  };
+  const Value *pattern = find(".attention.sliding_window_pattern");
+  auto windows = pattern ? pattern->flags() : std::nullopt;
+  if (!windows || windows->size() != layers)
+    return fail("'" + full(".attention.sliding_window_pattern") + "' is " +
+                (pattern ? pattern->shown() : "missing") +
+                ", expected true or false for each layer");
+  std::vector<int64_t> heads = listed(".attention.head_count_kv"),
+                       widths = listed(".feed_forward_length");
+  int64_t width = *std::min_element(widths.begin(), widths.end());
+  size_t wide = layers - std::min<size_t>(
+                             layers, config.value("num_kv_shared_layers", 0));
+  bool widens = widths.back() == 2 * width;
+  json types = json::array();
+  for (size_t i = 0; i < layers; ++i) {
+    bool sees = (*windows)[i];
+    types.push_back(sees ? "sliding_attention" : "full_attention");
+    auto known = config.emplace(
+        sees ? "num_key_value_heads" : "num_global_key_value_heads", heads[i]);
+    if (*known.first != heads[i] ||
+        widths[i] != (widens && i >= wide ? 2 : 1) * width)
+      return fail("'" + full(".attention.head_count_kv") + "' and '" +
+                      full(".feed_forward_length") +
+                      "': expected the same in all layers with a window, in "
+                      "all others, and in shared_kv_layers",
+                  CRIA_UNIMPLEMENTED);
+    std::string layer = "blk." + std::to_string(i);
+    if (!sees && tensor(layer + ".attn_k.weight"))
+      config["attention_k_eq_v"] = !tensor(layer + ".attn_v.weight");
+  }
+  config["layer_types"] = types;
+  config["intermediate_size"] = width;
+  config["use_double_wide_mlp"] = widens;
+  config["enable_moe_block"] = config.value("num_experts", int64_t(0)) > 0;
+  for (auto [key, other] :
+       {std::pair(".attention.key_length", ".attention.value_length"),
+        std::pair(".attention.key_length_swa", ".attention.value_length_swa"),
+        std::pair(".attention.key_length_swa", ".rope.dimension_count_swa"),
+        std::pair(".attention.key_length", ".rope.dimension_count")})
+    if (!whole(key) || whole(other).value_or(*whole(key)) != *whole(key))
+      return fail("'" + full(other) + "' is " +
+                      (find(other) ? find(other)->shown() : "missing") +
+                      ", expected '" + full(key) + "'",
+                  CRIA_UNIMPLEMENTED);
+  if (const TensorInfo *table = tensor("per_layer_token_embd.weight"))
+    config["vocab_size_per_layer_input"] = table->shape.front();
+}
+
+/// Sets the ropes of Gemma 4: without a window, the first frequencies of a head
+/// rotate, the others are divided by so much that they do not.
+void ConfigReader::readProportionalRope() {
+  std::vector<double> values = factors("rope_freqs.weight");
+  size_t kept = 0;
+  while (kept < values.size() && values[kept] == 1)
+    ++kept;
+  for (size_t i = kept; i < values.size(); ++i)
+    if (!(values[i] >= 1e20))
+      kept = 0;
+  if (!kept)
+    return fail("'rope_freqs.weight': expected 1, and then 1e30",
+                CRIA_UNIMPLEMENTED);
+  config["rope_parameters"] = {
+      {"full_attention",
+       {{"rope_type", "proportional"},
+        {"partial_rotary_factor",
+         static_cast<double>(kept) / static_cast<double>(values.size())},
+        {"rope_theta", config["rope_theta"]}}},
+      {"sliding_attention",
+       {{"rope_type", "default"},
+        {"rope_theta", number(".rope.freq_base_swa").value_or(1e4)}}}};
+  config.erase("rope_theta");
+  noteTensor("rope_freqs.weight", "the part of a head that rotates");
 }
 
 /// Whether keys and values are made of latent numbers.
@@ -411,7 +543,7 @@ void ConfigReader::readLatent() {
 }
 
 bool ConfigReader::isGemma2() const {
-  std::string type = architecture->modelType;
+  std::string type = modelTypeOf(architecture->name);
   return type == "gemma2" || type == "gemma3_text";
 }
 
@@ -475,7 +607,8 @@ void ConfigReader::readWindow() {
   std::string type = config["model_type"];
   if (type == "dots1" || type == "exaone4" || type == "mistral")
     config["sliding_window"] = nullptr; // unless the file has one
-  if (const Value *pattern = find(".attention.sliding_window_pattern"))
+  if (const Value *pattern = find(".attention.sliding_window_pattern");
+      pattern && !isGemma4())
     checkPattern(*pattern);
   if (window && *window > 0) {
     config["sliding_window"] = *window;
@@ -712,6 +845,8 @@ void ConfigReader::readLongRope(json &rope) {
 }
 
 void ConfigReader::readRope() {
+  if (isGemma4())
+    return readProportionalRope();
   std::string type = ropeType();
   json rope = {{"rope_type", type}};
   if (type == "linear" || type == "yarn")
@@ -742,7 +877,7 @@ void ConfigReader::readRope() {
 
 /// Sets values that llama.cpp knows for an architecture and that no key has.
 void ConfigReader::finishFamily() {
-  std::string type = architecture->modelType;
+  std::string type = modelTypeOf(architecture->name);
   auto size = config.value("head_dim", int64_t(1));
   auto heads =
       std::max<int64_t>(config["num_attention_heads"].get<int64_t>(), 1);
