@@ -43,7 +43,10 @@ INTERLEAVED = (
 DELTA = ("qwen3_5_moe_text", "qwen3_5_text", "qwen3_next")
 LATENT = ("deepseek_v2", "deepseek_v3")
 WITH_STATES = ("granitemoehybrid", "lfm2", "lfm2_moe")
-WINDOWED = ("cohere2", "exaone4", "gemma2", "gemma3_text", "gemma4_text", "gpt_oss", "mistral", "phi3")
+WINDOWED = (
+    *("cohere2", "exaone4", "gemma2", "gemma3_text", "gemma4_text", "gpt_oss"),
+    *("mistral", "phi3"),
+)
 OUTER = {
     "model.embed_tokens": "token_embd",
     "model.embed_tokens_per_layer": "per_layer_token_embd",
@@ -187,7 +190,8 @@ def tensor_name(name, family, shares=False):
         return f"blk.{layer}.ffn_{shared[1]}_shexp.{kind}"
     if module == "post_attention_layernorm":
         behind = family in (
-            *("exaone4", "gemma2", "gemma3_text", "gemma4_text", "glm4_moe", "gpt_oss", "olmo2"),
+            *("exaone4", "gemma2", "gemma3_text", "gemma4_text", "glm4_moe"),
+            *("gpt_oss", "olmo2"),
             *("seed_oss", *DELTA),
         )
         part = "post_attention_norm" if behind else "ffn_norm"

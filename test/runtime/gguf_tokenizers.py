@@ -65,7 +65,7 @@ JAIS2 = JAIS2.removesuffix(r"\s+(?!\S)|\s+") + BLANKS + r"|\s{1,2}(?!\S)|\s{1}"
 # gpt-oss and MiniMax M2: words may end in 's and the like.
 GPT4O = TEKKEN.replace("]+|[^", "]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^", 1)
 GPT4O = GPT4O.replace(r"*|\p{N}|", r"*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}|")
-# Marks are of words.
+# Words may have marks.
 QWEN35 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}"
     r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"

@@ -331,9 +331,13 @@ void ConfigReader::readHeads() {
 /// Reads how many layers there are, and which have a state in place of
 /// attention: those that a key lists, or those without KV heads.
 void ConfigReader::readLayers() {
-  if (int64_t extra = countOf(header, *architecture, "nextn_predict_layers"))
-    config["num_hidden_layers"] =
-        config["num_hidden_layers"].get<int64_t>() - extra;
+  auto all = config["num_hidden_layers"].get<int64_t>(),
+       extra = countOf(header, *architecture, "nextn_predict_layers");
+  if (all > mostLayers || all <= extra)
+    return fail("'" + full(".block_count") + "' is " + std::to_string(all) +
+                ", expected at most " + std::to_string(mostLayers) +
+                ", and more than 'nextn_predict_layers'");
+  config["num_hidden_layers"] = all - extra;
   if (const Value *flags = find(".attention.recurrent_layers"))
     readStates(*flags);
   const Value *value = find(".attention.head_count_kv");

@@ -32,9 +32,9 @@ struct Turns {
   uint64_t groups, each; // groups, and parts of a group
 };
 
-/// The parts of `x` group by group, of which the file has the first part of
-/// each group, then the second; and so on for all elements behind them. `block`
-/// elements of the file have a scale together.
+/// The parts of `x` group by group. The file has the first part of each group,
+/// then the second; as often as the tensor has all parts. `block` elements of
+/// the file have a scale together.
 ElementsPtr inGroups(ElementsPtr x, Turns turns, uint64_t block);
 
 } // namespace cria::gguf
