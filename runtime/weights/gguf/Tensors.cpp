@@ -56,12 +56,10 @@ static Result<uint64_t> interleavedHeads(const Header &header,
   return heads;
 }
 
-/// How the file has the heads of values in turns; nothing if it does not have
-/// them so.
-static Result<std::optional<Turns>> turnsOf(const Header &header,
-                                            const Architecture &architecture,
-                                            const TensorInfo &tensor) {
-  using Found = std::optional<Turns>;
+/// Sets how the file has the heads of values in turns; no groups if it does not
+/// have them so. False if the tensor does not have the heads.
+static bool findTurns(const Header &header, const Architecture &architecture,
+                      const TensorInfo &tensor, Turns &turns) {
   bool follows = isOf(tensor.name, "attn_qkv") ||
                  isOf(tensor.name, "ssm_conv1d"), // queries and keys
       isWhole = isOf(tensor.name, "attn_gate"),
@@ -70,7 +68,7 @@ static Result<std::optional<Turns>> turnsOf(const Header &header,
                isOf(tensor.name, "ssm_beta") || isOf(tensor.name, "ssm_dt") ||
                endsWith(tensor.name, ".ssm_a");
   if (!architecture.valuesInTurns || !(follows || isWhole || isColumn || isOne))
-    return Found();
+    return true;
   auto size = [&](const char *key) -> uint64_t {
     const Value *value = header.find(concat({architecture.name, ".ssm.", key}));
     int64_t got = value ? value->integer().value_or(0) : 0;
@@ -79,16 +77,16 @@ static Result<std::optional<Turns>> turnsOf(const Header &header,
   uint64_t groups = size("group_count"), heads = size("time_step_rank"),
            columns = tensor.shape.size() > 1 ? tensor.shape[1] : 1,
            values = isOne || !heads ? 1 : size("inner_size") / heads;
-  Turns turns{follows ? 2 * groups * size("state_size") * columns : 0,
-              isColumn ? values : values * columns, groups,
-              groups ? heads / groups : 0};
+  turns = {follows ? 2 * groups * size("state_size") * columns : 0,
+           isColumn ? values : values * columns, groups,
+           groups ? heads / groups : 0};
   uint64_t all = turns.size * heads, elements = tensor.elements();
   if (!all || !groups || heads % groups || turns.first > elements ||
       (elements - turns.first) % all)
-    return Status(CRIA_INVALID_ARGUMENT,
-                  {"'", architecture.name, ".ssm' has heads that ",
-                   quote(tensor.name), " does not have"});
-  return heads == groups ? Found() : turns;
+    return false;
+  if (heads == groups)
+    turns.groups = 0;
+  return true;
 }
 
 /// The shape in Hugging Face's checkpoints, where `name` is the tensor's name.
@@ -126,16 +124,19 @@ static Result<TensorEntry> entryOf(const Header &header,
   if (architecture.normsPlusOne && endsWith(tensor.name, norm) &&
       !isOf(tensor.name, "ssm_norm"))
     entry.decorate = minusOne;
-  if (endsWith(tensor.name, ".ssm_a"))
+  bool isDecay = endsWith(tensor.name, ".ssm_a");
+  if (isDecay)
     entry.decorate = logOfMinus;
-  Result<std::optional<Turns>> turns = turnsOf(header, architecture, tensor);
-  if (!turns.ok())
-    return turns.status();
-  if (*turns)
-    entry.decorate = [turns = **turns, block = tensor.type->elements,
-                      function = entry.decorate](ElementsPtr x) {
+  Turns turns{};
+  if (!findTurns(header, architecture, tensor, turns))
+    return Status(CRIA_INVALID_ARGUMENT,
+                  {"'", architecture.name, ".ssm' has heads that ",
+                   quote(tensor.name), " does not have"});
+  if (turns.groups)
+    entry.decorate = [turns, block = tensor.type->elements,
+                      isDecay](ElementsPtr x) {
       x = inGroups(std::move(x), turns, block);
-      return function ? function(std::move(x)) : std::move(x);
+      return isDecay ? logOfMinus(std::move(x)) : std::move(x);
     };
   Result<uint64_t> heads = interleavedHeads(header, architecture, tensor);
   if (!heads.ok())
