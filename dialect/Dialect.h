@@ -33,6 +33,8 @@ struct KnownAttributes : mlir::OpTrait::TraitBase<Op, KnownAttributes> {
 #define GET_TYPEDEF_CLASSES
 #include "dialect/Types.h.inc"
 
+#include "dialect/Interfaces.h.inc"
+
 #define GET_OP_CLASSES
 #include "dialect/Ops.h.inc"
 

@@ -104,8 +104,8 @@ static void nameResults(Operation *op, OpAsmSetValueNameFn setName) {
     return;
   }
   StringRef name = op->getName().stripDialect();
-  if (isa<CausalConvOp, DeltaRuleOp, SelectiveScanOp>(op))
-    setName(op->getResult(1), "state");
+  if (auto of = dyn_cast<StateOpInterface>(op))
+    setName(of.getNext(), "state");
   if (auto get = dyn_cast<GetWeightOp>(op)) {
     name = get.getWeight();
   } else if (auto kernel = dyn_cast<KernelOp>(op)) {
@@ -118,6 +118,8 @@ static void nameResults(Operation *op, OpAsmSetValueNameFn setName) {
   }
   setName(op->getResult(0), name);
 }
+
+#include "dialect/Interfaces.cpp.inc"
 
 #define GET_OP_CLASSES
 #include "dialect/Ops.cpp.inc"
@@ -1030,12 +1032,41 @@ int64_t GQAOp::getRoom() {
 // States
 //===----------------------------------------------------------------------===//
 
+/// Reports an error if the numbers of states do not fit the state or the
+/// positions.
+static LogicalResult expectStates(Operation *op, Value states, Value state,
+                                  Value position, int64_t tokens) {
+  Type type = state.getType();
+  bool areMany = cast<RankedTensorType>(type).getRank() == 4;
+  if (areMany != bool(states)) // causal_conv_c5, delta_rule_c6
+    return op->emitOpError("expected ")
+           << (states ? "states of many texts with 'states', got "
+                      : "'states' with the states of many texts ")
+           << type;
+  int64_t rank =
+      states ? cast<RankedTensorType>(states.getType()).getRank() : 0;
+  if ((rank == 2) == position.getType().isIndex()) // causal_conv_c6
+    return op->emitOpError("expected states of each token if and only if each "
+                           "token has a position");
+  if (rank && failed(expectSize(op, "numbers of states to be", 2,
+                                dim(states, static_cast<unsigned>(rank - 1)))))
+    return failure();
+  if (rank == 2 && failed(expectSize(op, "the number of rows of states to be",
+                                     tokens, dim(states, 0))))
+    return failure();
+  return expectPositions(op, position, tokens);
+}
+
 LogicalResult CausalConvOp::verify() {
   int64_t columns = dim(getInput(), 1), filter = dim(getWeight(), 1);
+  if (failed(expectStates(*this, getStates(), getState(), getPosition(),
+                          dim(getInput(), 0))))
+    return failure();
+  unsigned layers = getStates() ? 1 : 0;
   if (failed(expectSize(*this, "the weight's columns to be", columns,
                         dim(getWeight(), 0))) || // causal_conv_c1
       failed(expectSize(*this, "the state's columns to be", columns,
-                        dim(getState(), 2))) ||
+                        dim(getState(), layers + 2))) ||
       (getBias() && failed(expectSize(*this, "the bias's size to be", columns,
                                       dim(getBias(), 0)))))
     return failure();
@@ -1043,9 +1074,9 @@ LogicalResult CausalConvOp::verify() {
     return emitOpError("expected filters of at least 2 numbers, got ")
            << dimension(filter);
   if (failed(expectSize(*this, "the state's rows to be", filter - 1,
-                        dim(getState(), 1))) || // causal_conv_c2
+                        dim(getState(), layers + 1))) || // causal_conv_c2
       failed(expectWithin(*this, "a layer", getLayer(), 1,
-                          dim(getState(), 0)))) // causal_conv_c4
+                          dim(getState(), layers)))) // causal_conv_c4
     return failure();
   if (elementType(getInput()) == elementType(getState())) // causal_conv_c3
     return success();
@@ -1055,6 +1086,10 @@ LogicalResult CausalConvOp::verify() {
 
 /// Checks what heads with a matrix have: keys, steps and decays, and the state.
 template <typename Op> static LogicalResult verifyMatrices(Op op) {
+  if (failed(expectStates(op, op.getStates(), op.getState(), op.getPosition(),
+                          dim(op.getValue(), 0))))
+    return failure();
+  unsigned layers = op.getStates() ? 1 : 0;
   int64_t heads = dim(op.getValue(), 1), keyHeads = dim(op.getKey(), 1);
   if (heads <= 0 || keyHeads <= 0 || heads % keyHeads)
     return op.emitOpError("expected heads a multiple of the ")
@@ -1064,15 +1099,17 @@ template <typename Op> static LogicalResult verifyMatrices(Op op) {
       failed(expectSize(op, "the number of decays to be", heads,
                         dim(op.getLogDecay(), 0))) ||
       failed(expectSize(op, "the state's rows to be",
-                        heads * dim(op.getKey(), 2), dim(op.getState(), 1))) ||
+                        heads * dim(op.getKey(), 2),
+                        dim(op.getState(), layers + 1))) ||
       failed(expectSize(op, "the state's numbers to be", dim(op.getValue(), 2),
-                        dim(op.getState(), 2))))
+                        dim(op.getState(), layers + 2))))
     return failure();
-  return expectWithin(op, "a layer", op.getLayer(), 1, dim(op.getState(), 0));
+  return expectWithin(op, "a layer", op.getLayer(), 1,
+                      dim(op.getState(), layers));
 }
 
 LogicalResult DeltaRuleOp::verify() {
-  // delta_rule_c1 delta_rule_c2 delta_rule_c3 delta_rule_c5
+  // delta_rule_c1 delta_rule_c2 delta_rule_c3 delta_rule_c5 delta_rule_c6
   if (failed(verifyMatrices(*this)) ||
       failed(expectFinite(*this, getScale()))) // delta_rule_c4
     return failure();
@@ -1081,6 +1118,7 @@ LogicalResult DeltaRuleOp::verify() {
 
 LogicalResult SelectiveScanOp::verify() {
   // selective_scan_c1 selective_scan_c2 selective_scan_c3 selective_scan_c4
+  // selective_scan_c5
   if (failed(verifyMatrices(*this)))
     return failure();
   return expectSize(*this, "the number of skips to be", // selective_scan_c2

@@ -103,8 +103,9 @@ def Llama_Q8_0 : Type<And<[Llama_Blocks.predicate,
 /// heads, positions of a page, head size)
 def Llama_Cache : TensorRankOf<[F32, F16, BF16, Llama_Q8_0], [4, 5]>;
 /// What a layer remembers of all tokens before the call's: (layers, rows,
-/// numbers). A call overwrites it.
-class Llama_State<list<Type> types> : TensorRankOf<types, [3]>;
+/// numbers). A call overwrites it. The states of many texts are (states, layers,
+/// rows, numbers).
+class Llama_State<list<Type> types> : TensorRankOf<types, [3, 4]>;
 def Llama_RopeTable : TensorRankOf<[F32], [2]>;
 def Llama_Ids : TensorRankOf<[I32], [1]>;
 /// The position of the first token, if the others follow it; or one position
@@ -113,6 +114,9 @@ def Llama_Position : AnyTypeOf<[Index, Llama_Ids]>;
 /// Page numbers: (pages) of one text, or (tokens, pages) with a row for each
 /// token.
 def Llama_Pages : TensorRankOf<[I32], [1, 2]>;
+/// The numbers of two states: of the one that is read and of the one that is
+/// written; (2) of one text, or (tokens, 2) with a row for each token.
+def Llama_States : TensorRankOf<[I32], [1, 2]>;
 
 //===----------------------------------------------------------------------===//
 // Symbols: what the runtime binds
@@ -1090,9 +1094,34 @@ def Llama_GQAOp : Llama_Op<"gqa",
 // States
 //===----------------------------------------------------------------------===//
 
-def Llama_CausalConvOp : Llama_Op<"causal_conv",
-    [Pure, AllTypesMatch<["input", "result"]>,
-     AllTypesMatch<["state", "next"]>]> {
+def Llama_StateOpInterface : OpInterface<"StateOpInterface"> {
+  let description = "An op that reads a layer of a state and overwrites it.";
+  let cppNamespace = "::cria::llama";
+  let methods = [
+    InterfaceMethod<"The state.",
+        "::mlir::TypedValue<::mlir::RankedTensorType>", "getState">,
+    InterfaceMethod<"The operand of the state.",
+        "::mlir::OpOperand &", "getStateMutable">,
+    InterfaceMethod<"The state after the call's tokens.",
+        "::mlir::TypedValue<::mlir::RankedTensorType>", "getNext">,
+    InterfaceMethod<"The layer.",
+        "::mlir::TypedValue<::mlir::IndexType>", "getLayer">,
+    InterfaceMethod<"The position of the first token, or of each.",
+        "::mlir::Value", "getPosition">,
+    InterfaceMethod<"The numbers of the states; null if there is one state.",
+        "::mlir::TypedValue<::mlir::RankedTensorType>", "getStates">,
+    InterfaceMethod<"The operand of the numbers.",
+        "::mlir::MutableOperandRange", "getStatesMutable">,
+  ];
+}
+
+/// An op of a state.
+class Llama_StateOp<string mnemonic, list<Trait> traits>
+    : Llama_Op<mnemonic, [Pure, Llama_StateOpInterface,
+                          AllTypesMatch<["state", "next"]>] # traits>;
+
+def Llama_CausalConvOp : Llama_StateOp<"causal_conv",
+    [AttrSizedOperandSegments, AllTypesMatch<["input", "result"]>]> {
   let summary = "convolution of each column over a token and those before it";
   let description = [{
     Each column i has a filter of K numbers, the last for the token itself. With
@@ -1105,9 +1134,16 @@ def Llama_CausalConvOp : Llama_Op<"causal_conv",
     the layer. In `next` the layer has the rows of the call's tokens; other layers
     are as they were. What the state holds at position 0 has no effect.
 
+    With `states` there are states of many texts: the op reads state `states[0]`, and
+    `next` has the rows in state `states[1]`, with those of `states[0]` that no token
+    of the call replaces. If each token has a position and a row of `states`, the op
+    does so token after token: a token reads what the token before it wrote if its
+    first number is that token's second one.
+
     ```mlir
     %y, %s1 = llama.causal_conv %x, %w, %s[%layer] at %position : tensor<?x64xbf16>, tensor<64x3xbf16>, tensor<5x2x64xbf16>
     %z, %s2 = llama.causal_conv %x, %w, %s[%layer] at %position bias(%b : tensor<64xbf16>) : tensor<?x64xbf16>, tensor<64x3xbf16>, tensor<5x2x64xbf16>
+    %u, %p1 = llama.causal_conv %x, %w, %p[%layer] at (%positions : tensor<?xi32>) states(%states : tensor<?x2xi32>) : tensor<?x64xbf16>, tensor<64x3xbf16>, tensor<?x5x2x64xbf16>
     ```
 
     Constraints:
@@ -1115,23 +1151,29 @@ def Llama_CausalConvOp : Llama_Op<"causal_conv",
     - (C2) the state has a row less than a filter has numbers, and at least one.
     - (C3) x and the state have the same element type.
     - (C4) a constant layer is within the state.
+    - (C5) the op has `states`, two numbers, if and only if there are states of many
+      texts.
+    - (C6) each token has a row of `states` if and only if each has a position.
   }];
   let arguments = (ins Llama_Matrix:$input, Llama_Matrix:$weight,
-      Llama_State<[F32, F16, BF16]>:$state, Index:$layer, Index:$position,
+      Llama_State<[F32, F16, BF16]>:$state, Index:$layer,
+      Llama_Position:$position, Optional<Llama_States>:$states,
       Optional<Llama_Vector>:$bias);
   let results = (outs Llama_Matrix:$result,
       Llama_State<[F32, F16, BF16]>:$next);
   let assemblyFormat = [{
-    $input `,` $weight `,` $state `[` $layer `]` `at` $position
+    $input `,` $weight `,` $state `[` $layer `]`
+    `at` custom<Position>($position, type($position))
+    (`states` `(` $states^ `:` type($states) `)`)?
     (`bias` `(` $bias^ `:` type($bias) `)`)? attr-dict
     `:` type($input) `,` type($weight) `,` type($state)
   }];
   let hasVerifier = 1;
 }
 
-def Llama_DeltaRuleOp : Llama_Op<"delta_rule",
-    [Pure, AllTypesMatch<["query", "key"]>, AllTypesMatch<["value", "result"]>,
-     AllTypesMatch<["step", "rate"]>, AllTypesMatch<["state", "next"]>]> {
+def Llama_DeltaRuleOp : Llama_StateOp<"delta_rule",
+    [AllTypesMatch<["query", "key"]>, AllTypesMatch<["value", "result"]>,
+     AllTypesMatch<["step", "rate"]>]> {
   let summary = "linear attention with a state that each token corrects";
   let description = [{
     The gated delta rule (Gated DeltaNet). Head h has a state S, a matrix (D, V)
@@ -1145,10 +1187,11 @@ def Llama_DeltaRuleOp : Llama_Op<"delta_rule",
 
     At position 0 S is zero, whatever the state holds. Row `h D + d` of a layer of the
     state is row d of S. `next` is the state with the layer's matrices after the
-    last token.
+    last token. `states` are those of `llama.causal_conv`.
 
     ```mlir
     %o, %s1 = llama.delta_rule %q, %k, %v step(%dt, %beta) decay(%a : tensor<4xf32>) on %s[%layer] at %position {scale = 0.125 : f64, eps = 1.0e-06 : f64} : tensor<?x2x8xbf16>, tensor<?x4x16xbf16>, tensor<?x4xf32>, tensor<5x32x16xf32>
+    %u, %p1 = llama.delta_rule %q, %k, %v step(%dt, %beta) decay(%a : tensor<4xf32>) on %p[%layer] at (%positions : tensor<?xi32>) states(%states : tensor<?x2xi32>) {scale = 0.125 : f64, eps = 1.0e-06 : f64} : tensor<?x2x8xbf16>, tensor<?x4x16xbf16>, tensor<?x4xf32>, tensor<?x5x32x16xf32>
     ```
 
     Constraints:
@@ -1157,24 +1200,26 @@ def Llama_DeltaRuleOp : Llama_Op<"delta_rule",
     - (C3) a layer of the state has D rows of V numbers for each head.
     - (C4) scale is finite, and eps positive and finite in f32.
     - (C5) a constant layer is within the state.
+    - (C6) `states` fit the state and the position as in `llama.causal_conv`.
   }];
   let arguments = (ins Llama_Heads:$query, Llama_Heads:$key, Llama_Heads:$value,
       Llama_Shares:$step, Llama_Shares:$rate, Llama_Vector:$log_decay,
-      Llama_State<[F32]>:$state, Index:$layer, Index:$position,
-      F64Attr:$scale, F64Attr:$eps);
+      Llama_State<[F32]>:$state, Index:$layer, Llama_Position:$position,
+      Optional<Llama_States>:$states, F64Attr:$scale, F64Attr:$eps);
   let results = (outs Llama_Heads:$result, Llama_State<[F32]>:$next);
   let assemblyFormat = [{
     $query `,` $key `,` $value `step` `(` $step `,` $rate `)`
     `decay` `(` $log_decay `:` type($log_decay) `)`
-    `on` $state `[` $layer `]` `at` $position attr-dict
+    `on` $state `[` $layer `]`
+    `at` custom<Position>($position, type($position))
+    (`states` `(` $states^ `:` type($states) `)`)? attr-dict
     `:` type($query) `,` type($value) `,` type($step) `,` type($state)
   }];
   let hasVerifier = 1;
 }
 
-def Llama_SelectiveScanOp : Llama_Op<"selective_scan",
-    [Pure, AllTypesMatch<["query", "key"]>, AllTypesMatch<["value", "result"]>,
-     AllTypesMatch<["state", "next"]>]> {
+def Llama_SelectiveScanOp : Llama_StateOp<"selective_scan",
+    [AllTypesMatch<["query", "key"]>, AllTypesMatch<["value", "result"]>]> {
   let summary = "state space model whose steps each token selects";
   let description = [{
     The scan of Mamba 2. Head h has a state S, a matrix (D, V) that maps keys of
@@ -1187,10 +1232,11 @@ def Llama_SelectiveScanOp : Llama_Op<"selective_scan",
 
     At position 0 S is zero, whatever the state holds. Row `h D + d` of a layer of the
     state is row d of S. `next` is the state with the layer's matrices after the
-    last token.
+    last token. `states` are those of `llama.causal_conv`.
 
     ```mlir
     %o, %s1 = llama.selective_scan %c, %b, %x step(%dt) decay(%a : tensor<4xf32>) skip(%d : tensor<4xf32>) on %s[%layer] at %position : tensor<?x2x8xbf16>, tensor<?x4x16xbf16>, tensor<?x4xf32>, tensor<5x32x16xf32>
+    %u, %p1 = llama.selective_scan %c, %b, %x step(%dt) decay(%a : tensor<4xf32>) skip(%d : tensor<4xf32>) on %p[%layer] at (%positions : tensor<?xi32>) states(%states : tensor<?x2xi32>) : tensor<?x2x8xbf16>, tensor<?x4x16xbf16>, tensor<?x4xf32>, tensor<?x5x32x16xf32>
     ```
 
     Constraints:
@@ -1198,16 +1244,20 @@ def Llama_SelectiveScanOp : Llama_Op<"selective_scan",
     - (C2) step, log_decay and skip have a number for each head.
     - (C3) a layer of the state has D rows of V numbers for each head.
     - (C4) a constant layer is within the state.
+    - (C5) `states` fit the state and the position as in `llama.causal_conv`.
   }];
   let arguments = (ins Llama_Heads:$query, Llama_Heads:$key, Llama_Heads:$value,
       Llama_Shares:$step, Llama_Vector:$log_decay, Llama_Vector:$skip,
-      Llama_State<[F32]>:$state, Index:$layer, Index:$position);
+      Llama_State<[F32]>:$state, Index:$layer, Llama_Position:$position,
+      Optional<Llama_States>:$states);
   let results = (outs Llama_Heads:$result, Llama_State<[F32]>:$next);
   let assemblyFormat = [{
     $query `,` $key `,` $value `step` `(` $step `)`
     `decay` `(` $log_decay `:` type($log_decay) `)`
     `skip` `(` $skip `:` type($skip) `)`
-    `on` $state `[` $layer `]` `at` $position attr-dict
+    `on` $state `[` $layer `]`
+    `at` custom<Position>($position, type($position))
+    (`states` `(` $states^ `:` type($states) `)`)? attr-dict
     `:` type($query) `,` type($value) `,` type($step) `,` type($state)
   }];
   let hasVerifier = 1;

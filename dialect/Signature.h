@@ -16,22 +16,34 @@ inline llvm::ArrayRef<mlir::Type> cacheTypes(mlir::FunctionType type) {
   });
 }
 
-/// The index of the argument of `@prefill` or `@batch` with the numbers of
-/// pages, if caches are paged.
-inline constexpr unsigned kPagesArgument = 3;
+/// The indices of the arguments of `@prefill` or `@batch` with the numbers of
+/// pages and, if the program has states, of states. They exist if caches are
+/// paged.
+inline constexpr unsigned kPagesArgument = 3, kStatesArgument = 4;
 
-/// Whether a cache is paged: (pages, layers, heads, page, size) instead of
-/// (layers, heads, positions, size).
-inline bool isPaged(mlir::RankedTensorType cache) {
-  return cache.getRank() == 5;
+/// The type of such an argument; null if the function does not have it.
+inline mlir::RankedTensorType numbersType(mlir::FunctionType type,
+                                          unsigned argument) {
+  return argument < type.getNumInputs() - cacheTypes(type).size()
+             ? llvm::dyn_cast<mlir::RankedTensorType>(type.getInput(argument))
+             : mlir::RankedTensorType();
 }
 
-/// Whether a cache is a state, (layers, rows, numbers), which has no positions.
+/// Whether a cache is a state, which has no positions: (layers, rows, numbers),
+/// or the states of many texts, (states, layers, rows, numbers).
 inline bool isState(mlir::RankedTensorType cache) {
-  return cache.getRank() == 3;
+  return cache.getRank() == 3 ||
+         (cache.getRank() == 4 && cache.isDynamicDim(0));
 }
 
-/// The type of the cache of one text, or, if the cache is paged, of one page.
+/// Whether a cache is what many texts share: (pages, layers, heads, page, size)
+/// instead of (layers, heads, positions, size), or the states of many texts.
+inline bool isPaged(mlir::RankedTensorType cache) {
+  return cache.getRank() == 5 || (isState(cache) && cache.getRank() == 4);
+}
+
+/// The type of the cache of one text, or, if the cache is paged, of one page or
+/// state.
 inline mlir::RankedTensorType pageOf(mlir::RankedTensorType cache) {
   return isPaged(cache) ? cache.clone(cache.getShape().drop_front()) : cache;
 }

@@ -304,6 +304,14 @@ LogicalResult Resumed::verifyBatched(func::FuncOp entry,
   auto pages = cast<ShapedType>(
       entry.getArgumentTypes()[arguments.at(EntryArgument::Pages)]);
   int64_t width = getInteger(batch, "width").value_or(0);
+  auto hasState = [](Attribute cache) {
+    auto fields = dyn_cast<DictionaryAttr>(cache);
+    return fields && fields.contains("state");
+  };
+  if (llvm::any_of(root.getAs<ArrayAttr>("caches"), hasState) !=
+      arguments.has(EntryArgument::States))
+    return entry.emitError("expected numbers of states if and only if "
+                           "'cria.manifest' has caches with 'state'");
   if (pages.getRank() != (isBatch ? 2 : 1) || pages.getShape().back() != width)
     return entry.emitError("expected pages of ")
            << width << " numbers, got " << pages;

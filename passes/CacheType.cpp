@@ -12,6 +12,8 @@ static Value updated(OpOperand &use) {
   Operation *user = use.getOwner();
   if (auto append = dyn_cast<KVAppendOp>(user))
     return &use == &append.getCacheMutable() ? append.getResult() : Value();
+  if (auto of = dyn_cast<StateOpInterface>(user))
+    return &use == &of.getStateMutable() ? of.getNext() : Value();
   auto loop = dyn_cast<scf::ForOp>(user);
   return loop ? loop.getTiedLoopResult(&use) : Value();
 }

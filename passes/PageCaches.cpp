@@ -5,14 +5,24 @@
 /// @batch(%ids, %positions : tensor<?xi32>, %first,
 ///        %tables : tensor<?x32xi32>, %k : tensor<?x5x4x16x64xbf16>, ...)
 ///
+/// If @forward has states, there are states of many texts, and the numbers of
+/// those that a text reads and writes follow its pages:
+///
+/// @prefill(..., %pages, %states : tensor<2xi32>, ...,
+///          %s : tensor<?x5x32x16xf32>)
+/// @batch(..., %tables, %states : tensor<?x2xi32>, ...,
+///        %s : tensor<?x5x32x16xf32>)
+///
 /// Both functions have the same ops. Ops with a position use the position, or
 /// positions, of their function. Ops that read or write a cache use the
-/// function's pages. If @forward returns hidden states, so do both.
+/// function's pages or states. If @forward returns hidden states, so do both.
 #include "dialect/Attributes.h"
 #include "dialect/Dialect.h"
 #include "dialect/Signature.h"
 #include "passes/CacheType.h"
 #include "passes/Passes.h"
+
+#include "llvm/ADT/TypeSwitch.h"
 
 namespace cria {
 #define GEN_PASS_DEF_PAGECACHES
@@ -26,15 +36,21 @@ using namespace cria::llama;
 /// Arguments of @forward.
 static constexpr unsigned kPosition = 1;
 
-static bool isCache(Type type) {
+static bool isCache(Type type, int64_t rank) {
   auto tensor = dyn_cast<RankedTensorType>(type);
-  return tensor && tensor.getRank() == 4;
+  return tensor && tensor.hasStaticShape() && tensor.getRank() == rank;
 }
 
+/// Whether a cache of one text has positions, or is a state.
+static bool hasPositions(Type cache) { return isCache(cache, 4); }
+static bool isStateOfText(Type cache) { return isCache(cache, 3); }
+
 /// (layers, heads, positions, size)  =>  (pages, layers, heads, page, size)
+/// (layers, rows, numbers)           =>  (states, layers, rows, numbers)
 static RankedTensorType pagedType(RankedTensorType cache, int64_t page) {
   SmallVector<int64_t> shape(cache.getShape());
-  shape[2] = page;
+  if (hasPositions(cache))
+    shape[2] = page;
   shape.insert(shape.begin(), ShapedType::kDynamic);
   return cache.clone(shape);
 }
@@ -43,14 +59,6 @@ static RankedTensorType pagedType(RankedTensorType cache, int64_t page) {
 static LogicalResult verifyPageable(ModuleOp module) {
   if (auto encode = module.lookupSymbol<func::FuncOp>("encode"))
     return encode.emitError("expected no encoder beside paged caches");
-  auto forward = module.lookupSymbol<func::FuncOp>("forward");
-  auto isWhole = [](Type type) {
-    auto state = cast<RankedTensorType>(type);
-    return isState(state) && state.hasStaticShape();
-  };
-  if (llvm::any_of(cacheTypes(forward.getFunctionType()), isWhole))
-    return forward.emitError("expected no states beside paged caches: the "
-                             "texts of a batch have none of their own yet");
   for (auto table : module.getOps<RopeTableOp>())
     if (table.getOriginal())
       return table.emitError("expected frequencies that do not depend on the "
@@ -72,8 +80,8 @@ static LogicalResult verifyPageable(ModuleOp module) {
 /// The positions of the smallest cache; 0 if there is no cache.
 static int64_t positionsOf(func::FuncOp function) {
   int64_t positions = 0;
-  for (Type type : function.getArgumentTypes())
-    if (isCache(type)) {
+  for (Type type : cacheTypes(function.getFunctionType()))
+    if (hasPositions(type)) {
       int64_t size = cast<RankedTensorType>(type).getDimSize(2);
       positions = positions ? std::min(positions, size) : size;
     }
@@ -81,20 +89,27 @@ static int64_t positionsOf(func::FuncOp function) {
 }
 
 /// Makes the function's caches paged, in all ops that use them, and adds the
-/// argument `pages` with the page numbers.
+/// arguments with the numbers of pages and, if there are states, of states.
 static void pageCaches(func::FuncOp function, RankedTensorType pages,
                        int64_t page) {
   Block &body = function.front();
-  body.insertArgument(kPagesArgument, pages, function.getLoc());
-  for (BlockArgument argument : body.getArguments())
-    if (isCache(argument.getType()))
-      setCacheType(argument,
-                   pagedType(cast<RankedTensorType>(argument.getType()), page));
+  ArrayRef<Type> caches = cacheTypes(function.getFunctionType());
+  bool hasStates = llvm::any_of(caches, isStateOfText);
+  Value numbers = body.insertArgument(kPagesArgument, pages, function.getLoc());
+  Value states = hasStates
+                     ? body.insertArgument(kStatesArgument, pages.clone({2}),
+                                           function.getLoc())
+                     : BlockArgument();
+  for (BlockArgument argument : body.getArguments().take_back(caches.size()))
+    if (Type type = argument.getType();
+        hasPositions(type) || isStateOfText(type))
+      setCacheType(argument, pagedType(cast<RankedTensorType>(type), page));
   function.walk([&](Operation *op) {
-    if (auto append = dyn_cast<KVAppendOp>(op))
-      append.getPagesMutable().assign(body.getArgument(kPagesArgument));
-    if (auto attention = dyn_cast<GQAOp>(op))
-      attention.getPagesMutable().assign(body.getArgument(kPagesArgument));
+    TypeSwitch<Operation *>(op)
+        .Case<KVAppendOp, GQAOp>(
+            [&](auto typed) { typed.getPagesMutable().assign(numbers); })
+        .Case(
+            [&](StateOpInterface of) { of.getStatesMutable().assign(states); });
   });
 }
 
@@ -106,7 +121,8 @@ static void updateType(func::FuncOp function) {
                                      body.getTerminator()->getOperandTypes()));
 }
 
-/// Adds a copy of @prefill in which each token has its own position and pages.
+/// Adds a copy of @prefill in which each token has its own position, pages and
+/// states.
 static void makeBatch(func::FuncOp prefill, int64_t rows) {
   OpBuilder b(prefill->getContext());
   b.setInsertionPointAfter(prefill);
@@ -115,9 +131,10 @@ static void makeBatch(func::FuncOp prefill, int64_t rows) {
   batch->setAttr(kChunkAttribute, b.getIndexAttr(rows));
   constexpr int64_t tokens = ShapedType::kDynamic;
   Block &body = batch.front();
-  Value pages = body.getArgument(kPagesArgument);
-  int64_t width = cast<RankedTensorType>(pages.getType()).getDimSize(0);
-  pages.setType(RankedTensorType::get({tokens, width}, b.getI32Type()));
+  for (unsigned number : {kPagesArgument, kStatesArgument})
+    if (auto type = numbersType(batch.getFunctionType(), number))
+      body.getArgument(number).setType(
+          type.clone({tokens, type.getDimSize(0)}));
   body.getArgument(kPosition).setType(
       RankedTensorType::get({tokens}, b.getI32Type()));
   updateType(batch);

@@ -137,7 +137,9 @@ def PageCaches : Pass<"llama-page-caches", "::mlir::ModuleOp"> {
     text. After: two functions over paged caches. `@prefill` is the same
     function for one text; an argument has the page numbers of the text.
     `@batch` is a copy for tokens of several texts; each token has its own
-    position and page numbers.
+    position and page numbers. A state becomes the states of many texts, and an
+    argument after the page numbers has the numbers of the states that the text, or
+    each token's text, reads and writes.
 
     ```mlir
     func.func @prefill(%ids: tensor<?xi32>, %position: index, %first: index, %pages: tensor<32xi32>, %k: tensor<?x5x4x16x64xbf16>, ...) attributes {invariant}
@@ -149,7 +151,7 @@ def PageCaches : Pass<"llama-page-caches", "::mlir::ModuleOp"> {
     in the call and however many they are.
 
     Fails if there is an encoder, attention that is not causal, a rope table
-    that depends on a text's length, a state, or a ring.
+    that depends on a text's length, or a ring.
   }];
   let options = [
     Option<"rows", "rows", "int64_t", "1", "the most tokens of a batch">,

@@ -180,8 +180,7 @@ LogicalResult Sharder::findMakers(Operation *op) {
                                        : success();
   // Each rank computes all of what a state is for.
   auto isOfState = [](Value factor) {
-    return isa_and_present<CausalConvOp, DeltaRuleOp, SelectiveScanOp>(
-        factor.getDefiningOp());
+    return isa_and_present<StateOpInterface>(factor.getDefiningOp());
   };
   if (!isa<SwiGLUOp, ActivateOp>(op) || !feedsLinears(op) ||
       llvm::any_of(op->getOperands(), isOfState))

@@ -11,7 +11,7 @@
 
 /* The format of artifact, manifest and entry functions. A change of any of
  * them changes this number. */
-#define CRIA_FORMAT_VERSION 13u
+#define CRIA_FORMAT_VERSION 14u
 
 /* The functions that the object may take from the process, and its SONAME. The
  * runtime refuses an object with any others. */
@@ -109,16 +109,21 @@ typedef void (*CriaEntry)(const int32_t *ids, int64_t tokens, int64_t position,
  *   pages      (rows, width) of batch, (width) of prefill: numbers of pages,
  *              "width" of them for a text. The numbers after the page of the
  *              text's last position are not read
- *   caches     one pointer to pages for each of the manifest's "caches", whose
- *              "bytes" are those of a page, 64-byte aligned. Places after a
- *              text's last position are read, but do not change the result:
- *              they must hold finite numbers, such as zeros
+ *   states     (rows, 2) of batch, (2) of prefill: the numbers of the states
+ *              that a token's text reads and writes, if a cache is a "state".
+ *              They may be equal. Batch goes token after token: a token reads
+ *              what an earlier one wrote
+ *   caches     one pointer to pages, or states, for each of the manifest's
+ *              "caches", whose "bytes" are those of one, 64-byte aligned. What
+ * a state holds before position 0 is not used. Places after a text's last
+ * position are read, but do not change the result: they must hold finite
+ * numbers, such as zeros
  */
 typedef void (*CriaBatchEntry)(const int32_t *ids, int64_t rows,
                                const int32_t *positions, const int32_t *pages,
-                               int64_t first_logit, int64_t first_hidden,
-                               float *logits, float *hidden,
-                               void *const *caches, void *arena,
+                               const int32_t *states, int64_t first_logit,
+                               int64_t first_hidden, float *logits,
+                               float *hidden, void *const *caches, void *arena,
                                const void *const *slots, const CriaHost *host);
 
 /* Code for CUDA: the manifest's "cuda" lists its images, which are exported

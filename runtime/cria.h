@@ -853,7 +853,8 @@ CRIA_API cria_status cria_batch_feed(cria_batch *batch, int64_t sequence,
  * left. A sequence whose sampler has a mask has drafts only with `masks`: for
  * each id `words` words as cria_sampler_allow takes them, the ids that may be
  * drawn after it; else `masks` is NULL. The mask of the sampler itself is for
- * the draw before all drafts. A restored sequence has no drafts.
+ * the draw before all drafts. A restored sequence has no drafts, unless the
+ * model has states.
  * CRIA_FAILED_PRECONDITION: the batch has no draft_rows, or the sequence does
  * not run. CRIA_INVALID_ARGUMENT: an id is out of range, or a mask has other
  * words or no id. */
@@ -942,7 +943,9 @@ CRIA_API cria_status cria_batch_save(const cria_batch *batch, int64_t sequence,
 
 /* Gives a state to a sequence that holds nothing. Errors are those of
  * cria_session_restore; CRIA_RESOURCE_EXHAUSTED if too few pages are free. The
- * sequence keeps its pages until it leaves, because its ids are not known. */
+ * sequence keeps its pages until it leaves, because its ids are not known. If
+ * the model has states, the ids are known, and the sequence is as any other;
+ * then CRIA_UNIMPLEMENTED for a text with embeddings. */
 CRIA_API cria_status cria_batch_restore(cria_batch *batch, int64_t sequence,
                                         const void *state, size_t size,
                                         cria_error *error);

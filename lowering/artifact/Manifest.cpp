@@ -247,7 +247,10 @@ void Manifest::describeBatch(func::FuncOp batch) {
   FunctionType type = batch.getFunctionType();
   ArrayRef<Type> caches = cacheTypes(type);
   auto pages = cast<RankedTensorType>(type.getInput(kPagesArgument));
-  auto page = pageOf(cast<RankedTensorType>(caches.front()));
+  auto page =
+      pageOf(cast<RankedTensorType>(*llvm::find_if(caches, [](Type type) {
+        return !isState(cast<RankedTensorType>(type));
+      })));
   root.set("batch",
            Fields(batch.getContext())
                .set("rows",

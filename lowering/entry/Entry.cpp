@@ -7,9 +7,9 @@ using namespace mlir;
 using namespace cria;
 
 static constexpr const char *kNames[] = {
-    "ids",    "tokens",  "position", "first",     "first_hidden",
-    "source", "logits",  "hidden",   "cache",     "arena",
-    "seen",   "sampled", "sampling", "positions", "pages"};
+    "ids",      "tokens",    "position", "first", "first_hidden", "source",
+    "logits",   "hidden",    "cache",    "arena", "seen",         "sampled",
+    "sampling", "positions", "pages",    "states"};
 
 using Is = EntryArgument;
 static constexpr EntryArgument kOfTokens[] = {
@@ -40,7 +40,7 @@ static bool fits(EntryArgument what, Type type) {
     return shaped && shaped.hasStaticShape() && shaped.getRank() == rank &&
            element;
   };
-  // The number of pages is dynamic.
+  // The number of pages, or of states, is dynamic.
   auto isPaged = [&](int64_t rank, bool element) {
     return shaped && shaped.getRank() == rank && shaped.isDynamicDim(0) &&
            shaped.getNumDynamicDims() == 1 && element;
@@ -48,6 +48,7 @@ static bool fits(EntryArgument what, Type type) {
   Type element = shaped ? shaped.getElementType() : type;
   switch (what) {
   case EntryArgument::Pages:
+  case EntryArgument::States:
     return is(1, element.isInteger(32)) || is(2, element.isInteger(32));
   case EntryArgument::Ids:
   case EntryArgument::Positions:
@@ -62,7 +63,8 @@ static bool fits(EntryArgument what, Type type) {
     return is(2, element.isF32());
   case EntryArgument::Cache:
     return is(3, isa<FloatType>(element)) || is(4, isa<FloatType>(element)) ||
-           is(5, element.isInteger(8)) || isPaged(5, isa<FloatType>(element)) ||
+           is(5, element.isInteger(8)) || isPaged(4, isa<FloatType>(element)) ||
+           isPaged(5, isa<FloatType>(element)) ||
            isPaged(6, element.isInteger(8));
   case EntryArgument::Arena:
     return is(1, element.isInteger(8));
@@ -114,9 +116,10 @@ SmallVector<unsigned> EntryArguments::outputs(bool logits) const {
 static bool isOptional(EntryArgument what, bool draws) {
   if (what == Is::Arena)
     return true;
-  return draws ? what == Is::Tokens
-               : llvm::is_contained({Is::Cache, Is::FirstHidden, Is::Hidden},
-                                    what);
+  return draws
+             ? what == Is::Tokens
+             : llvm::is_contained(
+                   {Is::Cache, Is::FirstHidden, Is::Hidden, Is::States}, what);
 }
 
 /// Reports an argument that an entry of this kind must have and lacks, or has
@@ -138,6 +141,8 @@ static LogicalResult verifyKind(func::FuncOp entry,
       return entry.emitError("expected no argument '")
              << EntryArguments::nameOf(what) << "' beside '"
              << (draws ? "sampled" : "ids") << "'";
+  if (arguments.has(Is::States) && !arguments.has(Is::Pages))
+    return entry.emitError("expected no argument 'states' without 'pages'");
   if (arguments.has(Is::Hidden) != arguments.has(Is::FirstHidden))
     return entry.emitError("expected arguments 'first_hidden' and 'hidden', or "
                            "neither");

@@ -22,7 +22,8 @@ enum class EntryArgument {
   Hidden,      ///< (chunk, hidden size) f32; updated in place
   Cache,       ///< (layers, heads, positions, size), or (..., blocks, bytes);
                ///< updated in place. Paged: (pages, layers, heads, page, ...)
-               ///< with a dynamic number of pages
+               ///< with a dynamic number of pages. A state is (layers, rows,
+               ///< numbers); of many texts, (states, layers, rows, numbers)
   Arena,       ///< bytes: scratch, in the tile phase
   Seen,        ///< (rows, words) i32: the ids of each row's text so far, one
                ///< bit for each id
@@ -31,6 +32,8 @@ enum class EntryArgument {
   Positions,   ///< (chunk) i32: the position of each token
   Pages,       ///< (width) i32: the text's pages; or (chunk, width): the pages
                ///< of each token's text
+  States,      ///< (2) i32: the numbers of the states that the text reads and
+               ///< writes; or (chunk, 2): those of each token's text
 };
 
 /// The arguments of one entry function. There are two kinds of entries:

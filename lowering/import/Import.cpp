@@ -1025,7 +1025,7 @@ Value Importer::convolved(const Text &text, Value x, LayerIndex number,
       ArrayRef<ReassociationIndices>{{0, 1}, {2}});
   auto mixed = CausalConvOp::create(
       b, loc, x, filter, state, number.inStates, text.position,
-      optionalWeight(biasSymbol(convFilter), number.layer));
+      /*states=*/Value(), optionalWeight(biasSymbol(convFilter), number.layer));
   state = mixed.getNext();
   return mixed.getResult();
 }
@@ -1090,7 +1090,7 @@ Value Importer::delta(const Text &text, Value x, LayerIndex number,
   loc = module.lookupSymbol<WeightOp>(deltaDecay).getLoc();
   auto rule = DeltaRuleOp::create(
       b, loc, query, key, value, step, rate, weight(deltaDecay, layer),
-      states[1], number.inStates, text.position,
+      states[1], number.inStates, text.position, /*states=*/Value(),
       llvm::APFloat(std::pow(static_cast<double>(c.deltaKeyDim), -0.5)),
       llvm::APFloat(1e-6));
   states[1] = rule.getNext();
@@ -1140,7 +1140,8 @@ Value Importer::mamba(const Text &text, Value x, LayerIndex number,
   loc = module.lookupSymbol<WeightOp>(mambaDecay).getLoc();
   auto scan = SelectiveScanOp::create(
       b, loc, query, key, value, step, weight(mambaDecay, layer),
-      weight(mambaSkip, layer), states[1], number.inStates, text.position);
+      weight(mambaSkip, layer), states[1], number.inStates, text.position,
+      /*states=*/Value());
   states[1] = scan.getNext();
   Value made = scan.getResult();
   auto normalize = [&] {

@@ -163,10 +163,11 @@ static bool isCache(Type type, bool paged) {
   if (!tensor || tensor.getRank() < 3 || isPaged(tensor) != paged ||
       (paged && !tensor.isDynamicDim(0)))
     return false;
-  if (isState(tensor))
+  bool holdsState = isState(tensor);
+  tensor = pageOf(tensor);
+  if (holdsState)
     return tensor.hasStaticShape() &&
            isa<Float32Type, Float16Type, BFloat16Type>(tensor.getElementType());
-  tensor = pageOf(tensor);
   if (tensor.getRank() != 4 || !tensor.hasStaticShape())
     return false;
   auto blocks = dyn_cast<BlocksType>(tensor.getElementType());
@@ -188,6 +189,21 @@ static LogicalResult verifyPages(func::FuncOp function, bool batch) {
                         batch ? "tensor<?xWxi32>" : "tensor<Wxi32>", pages,
                         holds)))
     return failure();
+  Type states = numbersType(function.getFunctionType(), kStatesArgument);
+  if (llvm::any_of(cacheTypes(function.getFunctionType()), [](Type cache) {
+        auto type = dyn_cast<RankedTensorType>(cache);
+        return type && isState(type);
+      }) != bool(states))
+    return function.emitError("expected numbers of states after the pages if "
+                              "and only if there are states");
+  if (states &&
+      failed(expectType(
+          function, "states", batch ? "tensor<?x2xi32>" : "tensor<2xi32>",
+          states,
+          cast<RankedTensorType>(states).getShape().back() == 2 &&
+              (batch ? isTokens(states, 2)
+                     : cast<RankedTensorType>(states).getRank() == 1))))
+    return failure();
   bool hasChunk =
       function->getAttrOfType<IntegerAttr>(kChunkAttribute) != nullptr;
   if (hasChunk == batch)
@@ -197,21 +213,23 @@ static LogicalResult verifyPages(func::FuncOp function, bool batch) {
 }
 
 /// Checks the type (ids, position, first, caches...) -> (logits, caches...).
-/// Over paged caches, pages follow `first`. In a batch, each token has a
-/// position.
+/// Over paged caches, pages follow `first`, and after them the numbers of
+/// states if there are states. In a batch, each token has a position.
 static LogicalResult verifySignature(func::FuncOp forward, bool encodes,
                                      bool paged = false, bool batch = false) {
   FunctionType type = forward.getFunctionType();
   ArrayRef<Type> inputs = type.getInputs();
   bool hides = returnsHidden(type);
-  size_t scalars = (encodes || paged ? 3 : 2) + (hides ? 1 : 0),
+  bool hasStates = paged && numbersType(type, kStatesArgument);
+  size_t scalars = (encodes || paged ? 3 : 2) + hasStates + (hides ? 1 : 0),
          outputs = hides ? 2 : 1;
   if (inputs.size() < 1 + scalars ||
       type.getNumResults() + scalars + 1 != inputs.size() + outputs)
     return forward.emitError("expected (ids, position, first")
            << (encodes ? ", source" : "") << (paged ? ", pages" : "")
-           << (hides ? ", first_hidden" : "") << ", caches...) -> (logits, "
-           << (hides ? "hidden, " : "") << "caches...), got " << type;
+           << (hasStates ? ", states" : "") << (hides ? ", first_hidden" : "")
+           << ", caches...) -> (logits, " << (hides ? "hidden, " : "")
+           << "caches...), got " << type;
   Type ids = inputs[0], logits = type.getResult(0);
   bool idsHold = isTokens(ids, 1) && getElementTypeOrSelf(ids).isInteger(32);
   bool logitsHold = isTokens(logits, 2) && getElementTypeOrSelf(logits).isF32();
@@ -231,10 +249,12 @@ static LogicalResult verifySignature(func::FuncOp forward, bool encodes,
   SmallVector<const char *> names = {"position", "first"};
   if (encodes || paged)
     names.push_back(paged ? "pages" : "source");
+  if (hasStates)
+    names.push_back("states");
   if (hides)
     names.push_back("first_hidden");
   for (size_t i = batch ? 1 : 0; i < scalars; ++i)
-    if (!(paged && i == 2) &&
+    if (!(paged && i == 2) && !(hasStates && i == 3) &&
         failed(expectType(forward, names[i], "index", inputs[1 + i],
                           inputs[1 + i].isIndex())))
       return failure();
@@ -243,7 +263,8 @@ static LogicalResult verifySignature(func::FuncOp forward, bool encodes,
          returned = type.getResult(i - scalars - 1 + outputs);
     if (failed(expectType(forward, "argument " + Twine(i),
                           paged
-                              ? "tensor<?xLxHxPxDxfloat>"
+                              ? "tensor<?xLxHxPxDxfloat> or "
+                                "tensor<?xLxRxNxfloat>"
                               : "tensor<LxHxSxDxfloat> or tensor<LxRxNxfloat>",
                           cache, isCache(cache, paged))) ||
         failed(verifySize(forward, cache)))
@@ -385,7 +406,7 @@ static LogicalResult verifyInput(GetWeightOp op) {
 /// of caches and tables.
 static LogicalResult verifyPosition(Operation *op, func::FuncOp function,
                                     bool encodes) {
-  Value position, pages, over;
+  Value position, pages, states, over;
   if (auto gqa = dyn_cast<GQAOp>(op)) {
     position = gqa.getPosition();
     pages = gqa.getPages();
@@ -393,12 +414,9 @@ static LogicalResult verifyPosition(Operation *op, func::FuncOp function,
   } else if (auto append = dyn_cast<KVAppendOp>(op)) {
     position = append.getPosition();
     pages = append.getPages();
-  } else if (auto conv = dyn_cast<CausalConvOp>(op)) {
-    position = conv.getPosition();
-  } else if (auto rule = dyn_cast<DeltaRuleOp>(op)) {
-    position = rule.getPosition();
-  } else if (auto scan = dyn_cast<SelectiveScanOp>(op)) {
-    position = scan.getPosition();
+  } else if (auto of = dyn_cast<StateOpInterface>(op)) {
+    position = of.getPosition();
+    states = of.getStates();
   } else if (auto rope = dyn_cast<RopeOp>(op)) {
     position = rope.getPosition();
   } else if (auto add = dyn_cast<AddRowsOp>(op)) {
@@ -411,6 +429,9 @@ static LogicalResult verifyPosition(Operation *op, func::FuncOp function,
   if (pages &&
       (function.getNumArguments() <= 3 || pages != function.getArgument(3)))
     return op->emitError("expected the pages that the function is given");
+  if (states && (function.getNumArguments() <= kStatesArgument ||
+                 states != function.getArgument(kStatesArgument)))
+    return op->emitError("expected the states that the function is given");
   if (over && (!encodes || over != function.getArgument(3)))
     return op->emitError(
         "expected 'over' to be the source that the function is given");
@@ -493,8 +514,8 @@ static LogicalResult verifyLayers(Operation *op) {
       .Case<KVAppendOp>([&](KVAppendOp append) {
         return verifyLayer(op, append.getLayer(), layers(append.getCache()));
       })
-      .Case<CausalConvOp, DeltaRuleOp, SelectiveScanOp>([&](auto typed) {
-        return verifyLayer(op, typed.getLayer(), layers(typed.getState()));
+      .Case([&](StateOpInterface of) {
+        return verifyLayer(op, of.getLayer(), layers(of.getState()));
       })
       .Default(success());
 }

@@ -322,8 +322,8 @@ LogicalResult Rows::verify(Operation *op) {
       op->getNumResults() && !isa<KVAppendOp, GetWeightOp>(op))
     for (Value result : op->getResults())
       (void)copyRows(op->getOperand(0), result);
-  TypeSwitch<Operation *>(op).Case<CausalConvOp, DeltaRuleOp, SelectiveScanOp>(
-      [&](auto typed) { (void)copyRows(typed.getState(), typed.getNext()); });
+  if (auto of = dyn_cast<StateOpInterface>(op))
+    (void)copyRows(of.getState(), of.getNext());
   if (isElementwise(op)) {
     SmallVector<Value> tensors = tensorsOf(op);
     (void)copyRows(tensors.front(), op->getResult(0));

@@ -79,13 +79,6 @@ static LogicalResult lowerSymbols(ModuleOp module) {
   return success();
 }
 
-/// The type of the pages that an entry over paged caches takes; null for other
-/// entries.
-static RankedTensorType pagesOf(FunctionType type) {
-  size_t after = cacheTypes(type).size() + returnsHidden(type);
-  return dyn_cast<RankedTensorType>(type.getInputs().drop_back(after).back());
-}
-
 /// Whether the function has the type of an entry: see createEntry. Entries are
 /// public and have one block.
 static bool hasEntryType(func::FuncOp function) {
@@ -101,21 +94,26 @@ static bool hasEntryType(func::FuncOp function) {
     inputs = inputs.drop_back(); // the first token of hidden states
   else if (results.size() < caches.size() || outputs > 1)
     return false;
-  if (inputs.size() < 3 || inputs.size() > 4)
+  if (inputs.size() < 3 || inputs.size() > 5)
     return false;
-  bool isPaged = isTensor(inputs.back(), {1, 2}),
+  bool isPaged = inputs.size() > 3 && isTensor(inputs[3], {1, 2}),
        ofTokens = isTensor(inputs[1], {1});
+  int64_t numbers = ofTokens ? 2 : 1; // the rank of pages and states
   auto isCache = [&](Type cache) {
     auto type = dyn_cast<RankedTensorType>(cache);
-    return isTensor(cache, {isPaged ? 5 : 4, isPaged ? 5 : 3}) &&
+    return isTensor(cache, {isPaged ? 5 : 4, isPaged ? 4 : 3}) &&
+           isPaged == cria::isPaged(type) &&
            (!isa<BlocksType>(type.getElementType()) ||
             type.getShape().back() % BlocksType::kNumbers == 0);
   };
   return isTensor(inputs[0], {1}) && (ofTokens || inputs[1].isIndex()) &&
-         inputs[2].isIndex() &&
-         ofTokens == (isPaged && isTensor(inputs.back(), {2})) &&
-         (isPaged || llvm::all_of(inputs.drop_front(2),
-                                  [](Type type) { return type.isIndex(); })) &&
+         inputs[2].isIndex() && (isPaged || !ofTokens) &&
+         llvm::all_of(inputs.drop_front(3),
+                      [&](Type type) {
+                        return isPaged ? isTensor(type, {numbers})
+                                       : type.isIndex();
+                      }) &&
+         (isPaged || inputs.size() < 5) &&
          llvm::all_of(results.take_front(outputs),
                       [&](Type type) { return isTensor(type, {2}); }) &&
          llvm::all_of(caches, isCache) &&
@@ -170,7 +168,8 @@ static func::FuncOp createEntry(OpBuilder &b, func::FuncOp old, int64_t chunk) {
   using Is = EntryArgument;
   Type index = b.getIndexType();
   add(Is::Ids, roomFor(ids));
-  RankedTensorType pages = pagesOf(type);
+  RankedTensorType pages = numbersType(type, kPagesArgument),
+                   states = numbersType(type, kStatesArgument);
   bool ofTokens = pages && pages.getRank() == 2;
   add(Is::Tokens, index);
   if (ofTokens)
@@ -184,6 +183,8 @@ static func::FuncOp createEntry(OpBuilder &b, func::FuncOp old, int64_t chunk) {
     add(Is::Pages, ofTokens ? roomFor(pages) : pages);
   else
     add(Is::Source, index);
+  if (states)
+    add(Is::States, ofTokens ? roomFor(states) : states);
   add(Is::Logits, roomFor(logits));
   if (hasLogits)
     results.push_back(roomFor(logits));
@@ -233,13 +234,15 @@ static LogicalResult lowerEntry(func::FuncOp old, int64_t chunk) {
     return b.slice(value, zeros, sizes);
   };
   // The order of arguments: ids, position, first; source (beside an encoder) or
-  // pages; the first token of hidden states; caches.
+  // pages; states; the first token of hidden states; caches.
   using Is = EntryArgument;
   bool isPaged = arguments.has(Is::Pages);
   SmallVector<Value> values = {
       argument(Is::Ids),
       argument(arguments.has(Is::Positions) ? Is::Positions : Is::Position),
       argument(Is::First), argument(isPaged ? Is::Pages : Is::Source)};
+  if (arguments.has(Is::States))
+    values.push_back(argument(Is::States));
   size_t caches = cacheTypes(old.getFunctionType()).size();
   values.resize(old.getNumArguments() - caches - hasHidden);
   for (auto [value, type] : llvm::zip(values, old.getArgumentTypes()))

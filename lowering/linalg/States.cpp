@@ -48,33 +48,230 @@ struct Places {
     return b.widen(tensor::ExtractOp::create(b, b.getLoc(), tensor, at));
   }
 };
+
+/// The layer of a state that tokens read and write.
+struct StateLayer {
+  LinalgBuilder &b;
+  Value states; // the numbers of states; null if there is one state
+  Value layer, position;
+
+  /// Whether each token has a position and states.
+  bool isOfTokens() const {
+    return states && tensorType(states).getRank() == 2;
+  }
+  Value positionOf(Value token) const {
+    return isOfTokens() ? element(position, {token}) : position;
+  }
+  /// What a token reads, or writes: the coordinates in front of the row.
+  SmallVector<Value> read(Value token = {}) const { return place(token, 0); }
+  SmallVector<Value> written(Value token = {}) const { return place(token, 1); }
+
+private:
+  Value element(Value numbers, ValueRange at) const {
+    Value number = tensor::ExtractOp::create(b, b.getLoc(), numbers, at);
+    return arith::IndexCastOp::create(b, b.getLoc(), b.getIndexType(), number);
+  }
+  SmallVector<Value> place(Value token, int64_t which) const {
+    if (!states)
+      return {layer};
+    SmallVector<Value> at = {b.index(which)};
+    if (isOfTokens())
+      at.insert(at.begin(), token);
+    return {element(states, at), layer};
+  }
+};
 } // namespace
 
-/// One layer of a state: (rows, numbers).
-static Value layerOf(LinalgBuilder &b, Value state, Value layer) {
-  RankedTensorType type = tensorType(state);
-  OpFoldResult zero = b.getIndexAttr(0);
-  return b.slice(state, {layer, zero, zero},
-                 {b.getIndexAttr(1), b.getIndexAttr(type.getDimSize(1)),
-                  b.getIndexAttr(type.getDimSize(2))},
-                 type.clone(type.getShape().drop_front()));
+/// Some rows and columns of a state, from `first` on: a matrix.
+static Value partOf(LinalgBuilder &b, Value state, ArrayRef<Value> place,
+                    ArrayRef<OpFoldResult> first, ArrayRef<int64_t> shape) {
+  SmallVector<OpFoldResult> at = getAsOpFoldResult(place),
+                            sizes(place.size(), b.getIndexAttr(1));
+  llvm::append_range(at, first);
+  llvm::append_range(sizes, getAsIndexOpFoldResult(b.getContext(), shape));
+  return b.slice(state, at, sizes, tensorType(state).clone(shape));
 }
 
-/// The state with another layer (rows, numbers).
-static Value withLayer(LinalgBuilder &b, Value state, Value layer, Value rows) {
-  OpFoldResult zero = b.getIndexAttr(0);
-  SmallVector<OpFoldResult> sizes = b.sizes(rows);
-  sizes.insert(sizes.begin(), b.getIndexAttr(1));
-  return b.insert(rows, state, {layer, zero, zero}, sizes);
+/// A matrix in memory of its own: what is written there may be read of the
+/// state that the matrix then becomes a part of.
+static Value ownMatrix(LinalgBuilder &b, int64_t rows, int64_t columns,
+                       Type element) {
+  return bufferization::AllocTensorOp::create(
+      b, RankedTensorType::get({rows, columns}, element), ValueRange());
+}
+
+/// The state with another matrix there.
+static Value withPart(LinalgBuilder &b, Value state, ArrayRef<Value> place,
+                      ArrayRef<OpFoldResult> first, Value part) {
+  SmallVector<OpFoldResult> at = getAsOpFoldResult(place),
+                            sizes(place.size(), b.getIndexAttr(1));
+  llvm::append_range(at, first);
+  llvm::append_range(sizes, b.sizes(part));
+  return b.insert(part, state, at, sizes);
+}
+
+namespace {
+/// What an iteration updates of a tensor: a slice of `whole`.
+struct Updated {
+  Value whole;
+  SmallVector<OpFoldResult> offsets, sizes;
+  RankedTensorType type = {}; ///< of the slice; null: of the tensor's rank
+};
+} // namespace
+
+/// Tensors after iterations that each update a slice of their own. One
+/// iteration needs no slices, in which the whole tensor would be read after it
+/// was written; its loop over tokens needs memory of its own for a new tensor.
+static SmallVector<Value>
+inParallel(LinalgBuilder &b, ArrayRef<int64_t> counts, ValueRange tensors,
+           function_ref<SmallVector<Updated>(ValueRange at, ValueRange tensors)>
+               body) {
+  if (llvm::all_of(counts, [](int64_t count) { return count == 1; })) {
+    SmallVector<Value> first(counts.size(), b.index(0)), own(tensors);
+    for (Value &tensor : own)
+      if (auto empty = tensor.getDefiningOp<tensor::EmptyOp>())
+        tensor = bufferization::AllocTensorOp::create(b, empty.getType(),
+                                                      empty.getDynamicSizes());
+    return llvm::map_to_vector(body(first, own),
+                               [](const Updated &part) { return part.whole; });
+  }
+  auto loop = scf::ForallOp::create(
+      b, getAsIndexOpFoldResult(b.getContext(), counts), tensors, std::nullopt);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  SmallVector<Updated> made =
+      body(loop.getInductionVars(), loop.getRegionIterArgs());
+  auto slices = llvm::map_to_vector(made, [&](const Updated &part) {
+    return part.type ? b.slice(part.whole, part.offsets, part.sizes, part.type)
+                     : b.slice(part.whole, part.offsets, part.sizes);
+  });
+  b.setInsertionPointToEnd(loop.getTerminator().getBody());
+  for (auto [slice, part, tensor] :
+       llvm::zip(slices, made, loop.getRegionIterArgs()))
+    tensor::ParallelInsertSliceOp::create(
+        b, slice, tensor, part.offsets, part.sizes,
+        SmallVector<OpFoldResult>(part.sizes.size(), b.getIndexAttr(1)));
+  return llvm::to_vector<2>(ValueRange(loop.getResults()));
+}
+
+/// The columns of an iteration, at most `most`.
+static int64_t columnsOf(int64_t all, int64_t most) {
+  return all % most ? all : most;
+}
+
+namespace {
+/// A convolution of tokens that each have a state, some columns of it.
+struct ConvOfTokens {
+  LinalgBuilder &b;
+  StateLayer of;
+  Value x, weight, bias; // (T, C), (C, K), (C) or null
+  int64_t kept;          // K - 1
+  RankedTensorType type; // of the result
+
+  int64_t width() const { return columnsOf(type.getDimSize(1), 64); }
+  std::pair<Value, Value> emit(Value state);
+  Value result(Value token, Value column, Value state);
+  Value rows(Value token, Value column, Value state);
+};
+} // namespace
+
+/// One token's sums.
+Value ConvOfTokens::result(Value token, Value column, Value state) {
+  Value out = b.empty({b.getIndexAttr(width())}, type.getElementType());
+  SmallVector<Value> place = of.read(token);
+  Value position = of.positionOf(token);
+  return b.generic(
+      1, {}, {out}, {b.select(1, {0})}, [&](Values) -> SmallVector<Value> {
+        Places p{b};
+        Value at = p.add(column, p.loop(0));
+        Value sum = bias ? p.element(bias, {at}) : Value();
+        for (int64_t j = 0; j <= kept; ++j) {
+          Value term;
+          if (j < kept) {
+            Value row = p.add(position, b.index(j));
+            SmallVector<Value> from = place;
+            from.append({p.rem(row, kept), at});
+            term = p.select(p.less(row, b.index(kept)), b.f32(0),
+                            p.element(state, from));
+          } else {
+            term = p.element(x, {token, at});
+          }
+          Value factor = p.element(weight, {at, b.index(j)});
+          term = arith::MulFOp::create(b, b.getLoc(), factor, term);
+          sum = sum ? arith::AddFOp::create(b, b.getLoc(), sum, term) : term;
+        }
+        return {sum};
+      })[0];
+}
+
+/// The state's rows after one token.
+Value ConvOfTokens::rows(Value token, Value column, Value state) {
+  Value old = partOf(b, state, of.read(token), {b.getIndexAttr(0), column},
+                     {kept, width()});
+  Places p{b};
+  Value own = p.rem(of.positionOf(token), kept);
+  AffineMap all = b.select(2, {0, 1});
+  return b.generic(
+      2, {old}, {ownMatrix(b, kept, width(), tensorType(old).getElementType())},
+      {all, all}, [&](Values v) -> SmallVector<Value> {
+        Value isOwn = arith::CmpIOp::create(
+            b, b.getLoc(), arith::CmpIPredicate::eq, p.loop(0), own);
+        Value at = p.add(column, p.loop(1));
+        return {p.select(isOwn, p.element(x, {token, at}), v[0])};
+      })[0];
+}
+
+/// The result and the states after all tokens.
+std::pair<Value, Value> ConvOfTokens::emit(Value state) {
+  OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1),
+               w = b.getIndexAttr(width()), tokens = b.sizes(x)[0];
+  auto made = inParallel(
+      b, {type.getDimSize(1) / width()},
+      {b.empty(b.sizes(x), type.getElementType()), state},
+      [&](ValueRange at, ValueRange outs) -> SmallVector<Updated> {
+        Value column = Places{b}.mul(at[0], width());
+        auto turns = scf::ForOp::create(
+            b, b.index(0),
+            getValueOrCreateConstantIndexOp(b, b.getLoc(), tokens), b.index(1),
+            outs, [&](OpBuilder &, Location, Value token, ValueRange now) {
+              Value row = b.insert(result(token, column, now[1]), now[0],
+                                   {token, column}, {one, w});
+              Value next =
+                  withPart(b, now[1], of.written(token), {zero, column},
+                           rows(token, column, now[1]));
+              scf::YieldOp::create(b, ValueRange{row, next});
+            });
+        SmallVector<OpFoldResult> ofStates = b.sizes(state);
+        ofStates[1] = one;
+        ofStates[3] = w;
+        return {{turns.getResult(0), {zero, column}, {tokens, w}},
+                {turns.getResult(1), {zero, of.layer, zero, column}, ofStates}};
+      });
+  return {made[0], made[1]};
 }
 
 /// Each token's sum reads rows of the call's tokens and, before these, of the
 /// state: the tokens of a prompt do not wait for one another.
 void FunctionLowering::lower(CausalConvOp op) {
   Value x = stored(op.getInput()), weight = stored(op.getWeight()),
-        state = writable(op.getState()), layer = stored(op.getLayer()),
-        position = stored(op.getPosition());
-  int64_t kept = op.getState().getType().getDimSize(1);
+        state = writable(op.getState()), position = stored(op.getPosition());
+  StateLayer of{b, op.getStates() ? stored(op.getStates()) : Value(),
+                stored(op.getLayer()), position};
+  int64_t kept = op.getWeight().getType().getDimSize(1) - 1;
+  if (of.isOfTokens()) {
+    ConvOfTokens conv{b,
+                      of,
+                      x,
+                      weight,
+                      op.getBias() ? stored(op.getBias()) : Value(),
+                      kept,
+                      op.getResult().getType()};
+    auto [made, next] = conv.emit(state);
+    storedForm[op.getResult()] = made;
+    storedForm[op.getNext()] = next;
+    return;
+  }
+  SmallVector<Value> read = of.read(), written = of.written();
   SmallVector<OpFoldResult> sizes = b.sizes(x);
   Value tokens = getValueOrCreateConstantIndexOp(b, b.getLoc(), sizes[0]),
         zero = b.index(0), most = b.index(kept);
@@ -100,8 +297,9 @@ void FunctionLowering::lower(CausalConvOp op) {
                   from = p.select(first, zero, p.sub(row, most)),
                   place = p.rem(p.add(position, row), kept),
                   isBefore = p.less(p.add(position, row), most);
-            Value old = p.select(isBefore, b.f32(0),
-                                 p.element(state, {layer, place, column}));
+            SmallVector<Value> at = read;
+            at.append({place, column});
+            Value old = p.select(isBefore, b.f32(0), p.element(state, at));
             term = p.select(first, old, p.element(x, {from, column}));
           }
           Value factor = p.element(weight, {column, b.index(j)});
@@ -110,8 +308,17 @@ void FunctionLowering::lower(CausalConvOp op) {
         }
         return {sum};
       })[0];
+  SmallVector<OpFoldResult> first(2, b.getIndexAttr(0));
+  Value old =
+      partOf(b, state, read, first, {kept, tensorType(x).getDimSize(1)});
+  SmallVector<Value> before, rowsOf = {old};
+  if (of.states) { // the rows go to another state
+    before = {old};
+    rowsOf = {ownMatrix(b, kept, tensorType(old).getDimSize(1),
+                        tensorType(old).getElementType())};
+  }
   Value rows = b.generic(
-      2, {}, {layerOf(b, state, layer)}, {all},
+      2, before, rowsOf, SmallVector<AffineMap>(before.size() + 1, all),
       [&](Values v) -> SmallVector<Value> {
         // The last token whose row has this place is `back` before the last.
         Value end = p.add(position, p.add(tokens, b.index(kept - 1))),
@@ -120,7 +327,7 @@ void FunctionLowering::lower(CausalConvOp op) {
               from = p.select(isNew, p.sub(last, back), zero);
         return {p.select(isNew, p.element(x, {from, p.loop(1)}), v[0])};
       })[0];
-  storedForm[op.getNext()] = withLayer(b, state, layer, rows);
+  storedForm[op.getNext()] = withPart(b, state, written, first, rows);
 }
 
 /// x / |x| * scale for each head: (T, KH, D) in f32.
@@ -147,6 +354,7 @@ namespace {
 /// S. A column needs no other one, so iterations share them.
 struct Recurrence {
   LinalgBuilder &b;
+  StateLayer of;
   Value pairs;           // (T, KH, 2, D): keys and queries, in f32
   Value products;        // (T, KH): of the two
   Value values;          // (T, H, V)
@@ -159,13 +367,10 @@ struct Recurrence {
   int64_t size() { return tensorType(pairs).getDimSize(3); }
   int64_t heads() { return type.getDimSize(1); }
   /// The columns W of an iteration: S is to fit the L1 cache.
-  int64_t width() {
-    constexpr int64_t most = 32;
-    int64_t all = type.getDimSize(2);
-    return all % most ? all : most;
-  }
-  std::pair<Value, Value> emit(Value state, Value layer, Value position);
-  Value start(Value state, ArrayRef<OpFoldResult> at, Value position);
+  int64_t width() { return columnsOf(type.getDimSize(2), 32); }
+  std::pair<Value, Value> emit(Value state);
+  Value start(Value state, Value token, Value own);
+  SmallVector<OpFoldResult> first();
   std::pair<Value, Value> step(Value token, Value matrix, Value rows);
   Value row(Value matrix, int64_t row, int64_t count);
 };
@@ -179,17 +384,17 @@ Value Recurrence::row(Value matrix, int64_t row, int64_t count) {
       RankedTensorType::get({count}, tensorType(matrix).getElementType()));
 }
 
-/// S before the first token, (D, W), in memory of its own: in the state its
-/// rows are far apart.
-Value Recurrence::start(Value state, ArrayRef<OpFoldResult> at,
-                        Value position) {
-  auto part = RankedTensorType::get({size(), width()}, b.getF32Type());
-  Value old = b.slice(
-      state, at,
-      {b.getIndexAttr(1), b.getIndexAttr(size()), b.getIndexAttr(width())},
-      part);
+/// Where S begins in a layer.
+SmallVector<OpFoldResult> Recurrence::first() {
+  return {OpFoldResult(Places{b}.mul(head, size())), OpFoldResult(column)};
+}
+
+/// S before a token, (D, W), in `own`, memory of its own: in the state its rows
+/// are far apart.
+Value Recurrence::start(Value state, Value token, Value own) {
+  Value old = partOf(b, state, of.read(token), first(), {size(), width()});
   Places p{b};
-  Value own = bufferization::AllocTensorOp::create(b, part, ValueRange());
+  Value position = of.positionOf(token);
   AffineMap all = b.select(2, {0, 1});
   return b.generic(2, {old}, {own}, {all, all},
                    [&](Values v) -> SmallVector<Value> {
@@ -261,41 +466,56 @@ std::pair<Value, Value> Recurrence::step(Value token, Value matrix,
 }
 
 /// The result and the state after all tokens.
-std::pair<Value, Value> Recurrence::emit(Value state, Value layer,
-                                         Value position) {
+std::pair<Value, Value> Recurrence::emit(Value state) {
   OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1),
                w = b.getIndexAttr(width()), tokens = b.sizes(values)[0];
-  auto loop = scf::ForallOp::create(
-      b,
-      ArrayRef<OpFoldResult>{b.getIndexAttr(heads()),
-                             b.getIndexAttr(type.getDimSize(2) / width())},
-      ValueRange{b.empty(b.sizes(values), type.getElementType()), state},
-      std::nullopt);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(loop.getBody());
-  Places p{b};
-  head = loop.getInductionVar(0);
-  keyHead = p.div(head, heads() / tensorType(pairs).getDimSize(1));
-  column = p.mul(loop.getInductionVar(1), width());
-  Value rows = loop.getRegionIterArgs()[0];
-  state = loop.getRegionIterArgs()[1];
-  SmallVector<OpFoldResult> place = {layer, p.mul(head, size()), column},
-                            part = {one, b.getIndexAttr(size()), w},
-                            first = {zero, head, column},
-                            all = {tokens, one, w}, steps(3, one);
-  auto turns = scf::ForOp::create(
-      b, b.index(0), getValueOrCreateConstantIndexOp(b, b.getLoc(), tokens),
-      b.index(1), ValueRange{start(state, place, position), rows},
-      [&](OpBuilder &, Location, Value token, ValueRange carried) {
-        auto [matrix, made] = step(token, carried[0], carried[1]);
-        scf::YieldOp::create(b, ValueRange{matrix, made});
+  auto made = inParallel(
+      b, {heads(), type.getDimSize(2) / width()},
+      {b.empty(b.sizes(values), type.getElementType()), state},
+      [&](ValueRange at, ValueRange outs) -> SmallVector<Updated> {
+        Places p{b};
+        head = at[0];
+        keyHead = p.div(head, heads() / tensorType(pairs).getDimSize(1));
+        column = p.mul(at[1], width());
+        Value own = ownMatrix(b, size(), width(), b.getF32Type());
+        SmallVector<Value> inits = {own, outs[0]};
+        if (of.isOfTokens())
+          inits.push_back(outs[1]);
+        else
+          inits[0] = start(outs[1], Value(), own);
+        SmallVector<OpFoldResult> place = first();
+        auto turns = scf::ForOp::create(
+            b, b.index(0),
+            getValueOrCreateConstantIndexOp(b, b.getLoc(), tokens), b.index(1),
+            inits, [&](OpBuilder &, Location, Value token, ValueRange carried) {
+              SmallVector<Value> now = llvm::to_vector(carried);
+              if (of.isOfTokens())
+                now[0] = start(now[2], token, now[0]);
+              std::tie(now[0], now[1]) = step(token, now[0], now[1]);
+              if (of.isOfTokens())
+                now[2] = withPart(b, now[2], of.written(token), place, now[0]);
+              scf::YieldOp::create(b, now);
+            });
+        Updated rows = {turns.getResult(1),
+                        {zero, head, column},
+                        {tokens, one, w}},
+                states = {Value(), {zero, of.layer}, b.sizes(state)};
+        if (of.isOfTokens()) {
+          states.whole = turns.getResult(2);
+          states.sizes[1] = one;
+        } else {
+          states.whole =
+              withPart(b, outs[1], of.written(), place, turns.getResult(0));
+          states.offsets = getAsOpFoldResult(of.written());
+          std::fill_n(states.sizes.begin(), states.offsets.size(), one);
+          states.type = tensorType(own);
+        }
+        states.sizes[states.offsets.size()] = b.getIndexAttr(size());
+        states.sizes.back() = w;
+        llvm::append_range(states.offsets, place);
+        return {rows, states};
       });
-  Value made = b.slice(turns.getResult(1), first, all);
-  b.setInsertionPointToEnd(loop.getTerminator().getBody());
-  tensor::ParallelInsertSliceOp::create(b, made, rows, first, all, steps);
-  tensor::ParallelInsertSliceOp::create(b, turns.getResult(0), state, place,
-                                        part, steps);
-  return {loop.getResult(0), loop.getResult(1)};
+  return {made[0], made[1]};
 }
 
 /// Lowers an op whose heads have a matrix. Query and key (T, KH, D) are in f32.
@@ -325,11 +545,19 @@ void FunctionLowering::lowerRecurrence(Op op, Value query, Value key,
         Value log = arith::MulFOp::create(b, each, v[0]);
         return {math::ExpOp::create(b, arith::NegFOp::create(b, log))};
       })[0];
-  Recurrence recurrence{b,     pairs, products, any(op.getValue()),
-                        decay, share, skip,     op.getResult().getType()};
+  StateLayer of{b, op.getStates() ? stored(op.getStates()) : Value(),
+                stored(op.getLayer()), stored(op.getPosition())};
+  Recurrence recurrence{b,
+                        of,
+                        pairs,
+                        products,
+                        any(op.getValue()),
+                        decay,
+                        share,
+                        skip,
+                        op.getResult().getType()};
   std::tie(storedForm[op.getResult()], storedForm[op.getNext()]) =
-      recurrence.emit(writable(op.getState()), stored(op.getLayer()),
-                      stored(op.getPosition()));
+      recurrence.emit(writable(op.getState()));
 }
 
 void FunctionLowering::lower(DeltaRuleOp op) {

@@ -33,6 +33,13 @@ static MemRefType cacheLike(ArrayRef<MemRefType> caches, Type buffer) {
   return {};
 }
 
+/// Whether a cache is a state, (layers, rows, numbers), or the states of many
+/// texts, (states, layers, rows, numbers).
+static bool isState(MemRefType cache) {
+  return cache.getRank() == 3 ||
+         (cache.getRank() == 4 && cache.isDynamicDim(0));
+}
+
 /// Whether `buffer` is a view of allocated memory, or of an argument that is
 /// not a cache.
 static bool isNoCache(ArrayRef<MemRefType> caches, Value buffer) {
@@ -108,7 +115,7 @@ struct VerifyCacheInPlace
         report(op, target, "copies",
                isNoCache(caches, copy.getSource()) &&
                    (isNoCache(caches, copy.getTarget()) ||
-                    (cache.getRank() == 3 && target.getRank() < 3)));
+                    (isState(cache) && target.getRank() < 3)));
     });
     if (copied)
       return signalPassFailure();

@@ -127,16 +127,17 @@ int64_t Manifest::reach() const {
   return least;
 }
 
-uint64_t Manifest::pageBytes() const {
+uint64_t Manifest::bytesOfCaches(bool states) const {
   uint64_t total = 0;
   for (const CacheSpec &cache : caches)
-    total += cache.bytes;
+    total += cache.isState == states ? cache.bytes : 0;
   return total;
 }
 
 uint64_t Manifest::cacheBytes(size_t index) const {
-  uint64_t pages = batch ? static_cast<uint64_t>(batch->width) : 1;
-  return caches[index].bytes * pages;
+  bool isPaged = batch && !caches[index].isState;
+  return caches[index].bytes *
+         (isPaged ? static_cast<uint64_t>(batch->width) : 1);
 }
 
 uint64_t Manifest::cacheBytes() const {
@@ -269,8 +270,8 @@ void Reader::readKernelCost(const JsonCursor &at) {
   manifest.kernelCosts.push_back(std::move(cost));
 }
 
-/// Reads the pages of batches. Batches compute no text anew and have no source
-/// text.
+/// Reads the pages of batches. Batches compute no text anew because it grew,
+/// and have no source text.
 void Reader::readBatch(const JsonCursor &at) {
   BatchSpec batch;
   batch.rows = at["rows"].integer(1, maxRows);
@@ -278,15 +279,18 @@ void Reader::readBatch(const JsonCursor &at) {
   batch.width = at["width"].integer(1, maxPositions);
   if (batch.width != (manifest.maxSeq + batch.page - 1) / batch.page)
     at["width"].expected("the pages of max_seq positions");
-  if (manifest.bidirectional || manifest.encoder || manifest.keepsText())
+  if (manifest.bidirectional || manifest.encoder || manifest.hasRopeOfLength())
     at.fail("is for a model whose tokens see those before them alone, with "
             "the rope of every text");
   if (manifest.pageBytes() == 0)
     at.fail("is for a model with KV caches");
-  for (const CacheSpec &cache : manifest.caches)
+  for (const CacheSpec &cache : manifest.caches) {
+    if (cache.window)
+      at.fail("is beside a ring");
     if (cache.bytes > maxTensorBytes / static_cast<uint64_t>(batch.width))
       at["width"].fail(concat({"makes a KV cache of ", batch.width, " times ",
                                cache.bytes, " bytes, too large"}));
+  }
   manifest.batch = batch;
 }
 

@@ -109,7 +109,7 @@ struct RopeSpec {
   }
 };
 
-/// A KV cache or a state of a session; with a BatchSpec, one page of it.
+/// A KV cache or a state of a session; with a BatchSpec, one page of the cache.
 struct CacheSpec {
   std::string symbol;
   uint64_t bytes;
@@ -256,13 +256,18 @@ struct Manifest {
   /// The bytes of a row of the table of ids; 0 without `embedding`.
   uint64_t embeddingBytes() const;
   /// The bytes of one page of all caches, if they are in pages.
-  uint64_t pageBytes() const;
+  uint64_t pageBytes() const { return bytesOfCaches(/*states=*/false); }
+  /// The bytes of all states of one text.
+  uint64_t stateBytes() const { return bytesOfCaches(/*states=*/true); }
   /// The bytes of cache `index` of a session.
   uint64_t cacheBytes(size_t index) const;
   /// The bytes of all caches of a session.
   uint64_t cacheBytes() const;
   /// The bytes of a session's scratch, for the code that needs most.
   uint64_t scratchBytes() const;
+
+private:
+  uint64_t bytesOfCaches(bool states) const;
 };
 
 /// Parses and checks the manifest `text` of the artifact `file`.

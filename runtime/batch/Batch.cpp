@@ -1,6 +1,6 @@
 #include "runtime/batch/Batch.h"
 
-#include "runtime/session/SessionState.h"
+#include "runtime/session/History.h"
 
 #include <algorithm>
 #include <utility>
@@ -11,18 +11,22 @@ Batch::Batch(std::shared_ptr<const Model> model,
              std::unique_ptr<Backend> device, const BatchOptions &options,
              const Sampler &greedy)
     : shared(std::move(model)), backend(std::move(device)),
-      held(shared->manifest(), *backend, options.pages, options.reusesDrawn),
+      held(shared->manifest(), *backend, options.pages, options.states,
+           options.reusesDrawn),
       draftRows(options.draftRows),
       schedule(shared->manifest(), options, held, sequences),
       computation(shared->manifest(), *backend, greedy) {}
 
-/// The pages that `options` ask for.
+/// The pages that `options` ask for, beside states.
 static Result<int64_t> pageCount(const BatchOptions &options,
                                  const Manifest &manifest) {
   const BatchSpec &spec = *manifest.batch;
   int64_t pages = options.pages ? options.pages : options.texts * spec.width;
   if (options.cacheBytes) {
-    uint64_t fit = options.cacheBytes / manifest.pageBytes();
+    uint64_t states =
+        manifest.stateBytes() * static_cast<uint64_t>(options.states);
+    uint64_t fit = (options.cacheBytes - std::min(states, options.cacheBytes)) /
+                   manifest.pageBytes();
     if (!options.pages || fit < static_cast<uint64_t>(pages))
       pages = static_cast<int64_t>(fit);
   }
@@ -59,11 +63,15 @@ Result<std::unique_ptr<Batch>> Batch::create(std::shared_ptr<const Model> model,
   int64_t rows = manifest.batch->rows;
   options.draftRows = std::min(options.draftRows, rows);
   options.texts = options.texts ? std::min(options.texts, rows) : rows;
+  // As many can be found again as texts run.
+  options.states =
+      manifest.stateBytes() ? 2 * options.texts + options.draftRows : 0;
   Result<int64_t> pages = pageCount(options, manifest);
   if (!pages.ok())
     return pages.status();
   options.pages = *pages;
-  auto backend = model->newBackend(options.threads, options.pages);
+  auto backend =
+      model->newBackend(options.threads, options.pages, options.states);
   if (!backend.ok())
     return backend.status();
   return create(std::move(model), options, std::move(*backend));
@@ -121,8 +129,10 @@ int64_t Batch::add(std::unique_ptr<Sequence> sequence,
   sequence->pages.reserve(static_cast<size_t>(shared->manifest().batch->width));
   sequences.push_back(std::move(sequence));
   if (options.sampler)
-    for (int32_t id : sequences.back()->ids)
-      options.sampler->accept(id, false);
+    std::for_each(sequences.back()->ids.begin() +
+                      static_cast<int64_t>(sequences.back()->restored),
+                  sequences.back()->ids.end(),
+                  [&](int32_t id) { options.sampler->accept(id, false); });
   return nextNumber++;
 }
 
@@ -277,15 +287,18 @@ Status Batch::step() {
     Batch &batch;
     ~End() {
       batch.computation.end();
-      batch.schedule.end();
+      batch.schedule.end(batch.chosen);
     }
   } end = {*this};
   schedule.begin(chosen);
   Status status = computation.run(chosen);
   if (Status intact = shared->bound().intact(); !intact.ok())
     status = intact;
-  if (!status.ok())
+  if (!status.ok()) {
+    if (computation.hasBegun())
+      schedule.fail(chosen);
     return status;
+  }
   if (chosen.hiddenRows)
     schedule.give(*chosen.prompt, chosen.hidden, chosen.hiddenRows);
   for (const Row &row : chosen.rows)
@@ -315,13 +328,44 @@ Status Batch::checkPages(const Sequence &sequence) const {
                  " gave its pages back, and is computed anew when it runs"});
 }
 
+/// The ids so far, as a session keeps them; none if it keeps none.
+std::vector<std::byte> Batch::textOf(const Sequence &sequence) const {
+  History text;
+  for (int64_t at = 0; shared->manifest().keepsText() && at < sequence.computed;
+       ++at) {
+    Step step = {&sequence.ids[static_cast<size_t>(at)], 1, at, 1, nullptr};
+    text.append(step, 0, sequence.decodesAt(at));
+  }
+  return text.write();
+}
+
+/// Gives the sequence the ids that a session, or a sequence, kept.
+Status Batch::readText(const std::byte *bytes, const SessionHeader &header,
+                       Sequence &sequence) {
+  const Manifest &manifest = shared->manifest();
+  auto text = History::read(bytes, header.history, header.position, manifest);
+  if (!text.ok())
+    return text.status();
+  return text->replay(
+      header.position, manifest.maxSeq, manifest.maxSeq, [&](const Step &step) {
+        if (step.embeddings)
+          return Status(CRIA_UNIMPLEMENTED,
+                        "the state is of a text with embeddings, which a batch "
+                        "of a model with states does not go on from");
+        sequence.ids.insert(sequence.ids.end(), step.ids,
+                            step.ids + step.tokens);
+        sequence.decodes.resize(sequence.ids.size(), !step.isOfPrompt);
+        return Status();
+      });
+}
+
 Result<uint64_t> Batch::stateBytes(int64_t number) const {
   Result<Sequence *> found = find(number);
   if (!found.ok())
     return found.status();
   if (Status status = checkPages(**found); !status.ok())
     return status;
-  return sizeof(SessionHeader) +
+  return sizeof(SessionHeader) + textOf(**found).size() +
          bytesOf(cacheRanges(shared->manifest(), (*found)->computed));
 }
 
@@ -335,10 +379,13 @@ Status Batch::save(int64_t number, std::byte *state) const {
     return header.status();
   header->position = header->prompt = header->rotated = sequence.computed;
   header->bytes = *size - sizeof(SessionHeader);
+  std::vector<std::byte> text = textOf(sequence);
+  header->history = text.size();
   Status status = held.read(sequence, held.countFor(sequence.computed),
                             state + sizeof(SessionHeader));
   if (!status.ok())
     return status;
+  std::copy(text.begin(), text.end(), state + *size - text.size());
   sealState(*header, state);
   return Status();
 }
@@ -360,12 +407,27 @@ Status Batch::restore(int64_t number, const std::byte *state, uint64_t size) {
   if (!given.ok())
     return given.status();
   int64_t needed = held.countFor(given->position);
-  if (needed > pages().available())
+  if (needed > pages().available() ||
+      (held.hasStates() && held.states().available() == 0))
     return schedule.shortOf(number, needed, 0);
-  Status status = held.write(sequence, needed, state + sizeof(SessionHeader));
-  if (!status.ok())
+  Status status;
+  if (manifest.keepsText())
+    status = readText(state + size - given->history, *given, sequence);
+  if (status.ok())
+    status = held.write(sequence, needed, state + sizeof(SessionHeader));
+  if (!status.ok()) {
+    sequence.ids.clear();
+    sequence.decodes.clear();
     return status;
-  sequence.unknown = sequence.computed = sequence.settled = given->position;
+  }
+  sequence.computed = sequence.settled = given->position;
+  sequence.restored = sequence.ids.size();
+  // No other text shall find the pages: who knows with which adapters they were
+  // computed.
+  if (manifest.keepsText())
+    sequence.key = held.newChain();
+  else
+    sequence.unknown = given->position;
   sequence.announced = given->expected ? given->expected : given->prompt;
   sequence.announcedFrom = given->promptBegin;
   return status;

@@ -17,6 +17,7 @@
 #include "runtime/batch/Sequence.h"
 #include "runtime/batch/SequencePages.h"
 #include "runtime/session/Model.h"
+#include "runtime/session/SessionState.h"
 
 #include <memory>
 #include <utility>
@@ -74,12 +75,13 @@ public:
   Result<uint64_t> stateBytes(int64_t sequence) const;
   Status save(int64_t sequence, std::byte *state) const;
   /// Gives a sequence without ids the state that a session or sequence saved.
-  /// RESOURCE_EXHAUSTED where too few pages are free. Its ids are not known, so
-  /// it never gives its pages back.
+  /// RESOURCE_EXHAUSTED where too few pages are free. Unless the model has
+  /// states, its ids are not known, and it never gives its pages back.
   Status restore(int64_t sequence, const std::byte *state, uint64_t size);
 
   const Model &model() const { return *shared; }
   const PagePool &pages() const { return held.pool(); }
+  const PagePool &states() const { return held.states(); }
   const BatchCounts &counts() const { return schedule.counts(); }
   size_t runningCount() const { return schedule.runningCount(); }
   size_t waitingCount() const { return schedule.waitingCount(); }
@@ -96,6 +98,9 @@ private:
   Status checkFeed(const Sequence &sequence, const int32_t *ids, int64_t count,
                    int64_t most) const;
   Status checkPages(const Sequence &sequence) const;
+  std::vector<std::byte> textOf(const Sequence &sequence) const;
+  Status readText(const std::byte *bytes, const SessionHeader &header,
+                  Sequence &sequence);
   int64_t add(std::unique_ptr<Sequence> sequence,
               const SequenceOptions &options);
 

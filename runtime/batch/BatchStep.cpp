@@ -39,6 +39,12 @@ Status BatchStep::addDraw(const Row &row) {
   return Status();
 }
 
+/// The first of pairs of numbers.
+static const int32_t *first(const StateNumbers *numbers) {
+  static_assert(sizeof(StateNumbers) == 2 * sizeof(int32_t));
+  return &numbers->read;
+}
+
 /// Makes room for the hidden states of all steps.
 void BatchStep::roomForHidden(Chosen &chosen) {
   chosen.hiddenRows = 0;
@@ -63,6 +69,8 @@ Status BatchStep::addPrompt(Chosen &chosen) {
   step.isOfPrompt = true;
   step.loras = adapters(prompt);
   step.pages = prompt.pages.data();
+  numbers.push_back(chosen.promptStates);
+  step.states = first(numbers.data());
   step.hiddenRows = chosen.hiddenRows;
   step.hidden = nextState;
   chosen.hidden = nextState;
@@ -105,6 +113,7 @@ Status BatchStep::addRows(Row *begin, Row *end) {
                firstToDraw - begin, nullptr};
   step.loras = adapters(*begin->sequence);
   step.pages = tables.data() + tables.size();
+  step.states = first(numbers.data() + numbers.size());
   step.positions = positions.data() + positions.size();
   steps.push_back(step);
   steps.back().hidden = nextState;
@@ -119,6 +128,7 @@ Status BatchStep::addRows(Row *begin, Row *end) {
     if (pages.size() > width)
       return Status(CRIA_INTERNAL, "a sequence has more pages than a context");
     ids.push_back(row->id);
+    numbers.push_back(row->states);
     positions.push_back(static_cast<int32_t>(row->position));
     tables.insert(tables.end(), pages.begin(), pages.end());
     tables.resize(tables.size() + width - pages.size());
@@ -135,6 +145,8 @@ Status BatchStep::collect(Chosen &chosen) {
   steps.clear();
   draws.clear();
   drawing.clear();
+  numbers.clear();
+  numbers.reserve(most); // steps point to them
   inUse.reserve(most);
   // Draws point to the samplers.
   auto plain = static_cast<size_t>(chosen.prompt && !chosen.prompt->sampler);
@@ -154,9 +166,11 @@ Status BatchStep::collect(Chosen &chosen) {
 }
 
 Status BatchStep::run(Chosen &chosen) {
+  begun = false;
   Status status = collect(chosen);
   if (!status.ok())
     return status;
+  begun = true;
   return backend.draw(steps.data(), steps.size(), draws.data(), draws.size());
 }
 

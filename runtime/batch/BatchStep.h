@@ -22,6 +22,8 @@ public:
   /// sequence but for its sampler. FAILED_PRECONDITION if another thread uses a
   /// sampler.
   Status run(Chosen &chosen);
+  /// Whether the backend has begun to compute.
+  bool hasBegun() const { return begun; }
 
   /// Calls `body(row, id, logits)` for each draw: of the prompt, then of rows.
   template <typename Body> void forEachDraw(Body body) const {
@@ -45,6 +47,7 @@ private:
   Backend &backend;
   std::vector<Step> steps; // of the prompt, and of rows with the same adapters
   std::vector<int32_t> ids, positions, tables; // of all rows
+  std::vector<StateNumbers> numbers;           // of the prompt, and of all rows
   std::vector<float> states;                   // hidden, of all steps
   float *nextState = nullptr;                  // in these, of the next step
   std::vector<Draw> draws;
@@ -53,6 +56,7 @@ private:
   // As many as ever drew in a step: for sequences without a sampler, and for
   // drafts, which draw as the sequence's sampler will after the ids before.
   std::vector<Sampler> greedy, ahead;
+  bool begun = false;
   size_t greedyInUse = 0, aheadInUse = 0;
 };
 

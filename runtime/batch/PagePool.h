@@ -10,6 +10,10 @@
 ///
 /// A page without references that was entered stays, until a page is needed
 /// and none is free: then the one that is unused for the longest goes.
+///
+/// States are pages of no positions: what a state holds depends on the ids
+/// before it alone, so it is entered under the number of the page that it comes
+/// after.
 #pragma once
 
 #include <cstddef>
@@ -34,6 +38,10 @@ public:
   /// Gives a reference back.
   void release(int32_t page);
   bool isShared(int32_t page) const { return all[index(page)].references > 1; }
+  /// Whether the page can be found.
+  bool isEntered(int32_t page) const { return all[index(page)].key != 0; }
+  /// A number that no page has or will have, to begin a chain.
+  uint64_t newKey() { return nextKey++; }
 
   /// Enters a full page of `ids` that follows the page, or chain, `before`, and
   /// returns its number. Where one of the same content is known already, that
@@ -67,7 +75,7 @@ private:
 
   static size_t index(int32_t page) { return static_cast<size_t>(page); }
   int32_t *idsOf(int32_t page) {
-    return &ids[index(page) * static_cast<size_t>(width)];
+    return ids.data() + index(page) * static_cast<size_t>(width);
   }
   int32_t &bucket(uint64_t before, const int32_t *ids);
   int32_t lookUp(uint64_t before, const int32_t *ids);

@@ -30,10 +30,15 @@ void Schedule::remove(const Sequence &sequence) {
 }
 
 Status Schedule::shortOf(int64_t number, int64_t needed, int64_t held) const {
+  const PagePool &states = pages.states();
   return Status(CRIA_RESOURCE_EXHAUSTED,
                 {"sequence ", number, " needs ", needed, " pages and has ",
                  held, ": ", pages.pool().available(), " of the batch's ",
-                 pages.pool().pages(), " are free"});
+                 pages.pool().pages(), " are free",
+                 pages.hasStates()
+                     ? concat({", and ", states.available(), " of its ",
+                               states.pages(), " states"})
+                     : ""});
 }
 
 // ---- Who runs --------------------------------------------------------------
@@ -90,6 +95,8 @@ void Schedule::begin(Chosen &chosen) {
   admit();
   chosen.prompt = nullptr;
   chosen.rows.clear();
+  chosen.draftStates.clear();
+  chosen.draftStates.reserve(static_cast<size_t>(options.draftRows));
   int64_t texts = std::count_if(
       running.begin(), running.end(),
       [](const Sequence *sequence) { return sequence->needsRow(); });
@@ -108,11 +115,22 @@ void Schedule::begin(Chosen &chosen) {
       addRows(*sequence, manifest.batch->rows - texts, chosen);
       continue;
     }
-    chosen.promptTokens = std::min(sequence->promptRun(), options.chunk);
-    if (provide(*sequence, sequence->computed + chosen.promptTokens))
-      chosen.prompt = sequence;
+    chosen.promptTokens = promptTokens(*sequence);
+    if (!provide(*sequence, sequence->computed + chosen.promptTokens))
+      continue;
+    chosen.prompt = sequence;
+    chosen.promptStates = sequence->states(/*isFirst=*/true);
   }
   addDrafts(chosen);
+}
+
+/// The next ids of a prompt. A step ends with the last full page, after which
+/// states can be found again, unless those before the step serve as well.
+int64_t Schedule::promptTokens(const Sequence &sequence) const {
+  int64_t tokens = std::min(sequence.promptRun(), options.chunk);
+  return pages.hasStates() && !pages.isNearEnd(sequence)
+             ? std::min(tokens, pages.toLastPage(sequence))
+             : tokens;
 }
 
 /// Adds the next ids of a sequence, as far as the step then has `most` rows.
@@ -124,7 +142,7 @@ void Schedule::addRows(Sequence &sequence, int64_t most, Chosen &chosen) {
   for (int64_t i = 0; i < count; ++i)
     chosen.rows.push_back({&sequence, sequence.nextIds()[i], first + i,
                            sequence.drawsAt(first + i + 1),
-                           /*isDraft=*/false});
+                           /*isDraft=*/false, sequence.states(i == 0)});
 }
 
 /// Fills the step with drafts. Each sequence has its share of the rows.
@@ -145,12 +163,18 @@ void Schedule::addDrafts(Chosen &chosen) {
     const Draft &draft = sequence.drafts.next(sequence.ids, most, isMasked);
     auto count = static_cast<int64_t>(draft.ids.size());
     count = count ? provideDrafts(sequence, count) : 0;
+    count = provideDraftStates(count, chosen);
     sequence.drafts.tried(count);
-    for (size_t at = 0; at < static_cast<size_t>(count); ++at)
+    StateNumbers states = sequence.states(/*isFirst=*/false);
+    auto next = chosen.draftStates.end() - (pages.hasStates() ? count : 0);
+    for (size_t at = 0; at < static_cast<size_t>(count); ++at) {
+      if (pages.hasStates())
+        states = {states.written, *next++};
       chosen.rows.push_back({&sequence, draft.ids[at],
                              first + static_cast<int64_t>(at), /*draws=*/true,
-                             /*isDraft=*/true,
+                             /*isDraft=*/true, states,
                              draft.masks.empty() ? nullptr : &draft.masks[at]});
+    }
     room -= count;
   }
 }
@@ -158,8 +182,11 @@ void Schedule::addDrafts(Chosen &chosen) {
 // ---- On which pages --------------------------------------------------------
 
 /// Gives the sequence pages of its own for the positions from `computed` to
-/// `end`. False where it does not run any more.
+/// `end`, and states to write. False where it does not run any more.
 bool Schedule::provide(Sequence &sequence, int64_t end) {
+  while (!pages.provideStates(sequence))
+    if (!makeRoom(sequence))
+      return false;
   auto index = static_cast<size_t>(sequence.computed / manifest.batch->page);
   for (; index < static_cast<size_t>(pages.countFor(end)); ++index) {
     if (pages.owns(sequence, index))
@@ -190,6 +217,18 @@ int64_t Schedule::provideDrafts(Sequence &sequence, int64_t count) {
   }
   return std::min(count,
                   pages.positionsIn(sequence.pages.size()) - sequence.end());
+}
+
+/// Takes states for drafts, as far as states are free. Returns the number of
+/// the `count` drafts that have states then.
+int64_t Schedule::provideDraftStates(int64_t count, Chosen &chosen) {
+  for (int64_t i = 0; i < count && pages.hasStates(); ++i) {
+    int32_t states = pages.states().take();
+    if (states == PagePool::none)
+      return i;
+    chosen.draftStates.push_back(states);
+  }
+  return count;
 }
 
 /// A page for the sequence; none where it does not run any more.
@@ -266,13 +305,19 @@ void Schedule::advance(const Chosen &chosen) {
     total.prefilled += chosen.promptTokens;
     advance(*chosen.prompt, chosen.promptTokens);
   }
-  for (const Row &row : chosen.rows) {
-    if (row.isDraft) {
+  // A sequence's rows at once: its states are those after the last of them.
+  for (auto row = chosen.rows.begin(), end = chosen.rows.end(); row != end;) {
+    auto next = std::find_if(row, end, [&](const Row &other) {
+      return other.isDraft || other.sequence != row->sequence;
+    });
+    if (row->isDraft) {
       ++total.drafted;
+      ++row;
       continue;
     }
-    ++total.decoded;
-    advance(*row.sequence, 1);
+    total.decoded += next - row;
+    advance(*row->sequence, next - row);
+    row = next;
   }
 }
 
@@ -284,6 +329,10 @@ bool Schedule::takeDraft(const Row &row, const Status &drawn) {
     ++total.decoded;
     ++total.accepted;
     sequence.drafts.accept();
+    if (pages.hasStates()) {
+      pages.states().share(row.states.written);
+      pages.setStates(sequence, row.states.written);
+    }
     advance(sequence, 1);
     if (sequence.sampler)
       sequence.sampler->skip();
@@ -331,9 +380,24 @@ void Schedule::finish(Sequence &sequence, int32_t id, Finish why,
   pages.releaseUnused(sequence);
 }
 
-void Schedule::end() {
+void Schedule::fail(const Chosen &chosen) {
+  auto putBackIf = [&](Sequence *sequence) {
+    if (sequence && sequence->isRunning() &&
+        sequence->nextState != PagePool::none &&
+        sequence->nextState == sequence->ownState)
+      putBack(*sequence);
+  };
+  for (auto row = chosen.rows.rbegin(); row != chosen.rows.rend(); ++row)
+    putBackIf(row->sequence);
+  putBackIf(chosen.prompt);
+}
+
+void Schedule::end(Chosen &chosen) {
   for (Sequence *sequence : running)
     pages.releaseUnused(*sequence);
+  for (int32_t states : chosen.draftStates)
+    pages.states().release(states);
+  chosen.draftStates.clear();
 }
 
 } // namespace cria

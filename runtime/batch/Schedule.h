@@ -36,6 +36,7 @@ struct BatchOptions {
   bool reusesDrawn = false; // also reuses pages whose ids decode ran
   int64_t draftRows = 0;    // drafts fill a step up to this number of rows
   int64_t texts = 0; // sequences that run at once; 0: as many as there are rows
+  int64_t states = 0; // of each state; 0: as many as `texts` and drafts take
 };
 
 /// Why a sequence stopped; None if it goes on. The values equal cria_finish's.
@@ -70,6 +71,7 @@ struct Row {
   int64_t position;
   bool draws;   // from its logits
   bool isDraft; // not of the text yet
+  StateNumbers states = {};
   /// Of a draft: the ids that may be drawn after it; null if the sampler says.
   const std::vector<uint32_t> *mask = nullptr;
   const float *hidden = nullptr; // its hidden state, once computed and wanted
@@ -79,12 +81,14 @@ struct Row {
 struct Chosen {
   Sequence *prompt = nullptr; // the sequence that prefills; null for none
   int64_t promptTokens = 0;   // the number of ids that it prefills
+  StateNumbers promptStates = {};
   /// The hidden states of the last of these, as of a row.
   const float *hidden = nullptr;
   int64_t hiddenRows = 0;
   /// The next ids of sequences, then drafts. Those of a sequence are in the
   /// order of their positions.
   std::vector<Row> rows;
+  std::vector<int32_t> draftStates; // the states that drafts write
 };
 
 class Schedule {
@@ -115,9 +119,11 @@ public:
   /// Appends an id that was drawn from the logits of a row, or of a prompt,
   /// unless the row was a draft that the text has not drawn.
   void take(const Row &row, const Result<int32_t> &id, const float *logits);
+  /// Computes anew what the step may have half done: states that it overwrites.
+  void fail(const Chosen &chosen);
   /// Gives back, however the step ended, pages for positions that were not
-  /// computed.
-  void end();
+  /// computed, and states of drafts that were not drawn.
+  void end(Chosen &chosen);
 
   /// RESOURCE_EXHAUSTED: a sequence that has `held` pages needs this number.
   Status shortOf(int64_t number, int64_t needed, int64_t held) const;
@@ -134,10 +140,12 @@ private:
   int64_t pagesToGoOn(const Sequence &sequence) const;
   bool fits(const Sequence &sequence) const;
   void admit();
+  int64_t promptTokens(const Sequence &sequence) const;
   void addRows(Sequence &sequence, int64_t most, Chosen &chosen);
   void addDrafts(Chosen &chosen);
   bool provide(Sequence &sequence, int64_t end);
   int64_t provideDrafts(Sequence &sequence, int64_t count);
+  int64_t provideDraftStates(int64_t count, Chosen &chosen);
   int32_t takePage(Sequence &sequence);
   Sequence *idleVictim(const Sequence &sequence) const;
   bool makeRoom(Sequence &sequence);

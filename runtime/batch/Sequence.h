@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/batch/Drafts.h"
+#include "runtime/batch/PagePool.h"
 #include "runtime/device/Sampler.h"
 #include "runtime/session/LoraSet.h"
 
@@ -21,6 +22,11 @@ struct SequenceOptions {
   uint32_t salt = 0; // pages are shared with texts of the same number; < 2^31
 };
 
+/// The numbers of the states that an id reads and writes.
+struct StateNumbers {
+  int32_t read = PagePool::none, written = PagePool::none;
+};
+
 /// One text.
 struct Sequence : SequenceOptions {
   enum class State { Idle, Waiting, Running };
@@ -35,6 +41,7 @@ struct Sequence : SequenceOptions {
   std::vector<bool> decodes;
   bool drewLast = false; // the last one was drawn, not fed
   int64_t unknown = 0;   // positions of a restored state; their ids are unknown
+  size_t restored = 0;   // ids of a restored state, which no sampler has seen
   // Of a restored state: where an announced prompt ends and begins.
   int64_t announced = 0, announcedFrom = 0;
   int64_t computed = 0; // positions that are in the pages
@@ -46,6 +53,9 @@ struct Sequence : SequenceOptions {
   /// The pages of the computed positions and, during a step, of the positions
   /// that the step computes.
   std::vector<int32_t> pages;
+  /// The states after the computed positions, and those that a step writes: the
+  /// same ones, unless others may read them.
+  int32_t ownState = PagePool::none, nextState = PagePool::none;
   int64_t entered = 0;  // the number of first pages that the pool can find
   uint64_t key = 0;     // the key of the last of these; `chain()` if none
   uint64_t lastUse = 0; // the step in which it ran
@@ -64,6 +74,12 @@ struct Sequence : SequenceOptions {
   /// Whether the hidden state at a position is wanted, and is not known yet.
   bool wantsHiddenAt(int64_t position) const {
     return wantsHidden && position >= settled;
+  }
+  /// The numbers of the states that an id reads and writes, of the step's first
+  /// id or of a later one. Before position 0 it does not matter what is read.
+  StateNumbers states(bool isFirst) const {
+    return {isFirst && ownState != PagePool::none ? ownState : nextState,
+            nextState};
   }
   /// The ids that are computed next.
   const int32_t *nextIds() const { return ids.data() + (computed - unknown); }

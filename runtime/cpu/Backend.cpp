@@ -8,9 +8,11 @@ namespace cria::cpu {
 
 Result<std::unique_ptr<cria::Backend>>
 Backend::create(const Artifact &code, const void *const *slots,
-                const Threads &threads, int64_t pages, const CriaRanks *ranks) {
+                const Threads &threads, int64_t pages, int64_t states,
+                const CriaRanks *ranks) {
   std::unique_ptr<Backend> made(new Backend(code, slots, threads, ranks));
-  Status status = made->buffers.allocate(static_cast<uint64_t>(pages));
+  Status status = made->buffers.allocate(static_cast<uint64_t>(pages),
+                                         static_cast<uint64_t>(states));
   if (status.ok())
     status = made->allocateRopes();
   if (!status.ok())
@@ -96,8 +98,8 @@ Status Backend::runPaged(const Step &step) {
   CriaBatchEntry entry = step.isBatch() ? code.batch() : code.pagedPrefill();
   times.run([&] {
     entry(step.ids, step.tokens, step.positions ? step.positions : &position,
-          step.pages, step.firstLogit, step.firstHidden(), step.logits,
-          step.hidden, buffers.cacheTable(), buffers.scratch(),
+          step.pages, step.states, step.firstLogit, step.firstHidden(),
+          step.logits, step.hidden, buffers.cacheTable(), buffers.scratch(),
           buffers.slotsWith(step.embeddings), pool.host());
   });
   return pool.complete();
@@ -113,13 +115,15 @@ Status Backend::encode(const Step &step) { return run(code.encode(), step); }
 
 Status Backend::clearPage(int32_t page) {
   for (size_t i = 0; i < code.manifest().caches.size(); ++i)
-    memset(at(i, page), 0, code.manifest().caches[i].bytes);
+    if (const CacheSpec &cache = code.manifest().caches[i]; !cache.isState)
+      memset(at(i, page), 0, cache.bytes);
   return Status();
 }
 
 Status Backend::copyPage(int32_t from, int32_t to) {
   for (size_t i = 0; i < code.manifest().caches.size(); ++i)
-    memcpy(at(i, to), at(i, from), code.manifest().caches[i].bytes);
+    if (const CacheSpec &cache = code.manifest().caches[i]; !cache.isState)
+      memcpy(at(i, to), at(i, from), cache.bytes);
   return Status();
 }
 

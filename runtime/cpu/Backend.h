@@ -19,7 +19,7 @@ public:
   /// over ranks, must outlive the backend.
   static Result<std::unique_ptr<cria::Backend>>
   create(const Artifact &code, const void *const *slots, const Threads &threads,
-         int64_t pages, const CriaRanks *ranks);
+         int64_t pages, int64_t states, const CriaRanks *ranks);
 
   Status step(const Step &step) override;
   Status encode(const Step &step) override;
@@ -48,7 +48,7 @@ private:
   void use(const BoundLoras *chosen);
   Status run(CriaEntry entry, const Step &step);
   Status runPaged(const Step &step);
-  /// Where `page` of a cache begins.
+  /// Where `page` of a cache, or a state, begins.
   std::byte *at(size_t cache, int32_t page) const {
     return buffers.cache(cache) +
            code.manifest().caches[cache].bytes * static_cast<uint64_t>(page);

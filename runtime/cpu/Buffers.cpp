@@ -2,9 +2,10 @@
 
 namespace cria::cpu {
 
-Status Buffers::allocate(uint64_t pages) {
+Status Buffers::allocate(uint64_t pages, uint64_t states) {
   for (const CacheSpec &spec : code.manifest().caches) {
-    Result<Mapping> cache = Mapping::zeroed(spec.bytes * pages, "a KV cache");
+    Result<Mapping> cache = Mapping::zeroed(
+        spec.bytes * (spec.isState ? states : pages), "a KV cache");
     if (!cache.ok())
       return cache.status();
     addresses.push_back(cache->data());

@@ -16,8 +16,9 @@ public:
       : code(code), shared(slots), slots(slots) {}
 
   /// Allocates the scratch and the caches, all zero: for each cache, `pages`
-  /// times the bytes that the artifact says.
-  Status allocate(uint64_t pages);
+  /// times the bytes that the artifact says, and for each state, `states`
+  /// times.
+  Status allocate(uint64_t pages, uint64_t states);
 
   std::byte *cache(size_t index) const { return caches[index].data(); }
   void *const *cacheTable() const { return addresses.data(); }

@@ -243,12 +243,12 @@ Model::bind(std::shared_ptr<const Artifact> artifact,
   return builder.finish();
 }
 
-Result<std::unique_ptr<cria::Backend>> Model::newBackend(const Threads &threads,
-                                                         int64_t pages) const {
+Result<std::unique_ptr<cria::Backend>>
+Model::newBackend(const Threads &threads, int64_t pages, int64_t states) const {
   Threads counted = threads;
   if (counted.count == 0)
     counted.count = coreCount();
-  return Backend::create(*code, slots(), counted, pages, ranks);
+  return Backend::create(*code, slots(), counted, pages, states, ranks);
 }
 
 namespace {

@@ -230,8 +230,8 @@ Status Model::bind(const WeightSource &source) {
   return upload(owner, uploads, source.progress);
 }
 
-Result<std::unique_ptr<Backend>> Model::newBackend(const Threads &,
-                                                   int64_t pages) const {
+Result<std::unique_ptr<Backend>>
+Model::newBackend(const Threads &, int64_t pages, int64_t) const {
   return manifest().batch ? Paged::create(*this, pages)
                           : Session::create(*this);
 }

@@ -24,7 +24,8 @@ public:
   Status bind(const WeightSource &source) override;
 
   Result<std::unique_ptr<Backend>> newBackend(const Threads &threads,
-                                              int64_t pages) const override;
+                                              int64_t pages,
+                                              int64_t states) const override;
   Result<std::unique_ptr<const BoundLoras>>
   bindLoras(const std::vector<LoraSource> &loras) const override;
   std::string device() const override;

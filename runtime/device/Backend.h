@@ -78,6 +78,9 @@ struct Step {
   /// If the KV caches are in pages: the numbers of the text's pages, up to its
   /// last id; or (tokens, width), the pages of each row's text.
   const int32_t *pages = nullptr;
+  /// Likewise, if there are states: the numbers of the state that the text
+  /// reads and of the one that it writes; or (tokens, 2), those of each row.
+  const int32_t *states = nullptr;
   /// (tokens), the position of each row's id; null for one text.
   const int32_t *positions = nullptr;
 
@@ -116,9 +119,10 @@ Status checkThreads(int threads);
 
 /// Computes steps and holds KV caches: pages, each of as many positions as the
 /// manifest's BatchSpec says. Without a BatchSpec there is one page, number 0,
-/// which is the whole context of one text. Used by one thread at a time.
-/// No virtual function is out of line: libcria has no RTTI, and programs that
-/// have it may derive.
+/// which is the whole context of one text. A state is numbered apart from
+/// pages, and has its number in place of a page's. Used by one thread at a
+/// time. No virtual function is out of line: libcria has no RTTI, and programs
+/// that have it may derive.
 class Backend {
 public:
   virtual ~Backend() = default;
@@ -188,10 +192,10 @@ class BoundModel {
 public:
   virtual ~BoundModel() = default;
 
-  /// A backend with `pages` pages, all zeros; one page without a BatchSpec.
-  /// `threads` are for the CPU.
-  virtual Result<std::unique_ptr<Backend>> newBackend(const Threads &threads,
-                                                      int64_t pages) const = 0;
+  /// A backend with `pages` pages, all zeros; one page without a BatchSpec. Of
+  /// each state it has `states`. `threads` are for the CPU.
+  virtual Result<std::unique_ptr<Backend>>
+  newBackend(const Threads &threads, int64_t pages, int64_t states) const = 0;
 
   /// Puts adapters on the device, apart from the weights.
   virtual Result<std::unique_ptr<const BoundLoras>>

@@ -15,6 +15,8 @@ Status Caches::place(Step &step) {
   if (pages.empty())
     return Status();
   step.pages = pages.data();
+  states.resize(static_cast<size_t>(2 * step.tokens));
+  step.states = states.data();
   if (step.tokens > 1 && !step.isOfPrompt) {
     positions.resize(static_cast<size_t>(step.tokens));
     std::iota(positions.begin(), positions.end(),

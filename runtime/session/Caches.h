@@ -1,5 +1,6 @@
-/// The KV caches of one text, as bytes. The text has the pages 0, 1, 2, ... of
-/// a backend, so its caches lie as they would without pages, page after page.
+/// The KV caches of one text, as bytes. The text has the pages 0, 1, 2, ... and
+/// the states 0 of a backend, so its caches lie as they would without pages,
+/// page after page.
 #pragma once
 
 #include "runtime/artifact/Manifest.h"
@@ -32,7 +33,7 @@ private:
   const Manifest &manifest;
   Backend &backend;
   std::vector<int32_t> pages; // 0, 1, 2, ...; none if caches have no pages
-  std::vector<int32_t> positions, tables; // of the rows of a step
+  std::vector<int32_t> positions, tables, states; // of the rows of a step
 };
 
 } // namespace cria

@@ -7,10 +7,11 @@
 
 namespace cria {
 
-void History::append(const Step &step, uint64_t rowBytes) {
-  if (segments.empty() || step.embeddings ||
+void History::append(const Step &step, uint64_t rowBytes, bool asRows) {
+  if (segments.empty() || step.embeddings || segments.back().asRows != asRows ||
       !segments.back().embeddings.empty()) {
-    Segment segment = {step.position, {step.ids, step.ids + step.tokens}, {}};
+    Segment segment = {
+        step.position, {step.ids, step.ids + step.tokens}, {}, asRows};
     uint64_t bytes = static_cast<uint64_t>(step.tokens) * rowBytes;
     if (step.embeddings)
       segment.embeddings.assign(step.embeddings, step.embeddings + bytes);
@@ -70,7 +71,7 @@ std::vector<int32_t> History::idsWith(int64_t count, const Step &step) const {
   return ids;
 }
 
-Status History::replay(int64_t end, int64_t chunk,
+Status History::replay(int64_t end, int64_t chunk, int64_t rows,
                        FunctionRef<Status(Step)> feed) const {
   for (const Segment &segment : segments) {
     auto size = static_cast<int64_t>(segment.ids.size());
@@ -78,9 +79,11 @@ Status History::replay(int64_t end, int64_t chunk,
     for (int64_t done = 0; done < size && segment.position + done < end;
          done += tokens) {
       int64_t position = segment.position + done;
-      tokens = std::min({size - done, chunk, end - position});
+      tokens = std::min(
+          {size - done, segment.asRows ? rows : chunk, end - position});
       Step step = {&segment.ids[static_cast<size_t>(done)], tokens, position,
                    tokens, nullptr};
+      step.isOfPrompt = !segment.asRows;
       if (!segment.embeddings.empty())
         step.embeddings = segment.embeddings.data(); // embeddings are one chunk
       Status status = feed(step);
@@ -91,10 +94,10 @@ Status History::replay(int64_t end, int64_t chunk,
   return Status();
 }
 
-// Each segment is its number of positions, whether they are embeddings, and
-// then its embeddings, or its ids.
+// Each segment is its number of positions, what they are, and then its
+// embeddings, or its ids.
 struct PartHeader {
-  int64_t count, areEmbeddings;
+  int64_t count, kind; // 0: ids, 1: embeddings, 2: ids that batch ran
 };
 
 std::vector<std::byte> History::write() const {
@@ -105,9 +108,9 @@ std::vector<std::byte> History::write() const {
   };
   for (const Segment &segment : segments) {
     PartHeader header = {static_cast<int64_t>(segment.ids.size()),
-                         !segment.embeddings.empty()};
+                         segment.asRows ? 2 : !segment.embeddings.empty()};
     add(&header, sizeof(header));
-    if (header.areEmbeddings)
+    if (header.kind == 1)
       add(segment.embeddings.data(), segment.embeddings.size());
     else
       add(segment.ids.data(), segment.ids.size() * sizeof(int32_t));
@@ -129,17 +132,19 @@ Result<History> History::read(const std::byte *bytes, uint64_t size,
     bytes += sizeof(header);
     int64_t count = header.count, most = positions - position;
     uint64_t width = sizeof(int32_t);
-    if (header.areEmbeddings) {
+    if (header.kind == 1) {
       width = manifest.embeddingBytes();
       most = std::min({most, manifest.chunk, manifest.vocabSize});
     }
-    if (header.areEmbeddings >> 1 || count < 1 || count > most || width == 0 ||
+    if (header.kind < 0 || header.kind > 2 || count < 1 || count > most ||
+        width == 0 ||
         static_cast<uint64_t>(end - bytes) / width <
             static_cast<uint64_t>(count))
       return bad;
-    Segment segment = {position, std::vector<int32_t>(count), {}};
+    Segment segment = {
+        position, std::vector<int32_t>(count), {}, header.kind == 2};
     auto length = static_cast<size_t>(count) * width;
-    if (header.areEmbeddings) {
+    if (header.kind == 1) {
       std::iota(segment.ids.begin(), segment.ids.end(), 0);
       segment.embeddings.assign(bytes, bytes + length);
     } else {

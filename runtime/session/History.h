@@ -13,7 +13,8 @@ namespace cria {
 class History {
 public:
   /// Adds the input of `step`. `rowBytes` is the size of one embedding.
-  void append(const Step &step, uint64_t rowBytes);
+  /// `asRows`: the batch entry ran its ids.
+  void append(const Step &step, uint64_t rowBytes, bool asRows);
   /// Forgets all but the first `end` positions.
   void cut(int64_t end);
   /// Forgets the positions [begin, end); later ones move down.
@@ -24,9 +25,10 @@ public:
   /// The last `count` ids, followed by the ids of `step`.
   std::vector<int32_t> idsWith(int64_t count, const Step &step) const;
 
-  /// Calls `feed` with steps of the first `end` positions, in order, of at most
-  /// `chunk` tokens and without logits, until one fails.
-  Status replay(int64_t end, int64_t chunk,
+  /// Calls `feed` with steps of the first `end` positions, in order and without
+  /// logits, until one fails. They have at most `chunk` tokens, or, for the
+  /// batch entry, `rows`.
+  Status replay(int64_t end, int64_t chunk, int64_t rows,
                 FunctionRef<Status(Step)> feed) const;
 
   /// The bytes that `read` takes.
@@ -42,6 +44,7 @@ private:
     int64_t position;
     std::vector<int32_t> ids;
     std::vector<std::byte> embeddings;
+    bool asRows = false; // the batch entry ran the ids
   };
   std::vector<Segment> segments;
 };

@@ -85,9 +85,9 @@ static Bound bindOn(const DeviceOptions &device,
   return bindCuda(std::move(*opened), source);
 }
 
-Result<std::unique_ptr<Backend>> Model::newBackend(const Threads &threads,
-                                                   int64_t pages) const {
-  auto own = weights->newBackend(threads, pages);
+Result<std::unique_ptr<Backend>>
+Model::newBackend(const Threads &threads, int64_t pages, int64_t states) const {
+  auto own = weights->newBackend(threads, pages, states);
   if (!own.ok() || !sharedWith())
     return own;
   return shareVocabulary(std::move(*own), ranks, manifest());
@@ -96,7 +96,7 @@ Result<std::unique_ptr<Backend>> Model::newBackend(const Threads &threads,
 Result<std::unique_ptr<Backend>>
 Model::newBackend(const Threads &threads) const {
   const std::optional<BatchSpec> &batch = manifest().batch;
-  return newBackend(threads, batch ? batch->width : 1);
+  return newBackend(threads, batch ? batch->width : 1, 1);
 }
 
 Status Model::checkHidden() const {

@@ -166,8 +166,10 @@ bool Session::isRotatedForPrompt() const {
 /// fed at once: if ids follow, these begin in the middle of a step. Returns how
 /// many earlier ids this step has.
 Result<int64_t> Session::recompute(bool idsFollow) {
-  int64_t chunk = shared->manifest().chunk,
-          earlier = idsFollow ? history.lastIds() % chunk : 0;
+  // Over pages, the bits of an id do not depend on its step.
+  const std::optional<BatchSpec> &batch = shared->manifest().batch;
+  int64_t chunk = shared->manifest().chunk, rows = batch ? batch->rows : chunk,
+          earlier = idsFollow && !batch ? history.lastIds() % chunk : 0;
   shared->log()(CRIA_LOG_INFO,
                 concat({"computes ", fed,
                         written - fed > shared->manifest().reach()
@@ -176,13 +178,14 @@ Result<int64_t> Session::recompute(bool idsFollow) {
                             : " positions anew: in the longer or shorter text "
                               "its rope has other frequencies"}));
   rotated = 0;
-  Status status = history.replay(fed - earlier, chunk, [&](const Step &step) {
-    if (cancelled.load(std::memory_order_relaxed))
-      return Status(CRIA_CANCELLED, "");
-    return perform(step, 0, false, [&](const Step &again, bool) {
-      return backend->step(again);
-    });
-  });
+  Status status =
+      history.replay(fed - earlier, chunk, rows, [&](const Step &step) {
+        if (cancelled.load(std::memory_order_relaxed))
+          return Status(CRIA_CANCELLED, "");
+        return perform(step, 0, false, [&](const Step &again, bool) {
+          return backend->step(again);
+        });
+      });
   if (!status.ok())
     return status;
   written = fed;
@@ -216,7 +219,8 @@ Status Session::inChunks(int64_t count, int64_t chunk, bool ids,
       break;
     }
     if (shared->manifest().keepsText())
-      history.append(step, shared->manifest().embeddingBytes());
+      history.append(step, shared->manifest().embeddingBytes(),
+                     shared->manifest().batch && !step.isOfPrompt);
     fed += step.tokens;
     done += step.tokens;
     rotated = prompt;

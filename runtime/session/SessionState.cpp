@@ -13,7 +13,7 @@ std::vector<CacheRange> cacheRanges(const Manifest &manifest,
   std::vector<CacheRange> ranges;
   for (size_t i = 0; i < manifest.caches.size(); ++i) {
     const CacheSpec &cache = manifest.caches[i];
-    if (const auto &batch = manifest.batch) {
+    if (const auto &batch = manifest.batch; batch && !cache.isState) {
       int64_t pages = (positions + batch->page - 1) / batch->page;
       ranges.push_back({i, 0, cache.bytes * static_cast<uint64_t>(pages)});
       continue;

@@ -65,6 +65,33 @@ func.func @causal_conv(%x: tensor<?x8xf32>, %w: tensor<8x3xf32>, %s: tensor<5x2x
 
 // -----
 
+// causal_conv_c5
+func.func @causal_conv(%x: tensor<?x8xf32>, %w: tensor<8x3xf32>, %s: tensor<?x5x2x8xf32>, %l: index, %p: index) {
+  // expected-error @below {{expected 'states' with the states of many texts 'tensor<?x5x2x8xf32>'}}
+  %y, %n = llama.causal_conv %x, %w, %s[%l] at %p : tensor<?x8xf32>, tensor<8x3xf32>, tensor<?x5x2x8xf32>
+  return
+}
+
+// -----
+
+// causal_conv_c5
+func.func @causal_conv(%x: tensor<?x8xf32>, %w: tensor<8x3xf32>, %s: tensor<?x5x2x8xf32>, %l: index, %p: index, %n: tensor<3xi32>) {
+  // expected-error @below {{expected numbers of states to be 2, got 3}}
+  %y, %z = llama.causal_conv %x, %w, %s[%l] at %p states(%n : tensor<3xi32>) : tensor<?x8xf32>, tensor<8x3xf32>, tensor<?x5x2x8xf32>
+  return
+}
+
+// -----
+
+// causal_conv_c6
+func.func @causal_conv(%x: tensor<?x8xf32>, %w: tensor<8x3xf32>, %s: tensor<?x5x2x8xf32>, %l: index, %p: tensor<?xi32>, %n: tensor<2xi32>) {
+  // expected-error @below {{expected states of each token if and only if each token has a position}}
+  %y, %z = llama.causal_conv %x, %w, %s[%l] at (%p : tensor<?xi32>) states(%n : tensor<2xi32>) : tensor<?x8xf32>, tensor<8x3xf32>, tensor<?x5x2x8xf32>
+  return
+}
+
+// -----
+
 // delta_rule_c1
 func.func @delta_rule(%q: tensor<?x3x8xf32>, %v: tensor<?x4x16xf32>, %t: tensor<?x4xf32>, %a: tensor<4xf32>, %s: tensor<5x32x16xf32>, %l: index, %p: index) {
   // expected-error @below {{expected heads a multiple of the 3 heads of keys, got 4}}
@@ -197,5 +224,23 @@ func.func @selective_scan(%c: tensor<?x2x8xf32>, %x: tensor<?x4x16xf32>, %t: ten
   %c5 = arith.constant 5 : index
   // expected-error @below {{expected a layer from 0 to 4, got 5}}
   %o, %n = llama.selective_scan %c, %c, %x step(%t) decay(%a : tensor<4xf32>) skip(%d : tensor<4xf32>) on %s[%c5] at %p : tensor<?x2x8xf32>, tensor<?x4x16xf32>, tensor<?x4xf32>, tensor<5x32x16xf32>
+  return
+}
+
+// -----
+
+// delta_rule_c6
+func.func @delta_rule(%q: tensor<4x2x8xf32>, %v: tensor<4x4x16xf32>, %t: tensor<4x4xf32>, %a: tensor<4xf32>, %s: tensor<?x5x32x16xf32>, %l: index, %p: tensor<4xi32>, %n: tensor<3x2xi32>) {
+  // expected-error @below {{expected the number of rows of states to be 4, got 3}}
+  %o, %m = llama.delta_rule %q, %q, %v step(%t, %t) decay(%a : tensor<4xf32>) on %s[%l] at (%p : tensor<4xi32>) states(%n : tensor<3x2xi32>) {scale = 0.5 : f64, eps = 1.0e-06 : f64} : tensor<4x2x8xf32>, tensor<4x4x16xf32>, tensor<4x4xf32>, tensor<?x5x32x16xf32>
+  return
+}
+
+// -----
+
+// selective_scan_c5
+func.func @selective_scan(%c: tensor<?x2x8xf32>, %x: tensor<?x4x16xf32>, %t: tensor<?x4xf32>, %a: tensor<4xf32>, %s: tensor<5x32x16xf32>, %l: index, %p: index, %n: tensor<2xi32>) {
+  // expected-error @below {{expected states of many texts with 'states', got 'tensor<5x32x16xf32>'}}
+  %o, %m = llama.selective_scan %c, %c, %x step(%t) decay(%a : tensor<4xf32>) skip(%a : tensor<4xf32>) on %s[%l] at %p states(%n : tensor<2xi32>) : tensor<?x2x8xf32>, tensor<?x4x16xf32>, tensor<?x4xf32>, tensor<5x32x16xf32>
   return
 }

@@ -321,25 +321,31 @@ func.func @kernel(%x: tensor<?x64xbf16>, %w: tensor<64xbf16>, %wg: tensor<172x64
 }
 
 // CHECK-LABEL: func @causal_conv
-func.func @causal_conv(%x: tensor<?x64xbf16>, %w: tensor<64x3xbf16>, %b: tensor<64xbf16>, %s: tensor<5x2x64xbf16>, %layer: index, %position: index) {
+func.func @causal_conv(%x: tensor<?x64xbf16>, %w: tensor<64x3xbf16>, %b: tensor<64xbf16>, %s: tensor<5x2x64xbf16>, %p: tensor<?x5x2x64xbf16>, %layer: index, %position: index, %positions: tensor<?xi32>, %states: tensor<?x2xi32>) {
   // CHECK: %{{.*}}, %{{.*}} = llama.causal_conv %{{.*}}, %{{.*}}, %{{.*}}[%{{.*}}] at %{{.*}} : tensor<?x64xbf16>, tensor<64x3xbf16>, tensor<5x2x64xbf16>
   %y, %s1 = llama.causal_conv %x, %w, %s[%layer] at %position : tensor<?x64xbf16>, tensor<64x3xbf16>, tensor<5x2x64xbf16>
   // CHECK: llama.causal_conv %{{.*}}, %{{.*}}, %{{.*}}[%{{.*}}] at %{{.*}} bias(%{{.*}} : tensor<64xbf16>) : tensor<?x64xbf16>, tensor<64x3xbf16>, tensor<5x2x64xbf16>
   %z, %s2 = llama.causal_conv %x, %w, %s[%layer] at %position bias(%b : tensor<64xbf16>) : tensor<?x64xbf16>, tensor<64x3xbf16>, tensor<5x2x64xbf16>
+  // CHECK: llama.causal_conv %{{.*}}, %{{.*}}, %{{.*}}[%{{.*}}] at (%{{.*}} : tensor<?xi32>) states(%{{.*}} : tensor<?x2xi32>) : tensor<?x64xbf16>, tensor<64x3xbf16>, tensor<?x5x2x64xbf16>
+  %u, %p1 = llama.causal_conv %x, %w, %p[%layer] at (%positions : tensor<?xi32>) states(%states : tensor<?x2xi32>) : tensor<?x64xbf16>, tensor<64x3xbf16>, tensor<?x5x2x64xbf16>
   return
 }
 
 // CHECK-LABEL: func @delta_rule
-func.func @delta_rule(%q: tensor<?x2x8xbf16>, %k: tensor<?x2x8xbf16>, %v: tensor<?x4x16xbf16>, %dt: tensor<?x4xf32>, %beta: tensor<?x4xf32>, %a: tensor<4xf32>, %s: tensor<5x32x16xf32>, %layer: index, %position: index) {
+func.func @delta_rule(%q: tensor<?x2x8xbf16>, %k: tensor<?x2x8xbf16>, %v: tensor<?x4x16xbf16>, %dt: tensor<?x4xf32>, %beta: tensor<?x4xf32>, %a: tensor<4xf32>, %s: tensor<5x32x16xf32>, %p: tensor<?x5x32x16xf32>, %layer: index, %position: index, %positions: tensor<?xi32>, %states: tensor<?x2xi32>) {
   // CHECK: %{{.*}}, %{{.*}} = llama.delta_rule %{{.*}}, %{{.*}}, %{{.*}} step(%{{.*}}, %{{.*}}) decay(%{{.*}} : tensor<4xf32>) on %{{.*}}[%{{.*}}] at %{{.*}} {eps = 9.9999999999999995E-7 : f64, scale = 1.250000e-01 : f64} : tensor<?x2x8xbf16>, tensor<?x4x16xbf16>, tensor<?x4xf32>, tensor<5x32x16xf32>
   %o, %s1 = llama.delta_rule %q, %k, %v step(%dt, %beta) decay(%a : tensor<4xf32>) on %s[%layer] at %position {scale = 0.125 : f64, eps = 1.0e-06 : f64} : tensor<?x2x8xbf16>, tensor<?x4x16xbf16>, tensor<?x4xf32>, tensor<5x32x16xf32>
+  // CHECK: llama.delta_rule {{.*}} at (%{{.*}} : tensor<?xi32>) states(%{{.*}} : tensor<?x2xi32>) {{.*}} tensor<?x5x32x16xf32>
+  %u, %p1 = llama.delta_rule %q, %k, %v step(%dt, %beta) decay(%a : tensor<4xf32>) on %p[%layer] at (%positions : tensor<?xi32>) states(%states : tensor<?x2xi32>) {scale = 0.125 : f64, eps = 1.0e-06 : f64} : tensor<?x2x8xbf16>, tensor<?x4x16xbf16>, tensor<?x4xf32>, tensor<?x5x32x16xf32>
   return
 }
 
 // CHECK-LABEL: func @selective_scan
-func.func @selective_scan(%c: tensor<?x2x8xbf16>, %b: tensor<?x2x8xbf16>, %x: tensor<?x4x16xbf16>, %dt: tensor<?x4xf32>, %a: tensor<4xf32>, %d: tensor<4xbf16>, %s: tensor<5x32x16xf32>, %layer: index, %position: index) {
+func.func @selective_scan(%c: tensor<?x2x8xbf16>, %b: tensor<?x2x8xbf16>, %x: tensor<?x4x16xbf16>, %dt: tensor<?x4xf32>, %a: tensor<4xf32>, %d: tensor<4xbf16>, %s: tensor<5x32x16xf32>, %p: tensor<?x5x32x16xf32>, %layer: index, %position: index, %positions: tensor<?xi32>, %states: tensor<?x2xi32>) {
   // CHECK: %{{.*}}, %{{.*}} = llama.selective_scan %{{.*}}, %{{.*}}, %{{.*}} step(%{{.*}}) decay(%{{.*}} : tensor<4xf32>) skip(%{{.*}} : tensor<4xbf16>) on %{{.*}}[%{{.*}}] at %{{.*}} : tensor<?x2x8xbf16>, tensor<?x4x16xbf16>, tensor<?x4xf32>, tensor<5x32x16xf32>
   %o, %s1 = llama.selective_scan %c, %b, %x step(%dt) decay(%a : tensor<4xf32>) skip(%d : tensor<4xbf16>) on %s[%layer] at %position : tensor<?x2x8xbf16>, tensor<?x4x16xbf16>, tensor<?x4xf32>, tensor<5x32x16xf32>
+  // CHECK: llama.selective_scan {{.*}} at (%{{.*}} : tensor<?xi32>) states(%{{.*}} : tensor<?x2xi32>) {{.*}} tensor<?x5x32x16xf32>
+  %u, %p1 = llama.selective_scan %c, %b, %x step(%dt) decay(%a : tensor<4xf32>) skip(%d : tensor<4xbf16>) on %p[%layer] at (%positions : tensor<?xi32>) states(%states : tensor<?x2xi32>) : tensor<?x2x8xbf16>, tensor<?x4x16xbf16>, tensor<?x4xf32>, tensor<?x5x32x16xf32>
   return
 }
 

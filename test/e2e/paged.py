@@ -15,6 +15,7 @@ import ctypes
 import json
 import struct
 import sys
+import typing
 
 import numpy as np
 
@@ -47,6 +48,9 @@ CASES = {
         ["--quantize=q4_0,head=q8_0"],
     ),
     "tiles": (LLAMA, "bf16", []),
+    "conv": (families.FAMILIES["lfm2"], "bf16", []),
+    "delta": (families.FAMILIES["qwen3_5_text"], "f32", []),
+    "scan": (families.FAMILIES["granitemoehybrid-mamba"], "bf16", []),
 }
 
 
@@ -55,6 +59,20 @@ def manifest_of(path):
     data = path.read_bytes()
     offset, size = struct.unpack("<8sIIQQQQ", data[-48:])[3:5]
     return json.loads(data[offset : offset + size])
+
+
+class Place(typing.NamedTuple):
+    """The pages of a text, and the states that it reads and writes."""
+
+    pages: np.ndarray
+    states: np.ndarray
+
+
+def parts(entry, places):
+    """Pages and states of the text of prefill, or of the rows of batch."""
+    if entry == "prefill":
+        return places
+    return [np.stack(each) for each in zip(*places)]
 
 
 class Pool(Memory):
@@ -73,6 +91,11 @@ class Pool(Memory):
         )
         self.free = np.random.default_rng(1).permutation(POOL).tolist()
         self.width, self.page = (manifest["batch"][key] for key in ("width", "page"))
+        self.states = list(range(POOL))
+        self.has_states = any("state" in cache for cache in manifest["caches"])
+
+    def place(self, positions):
+        return Place(self.table(positions), np.full(2, self.states.pop(), np.int32))
 
     def table(self, positions):
         """Pages of a text; the entries after them are no pages."""
@@ -85,10 +108,10 @@ class Pool(Memory):
 class Batched(Artifact):
     """Calls entries over paged caches."""
 
-    def call(self, entry, ids, positions, pages):
+    def call(self, entry, ids, positions, places):
         memory = self.memory
         ids, positions = (np.array(each, np.int32) for each in (ids, positions))
-        pages = np.ascontiguousarray(pages)
+        pages, states = parts(entry, places)
         caches = (ctypes.c_void_p * len(memory.caches))(
             *(cache.ctypes.data for cache in memory.caches)
         )
@@ -99,6 +122,7 @@ class Batched(Artifact):
             number(len(ids)),
             pointer(positions.ctypes.data),
             pointer(pages.ctypes.data),
+            pointer(states.ctypes.data if memory.has_states else None),
             number(0),
             number(len(ids)),  # no hidden states
             pointer(logits.ctypes.data),
@@ -114,8 +138,8 @@ class Batched(Artifact):
 class Stated(Upstream):
     """Calls the same entries as upstream's tools lowered them."""
 
-    def call(self, entry, ids, positions, pages):
-        memory, pages = self.memory, np.ascontiguousarray(pages)
+    def call(self, entry, ids, positions, places):
+        memory, (pages, states) = self.memory, parts(entry, places)
         room = CHUNK if entry == "prefill" else ROWS
         logits = np.zeros((room, memory.logits.shape[1]), np.float32)
         filled = lambda array, shape: np.pad(
@@ -126,10 +150,13 @@ class Stated(Upstream):
             position = number(positions[0])
         else:
             position = filled(positions, [room])
-            pages = np.concatenate([pages, pages[:1].repeat(room - len(pages), 0)])
+            pages, states = (
+                np.concatenate([each, each[:1].repeat(room - len(each), 0)])
+                for each in (pages, states)
+            )
         hidden = np.zeros((room, memory.hidden.shape[1]), np.float32)
         arguments = [filled(ids, [room]), number(len(ids)), position, number(0), number(0)]
-        arguments += [pages, logits, hidden, *memory.caches]
+        arguments += [pages, *[states] * memory.has_states, logits, hidden, *memory.caches]
         descriptors = [
             descriptor(each) if isinstance(each, np.ndarray) else each
             for each in arguments
@@ -145,11 +172,11 @@ class Stated(Upstream):
         return logits[: len(ids)]
 
 
-def prefill(program, ids, table, pieces):
+def prefill(program, ids, place, pieces):
     rows, position = [], 0
     for count in pieces:
         part = ids[position : position + count]
-        rows.append(program.call("prefill", part, [position], table))
+        rows.append(program.call("prefill", part, [position], place))
         position += count
     return np.concatenate(rows)
 
@@ -167,10 +194,10 @@ def alone(program, ids, length):
 
 def together(program, texts, joins, order):
     """Logits of each text. A step has the texts that have joined and not ended."""
-    tables = [program.memory.table(len(ids)) for ids in texts]
+    places = [program.memory.place(len(ids)) for ids in texts]
     rows = [
-        [prefill(program, ids[:length], table, PIECES[length])]
-        for ids, table, length in zip(texts, tables, LENGTHS)
+        [prefill(program, ids[:length], place, PIECES[length])]
+        for ids, place, length in zip(texts, places, LENGTHS)
     ]
     for step in range(2 * STEPS):
         now = [i for i in order if joins[i] <= step < joins[i] + STEPS]
@@ -178,7 +205,7 @@ def together(program, texts, joins, order):
             continue
         positions = [LENGTHS[i] + step - joins[i] for i in now]
         ids = [texts[i][p] for i, p in zip(now, positions)]
-        logits = program.call("batch", ids, positions, [tables[i] for i in now])
+        logits = program.call("batch", ids, positions, [places[i] for i in now])
         for i, row in zip(now, logits):
             rows[i].append(row[None])
     return [np.concatenate(each) for each in rows]
@@ -221,7 +248,7 @@ def check_case(tools, name, config, dtype, flags):
         bar = BARS["blocks" if name in ("blocks", "cache") else dtype]
         apart = nmse(one, other)
         check(apart <= bar, f"{what}: NMSE {apart:.2e}, expected at most {bar:.0e}")
-    if name == "llama":
+    if name in ("llama", "delta"):
         text = text_of(tools, program, [*flags, batch])
         stated = Stated(upstream(tools, text, name), Pool(manifest, dtype))
         joins, order = [0, 2, 1, 0, 5], [3, 0, 4, 1, 2]
@@ -232,10 +259,10 @@ def check_case(tools, name, config, dtype, flags):
         check_equal(one, other, f"{name}, text {i}: other neighbours, other bits")
     for i, (ids, length) in enumerate(zip(texts, LENGTHS)):
         single = fresh()
-        table = single.memory.table(len(ids))
-        prompt = prefill(single, ids[:length], table, OTHER_PIECES[length])
+        place = single.memory.place(len(ids))
+        prompt = prefill(single, ids[:length], place, OTHER_PIECES[length])
         rows = [
-            single.call("batch", [ids[p]], [p], table[None])
+            single.call("batch", [ids[p]], [p], [place])
             for p in range(length, len(ids))
         ]
         check_equal(got[i][length:], np.concatenate(rows), f"{name}, text {i} alone")

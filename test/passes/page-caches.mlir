@@ -49,9 +49,19 @@ func.func @forward(%ids: tensor<?xi32>, %p: index, %first: index, %first_hidden:
 
 // -----
 
-// expected-error @below {{expected no states beside paged caches: the texts of a batch have none of their own yet}}
-func.func @forward(%ids: tensor<?xi32>, %p: index, %first: index, %k: tensor<3x2x16x8xf32>, %s: tensor<3x2x8xf32>) {
-  return
+// There are states of many texts, also if a state is the first cache. Prefill has
+// the two numbers of one text, batch those of each token.
+// CHECK-LABEL: func @prefill
+// CHECK-SAME: %[[P:[^:]*]]: index, %{{.*}}: index, %{{.*}}: tensor<4xi32>, %[[STATES:[^:]*]]: tensor<2xi32>, %{{.*}}: tensor<?x3x2x8xf32>, %{{.*}}: tensor<?x3x2x4x8xf32>)
+// CHECK: llama.causal_conv {{.*}} at %[[P]] states(%[[STATES]] : tensor<2xi32>) : tensor<?x8xf32>, tensor<8x3xf32>, tensor<?x3x2x8xf32>
+// CHECK-LABEL: func @batch
+// CHECK-SAME: (%{{.*}}: tensor<?xi32>, %[[P:[^:]*]]: tensor<?xi32>, %{{.*}}: index, %{{.*}}: tensor<?x4xi32>, %[[STATES:[^:]*]]: tensor<?x2xi32>, %{{.*}}: tensor<?x3x2x8xf32>, %{{.*}}: tensor<?x3x2x4x8xf32>)
+// CHECK: llama.causal_conv {{.*}} at (%[[P]] : tensor<?xi32>) states(%[[STATES]] : tensor<?x2xi32>)
+func.func @forward(%ids: tensor<?xi32>, %p: index, %first: index, %s: tensor<3x2x8xf32>, %k: tensor<3x2x16x8xf32>) -> (tensor<?x8xf32>, tensor<3x2x8xf32>, tensor<3x2x16x8xf32>) {
+  %x = tensor.empty(%first) : tensor<?x8xf32>
+  %w = tensor.empty() : tensor<8x3xf32>
+  %y, %s1 = llama.causal_conv %x, %w, %s[%first] at %p : tensor<?x8xf32>, tensor<8x3xf32>, tensor<3x2x8xf32>
+  return %y, %s1, %k : tensor<?x8xf32>, tensor<3x2x8xf32>, tensor<3x2x16x8xf32>
 }
 
 // -----

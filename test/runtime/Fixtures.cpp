@@ -80,7 +80,7 @@ std::vector<TestTensor> fakeTensors() {
 
 nlohmann::json fakeManifest() {
   return nlohmann::json::parse(R"({
-    "format": 13, "compiler": "cria test", "flags": {"cpu": "native"},
+    "format": 14, "compiler": "cria test", "flags": {"cpu": "native"},
     "target": {"kind": "cpu", "arch": "x86_64", "os": "linux"},
     "config": null,
     "model": {"vocab_size": 5, "max_seq": 12, "chunk": 4, "hidden": 2},
@@ -121,6 +121,18 @@ nlohmann::json fakePagedManifest() {
   manifest["caches"][0].update({{"bytes", 16}, {"shape", {4}}});
   manifest["cpu"][0]["entries"] = {{"prefill", "fake_paged_prefill"},
                                    {"batch", "fake_batch"}};
+  return manifest;
+}
+
+nlohmann::json fakeStatesManifest() {
+  nlohmann::json manifest = fakePagedManifest();
+  manifest["caches"].push_back({{"symbol", "state"},
+                                {"bytes", 4},
+                                {"shape", {1}},
+                                {"dtype", "f32"},
+                                {"state", true}});
+  manifest["cpu"][0]["entries"] = {{"prefill", "fake_states_prefill"},
+                                   {"batch", "fake_states_batch"}};
   return manifest;
 }
 
@@ -303,9 +315,10 @@ static void row(const float *cache, const int32_t *table, int64_t position,
   }
 }
 static void paged(const int32_t *ids, int64_t rows, const int32_t *positions,
-                  const int32_t *pages, int64_t first, int64_t hidden_first,
-                  float *logits, float *hidden, void *const *caches,
-                  void *arena, const void *const *slots, int isBatch) {
+                  const int32_t *pages, const int32_t *states, int64_t first,
+                  int64_t hidden_first, float *logits, float *hidden,
+                  void *const *caches, void *arena, const void *const *slots,
+                  int isBatch) {
   float *bias = arena;
   for (int i = 0; i < 2; ++i)
     bias[i] = widen(((const uint16_t *)slots[1])[i]) +
@@ -316,6 +329,15 @@ static void paged(const int32_t *ids, int64_t rows, const int32_t *positions,
     put(caches[0], table, position, ids[r], isBatch, slots[0]);
     if (r >= first)
       row(caches[0], table, position, bias, slots, logits + (r - first) * 5);
+    if (states) {
+      float *all = caches[1], state = 0;
+      const int32_t *own = isBatch || r == 0 ? states + r * 2 : 0;
+      state = position == 0 ? 0 : all[own ? own[0] : states[1]];
+      state = state * 0.75f + (isBatch ? 2 : 1) * ids[r];
+      all[own ? own[1] : states[1]] = state;
+      for (int v = 0; r >= first && v < 5; ++v)
+        logits[(r - first) * 5 + v] += state;
+    }
     if (r >= hidden_first) {
       float all[5];
       row(caches[0], table, position, bias, slots, all);
@@ -326,18 +348,38 @@ static void paged(const int32_t *ids, int64_t rows, const int32_t *positions,
 }
 void fake_paged_prefill(const int32_t *ids, int64_t rows,
                         const int32_t *positions, const int32_t *pages,
-                        int64_t first, int64_t hidden_first, float *logits,
-                        float *hidden, void *const *caches, void *arena,
+                        const int32_t *states, int64_t first,
+                        int64_t hidden_first, float *logits, float *hidden,
+                        void *const *caches, void *arena,
                         const void *const *slots, const CriaHost *host) {
-  paged(ids, rows, positions, pages, first, hidden_first, logits, hidden,
+  paged(ids, rows, positions, pages, 0, first, hidden_first, logits, hidden,
         caches, arena, slots, 0);
 }
 void fake_batch(const int32_t *ids, int64_t rows, const int32_t *positions,
-                const int32_t *pages, int64_t first, int64_t hidden_first,
-                float *logits, float *hidden, void *const *caches, void *arena,
-                const void *const *slots, const CriaHost *host) {
-  paged(ids, rows, positions, pages, first, hidden_first, logits, hidden,
+                const int32_t *pages, const int32_t *states, int64_t first,
+                int64_t hidden_first, float *logits, float *hidden,
+                void *const *caches, void *arena, const void *const *slots,
+                const CriaHost *host) {
+  paged(ids, rows, positions, pages, 0, first, hidden_first, logits, hidden,
         caches, arena, slots, 1);
+}
+void fake_states_prefill(const int32_t *ids, int64_t rows,
+                         const int32_t *positions, const int32_t *pages,
+                         const int32_t *states, int64_t first,
+                         int64_t hidden_first, float *logits, float *hidden,
+                         void *const *caches, void *arena,
+                         const void *const *slots, const CriaHost *host) {
+  paged(ids, rows, positions, pages, states, first, hidden_first, logits,
+        hidden, caches, arena, slots, 0);
+}
+void fake_states_batch(const int32_t *ids, int64_t rows,
+                       const int32_t *positions, const int32_t *pages,
+                       const int32_t *states, int64_t first,
+                       int64_t hidden_first, float *logits, float *hidden,
+                       void *const *caches, void *arena,
+                       const void *const *slots, const CriaHost *host) {
+  paged(ids, rows, positions, pages, states, first, hidden_first, logits,
+        hidden, caches, arena, slots, 1);
 }
 )";
 

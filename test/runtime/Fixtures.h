@@ -74,6 +74,11 @@ nlohmann::json fakeRotatingManifest();
 /// NaN makes them NaN.
 nlohmann::json fakePagedManifest();
 
+/// That manifest with a state, which adds to the logits the sum over the ids so
+/// far of the id, or of twice the id if the batch entry ran it, times 0.75 for
+/// each id after it.
+nlohmann::json fakeStatesManifest();
+
 /// `manifest` with one more weight, of a slot of its own after the others: the
 /// matrix `symbol`, (rows, columns), from the tensor `symbol`.weight.
 nlohmann::json withMatrix(nlohmann::json manifest, const std::string &symbol,

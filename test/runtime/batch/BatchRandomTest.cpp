@@ -93,12 +93,14 @@ class BatchRandomTest : public testing::Test {
 protected:
   void SetUp() override {
     folder.write("model.safetensors", safetensorsOf(fakeTensors()));
-    nlohmann::json manifest = fakePagedManifest();
-    few = modelOf(manifest);
-    manifest["batch"]["rows"] = 12;
-    many = modelOf(manifest);
-    EXPECT_EQ(few->shortFeed(), 1);
-    EXPECT_EQ(many->shortFeed(), 3);
+    for (nlohmann::json manifest :
+         {fakePagedManifest(), fakeStatesManifest()}) {
+      models.push_back(modelOf(manifest));
+      EXPECT_EQ(models.back()->shortFeed(), 1);
+      manifest["batch"]["rows"] = 12;
+      models.push_back(modelOf(manifest));
+      EXPECT_EQ(models.back()->shortFeed(), 3);
+    }
   }
   std::shared_ptr<const Model> modelOf(const nlohmann::json &manifest) const {
     auto artifact =
@@ -142,8 +144,10 @@ protected:
   void compare(const Text &text);
 
   TemporaryFolder folder;
-  // Of few rows, and of enough for prompts of up to 3 ids to be short.
-  std::shared_ptr<const Model> few, many, model;
+  // Without a state and with one: of few rows, and of enough for prompts of up
+  // to 3 ids to be short.
+  std::vector<std::shared_ptr<const Model>> models;
+  std::shared_ptr<const Model> model;
   std::mt19937 random;
   uint32_t odds = 0;
   std::unique_ptr<Batch> batch;
@@ -153,7 +157,7 @@ protected:
 };
 
 void BatchRandomTest::makeBatch() {
-  model = below(2) ? few : many;
+  model = models[below(4)];
   BatchOptions options;
   options.pages = 3 + below(20);
   options.chunk = 1 + below(8);
@@ -161,9 +165,12 @@ void BatchRandomTest::makeBatch() {
   options.draftRows = below(2) ? below(9) : 0;
   int64_t rows = model->manifest().batch->rows;
   options.texts = below(2) ? 1 + below(rows) : rows;
+  if (model->manifest().stateBytes())
+    options.states = 2 * options.texts + below(12); // some for drafts
   odds = below(2) ? 40 : 0;
   auto pages = std::make_unique<FailingPages>(
-      std::move(*model->newBackend(1, options.pages)), random, odds);
+      std::move(*model->newBackend(1, options.pages, options.states)), random,
+      odds);
   batch = std::move(*Batch::create(model, options, std::move(pages)));
 }
 
@@ -313,6 +320,7 @@ void BatchRandomTest::finishAll() {
   while (!texts.empty())
     leave(texts.begin()->first);
   EXPECT_EQ(batch->pages().available(), batch->pages().pages());
+  EXPECT_EQ(batch->states().available(), batch->states().pages());
 }
 
 void BatchRandomTest::compare(const Text &text) {

@@ -736,6 +736,56 @@ TEST_F(BatchTest, FindsTheBeginningOfAPromptAgain) {
   EXPECT_EQ(some->counts().reused, 16);
 }
 
+// States are kept after 1, 2, 4, ... pages, and near the end of a prompt.
+TEST_F(BatchTest, FindsAPromptAsFarAsStatesAreKept) {
+  use(fakeStatesManifest(), fakeTensors());
+  BatchOptions options;
+  options.texts = 1; // and two states
+  auto some = batch(options);
+  EXPECT_EQ(some->states().pages(), 2);
+  auto run = [&](const Ids &prompt, uint64_t seed) {
+    int64_t reused = some->counts().reused, number = join(*some, seed);
+    EXPECT_TRUE(feed(*some, number, prompt, 8).ok());
+    finish(*some);
+    expectSame(number, alone({prompt}, 8, seed));
+    drawn.clear(); // another batch has the same numbers
+    EXPECT_TRUE(some->leave(number).ok());
+    return some->counts().reused - reused;
+  };
+  Ids prompt = text(1, 29), other = prompt;
+  EXPECT_EQ(run(prompt, 1), 0);
+  other.back() = (other.back() + 1) % 5;
+  EXPECT_EQ(run(other, 2), 24); // seven pages are found, states after six
+  other[22] = (other[22] + 1) % 5;
+  EXPECT_EQ(run(other, 3), 0); // those after four pages gave way
+  some = batch();
+  EXPECT_EQ(run(prompt, 1), 0);
+  EXPECT_EQ(run(other, 3), 16); // five pages are found, states after four
+  EXPECT_EQ(some->states().available(), 6);
+}
+
+// Rows of one text leave the states after the last of them, here after 6 ids,
+// not after the page of 4.
+TEST_F(BatchTest, FindsNoStatesInTheMiddleOfAStep) {
+  nlohmann::json manifest = fakeStatesManifest();
+  manifest["batch"]["rows"] = 16;
+  use(manifest, fakeTensors());
+  BatchOptions options;
+  options.reusesDrawn = true;
+  auto some = batch(options);
+  int64_t first = join(*some, 1);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(feed(*some, first, {1, 2, 3}, 0).ok());
+    finish(*some);
+  }
+  Ids prompt = {1, 2, 3, 1, 2, 4, 0, 3, 1};
+  int64_t second = join(*some, 2);
+  ASSERT_TRUE(feed(*some, second, prompt, 3).ok());
+  finish(*some);
+  EXPECT_EQ(some->counts().reused, 0);
+  expectSame(second, alone({prompt}, 3, 2));
+}
+
 // An id that was drawn has other bits than one of a prompt.
 TEST_F(BatchTest, FindsDrawnIdsOnRequestAlone) {
   for (bool reuses : {false, true}) {
@@ -894,34 +944,40 @@ TEST_F(BatchTest, CountsPagesByBytes) {
 }
 
 TEST_F(BatchTest, StatesMoveBetweenBatchesAndSessions) {
-  Ids prompt = text(1, 10);
-  Drawn expected = alone({prompt}, 6, 1);
-  auto some = batch();
-  int64_t first = join(*some, 1);
-  ASSERT_TRUE(feed(*some, first, prompt, 3).ok());
-  finish(*some);
-  std::vector<std::byte> state(*some->stateBytes(first));
-  ASSERT_TRUE(some->save(first, state.data()).ok());
-  auto session = std::move(*Session::create(model, 1));
-  ASSERT_TRUE(session->restore(state.data(), state.size()).ok());
-  EXPECT_EQ(session->position(), 12); // without the id that was drawn last
-  std::vector<float> logits(5);
-  ASSERT_TRUE(
-      session->feed(&expected.ids[2], 1, CRIA_LOGITS_LAST, logits.data()).ok());
-  EXPECT_EQ(logits, expected.logits[3]);
-  // And back, to a sequence that then decodes.
-  state.resize(session->stateBytes());
-  ASSERT_TRUE(session->save(state.data()).ok());
-  int64_t second = *some->join({nullptr, {}, true});
-  ASSERT_TRUE(some->restore(second, state.data(), state.size()).ok());
-  ASSERT_TRUE(feed(*some, second, {expected.ids[3]}, 1).ok());
-  finish(*some);
-  EXPECT_EQ(drawn[second].logits.front(), expected.logits[4]);
-  EXPECT_THAT(some->restore(second, state.data(), state.size()),
-              fails(CRIA_FAILED_PRECONDITION, "holds 15 positions"));
-  state[100] ^= std::byte(1);
-  EXPECT_THAT(some->restore(join(*some, 1), state.data(), state.size()),
-              fails(CRIA_DATA_LOSS, "damaged"));
+  for (const nlohmann::json &manifest :
+       {fakePagedManifest(), fakeStatesManifest()}) {
+    use(manifest, fakeTensors());
+    drawn.clear();
+    Ids prompt = text(1, 10);
+    Drawn expected = alone({prompt}, 6, 1);
+    auto some = batch();
+    int64_t first = join(*some, 1);
+    ASSERT_TRUE(feed(*some, first, prompt, 3).ok());
+    finish(*some);
+    std::vector<std::byte> state(*some->stateBytes(first));
+    ASSERT_TRUE(some->save(first, state.data()).ok());
+    auto session = std::move(*Session::create(model, 1));
+    ASSERT_TRUE(session->restore(state.data(), state.size()).ok());
+    EXPECT_EQ(session->position(), 12); // without the id that was drawn last
+    std::vector<float> logits(5);
+    ASSERT_TRUE(
+        session->feed(&expected.ids[2], 1, CRIA_LOGITS_LAST, logits.data())
+            .ok());
+    EXPECT_EQ(logits, expected.logits[3]);
+    // And back, to a sequence that then decodes.
+    state.resize(session->stateBytes());
+    ASSERT_TRUE(session->save(state.data()).ok());
+    int64_t second = *some->join({nullptr, {}, true});
+    ASSERT_TRUE(some->restore(second, state.data(), state.size()).ok());
+    ASSERT_TRUE(feed(*some, second, {expected.ids[3]}, 1).ok());
+    finish(*some);
+    EXPECT_EQ(drawn[second].logits.front(), expected.logits[4]);
+    EXPECT_THAT(some->restore(second, state.data(), state.size()),
+                fails(CRIA_FAILED_PRECONDITION, "holds 15 positions"));
+    state[100] ^= std::byte(1);
+    EXPECT_THAT(some->restore(join(*some, 1), state.data(), state.size()),
+                fails(CRIA_DATA_LOSS, "damaged"));
+  }
 }
 
 TEST_F(BatchTest, NeedsAnArtifactWithBatches) {
