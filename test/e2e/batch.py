@@ -2,7 +2,7 @@
 pools of random sizes, which may refuse pages, with drafts and without. Each sequence draws
 the same ids and has the same logits and hidden states, bit by bit, as a session that is
 fed the same ids alone. Runs for SECONDS or longer, and at least one round of each type.
-BatchRandomTest does the same on a device that fails.
+BatchRandomTest does the same on a device that fails. Two of the models have states.
 
 Greedy ids are also those of transformers (examples/tiny/expected.json).
 """
@@ -14,12 +14,19 @@ import sys
 import time
 
 import capi
+import families
 import harness
 from harness import check
 
 TINY = harness.HERE.parent.parent / "examples/tiny"
 EXPECTED = json.loads((TINY / "expected.json").read_text())["prompts"]
 VOCAB, CONTEXT, HIDDEN = 768, 256, 96
+# Models with states have the same sizes.
+SIZES = {
+    "vocab_size": VOCAB,
+    "max_position_embeddings": CONTEXT,
+    "hidden_size": HIDDEN,
+}
 FINISH_LENGTH, FINISH_FAILED = 2, 4
 
 
@@ -235,15 +242,24 @@ def check_greedy(model):
     batch.free()
 
 
+def compile_for_batches(tools, config, type):
+    flags = "--batch=12", f"--dtype={type}", "--chunk=64"
+    return tools.compile(config, *flags, out=f"{config.parent.name}-{config.stem}-{type}.cria")
+
+
 def main():
     end = time.monotonic() + float(sys.argv[3])
     tools = harness.Tools(sys.argv[1], sys.argv[2])
     models = []
     for type in ("bf16", "f32"):
-        flags = "--batch=12", f"--dtype={type}", "--chunk=64"
-        path = tools.compile(TINY / "config.json", *flags, out=f"{type}.cria")
+        path = compile_for_batches(tools, TINY / "config.json", type)
         models.append(capi.Model(tools, path, 0, VOCAB, weights=TINY))
     check_greedy(models[1])
+    for family in ("qwen3_5_text", "granitemoehybrid-mamba"):
+        config = tools.scratch / f"{family}.json"
+        config.write_text(json.dumps(families.FAMILIES[family] | SIZES))
+        path = compile_for_batches(tools, config, "f32")
+        models.append(capi.Model(tools, path, 7, VOCAB))
     seed, total = 0, collections.Counter()
     while seed < len(models) or time.monotonic() < end:
         drawn, info = Round(models[seed % len(models)], seed).run(200)
