@@ -104,7 +104,9 @@ def main():
     given = [arg for arg in sys.argv[3:] if arg.startswith("--")]
     chips = [arg.removeprefix("--chip=") for arg in given if arg.startswith("--chip=")]
     in_blocks = any(arg.startswith("--quantize") for arg in given)
-    configs = some(map(pathlib.Path, sys.argv[3 + len(given) :]), 4, len(given))
+    configs = [pathlib.Path(arg) for arg in sys.argv[3 + len(given) :]]
+    if not chips:
+        configs = some(configs, 4, len(given))
     for i, config in enumerate(configs):
         ptx = tools.scratch / f"{config.stem}.ptx"
         flags = ["--target=cuda", "--emit=ptx", *given]

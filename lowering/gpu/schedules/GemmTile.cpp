@@ -319,16 +319,32 @@ void GemmTile::finish(const Work &work, const Corner &corner,
   });
 }
 
+/// The elements that a unit is computed from, beside its products.
+static size_t readsOf(Elements &elements, const Work &work) {
+  SmallVector<Element> reads;
+  for (const Store &store : work.part.stores)
+    elements.leaves(store.value, work.part.box, [&](const Element &leaf) {
+      if (!llvm::is_contained(work.sums, leaf) &&
+          !llvm::is_contained(reads, leaf))
+        reads.push_back(leaf);
+    });
+  return reads.size();
+}
+
 void GemmTile::finishWorks(const Corner &corner, ArrayRef<Sums> sums) {
   // All that q, k and v read at once does not fit registers, nor do the biases
-  // that each row's expert has for gate and up.
-  bool readsMuch =
-      works.size() > 1 || (shape.groups.order && works[0].sums.size() > 1);
-  size_t half = readsMuch ? llvm::divideCeil(sums.size(), 2) : sums.size();
+  // that each row's expert has for gate and up. So they are finished in parts.
+  size_t parts = 1;
+  if (works.size() > 1 || (shape.groups.order && works[0].sums.size() > 1)) {
+    parts = 2;
+    for (const Work &work : works)
+      parts = std::max(parts, readsOf(launch.of.elements, work));
+  }
+  size_t each = llvm::divideCeil(sums.size(), parts);
   branch(b, workTiles, corner.tile, [&](size_t i, Value) {
-    for (ArrayRef<Sums> part : {sums.take_front(half), sums.drop_front(half)})
-      if (!part.empty())
-        finish(works[i], corner, part);
+    for (size_t first = 0; first < sums.size(); first += each)
+      finish(works[i], corner,
+             sums.slice(first, std::min(each, sums.size() - first)));
   });
 }
 

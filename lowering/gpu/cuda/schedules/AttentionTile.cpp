@@ -9,9 +9,10 @@ using namespace cria::simt;
 
 AttentionTile::AttentionTile(KernelFunction &of, const AttentionMemory &in,
                              const Twine &suffix, int64_t threads,
-                             int64_t blockRows, int64_t together)
+                             int64_t blockRows, int64_t together,
+                             int64_t across)
     : AttentionKernel(of, in, suffix, threads), element(in.queryElement),
-      size(in.size), blockRows(blockRows), together(together),
+      size(in.size), blockRows(blockRows), together(together), across(across),
       unit(1 / std::log(2.0)) {
   if (factor && *factor > 0)
     unit *= *factor;
@@ -25,8 +26,13 @@ AttentionTile::Row AttentionTile::rowOf(Value index) {
 }
 
 AttentionTile::Row AttentionTile::ownRow(Value start, int64_t half) {
-  return rowOf(b.add(b.add(start, b.mul(b.warp(), 16)),
+  Value warp = across == 1 ? b.warp() : b.rem(b.warp(), blockRows / 16);
+  return rowOf(b.add(b.add(start, b.mul(warp, 16)),
                      b.add(cuda::kWgmmaSums.row(b, b.lane()), half * 8)));
+}
+
+Value AttentionTile::ofRow() {
+  return across == 1 ? b.i32(0) : b.div(b.warp(), blockRows / 16);
 }
 
 void AttentionTile::findBlock() {
@@ -135,7 +141,8 @@ SmallVector<Value> AttentionTile::rounded(ArrayRef<Value> p) {
 
 void AttentionTile::store(ArrayRef<Value> max, ArrayRef<Value> sums,
                           ArrayRef<Value> out) {
-  Value t = cuda::kWgmmaSums.column(b, b.lane());
+  Value t =
+      b.add(cuda::kWgmmaSums.column(b, b.lane()), b.mul(ofRow(), columns()));
   Value start = b.opaque(this->start);
   for (int64_t half = 0; half < 2; ++half) {
     Row row = ownRow(start, half);
@@ -147,7 +154,7 @@ void AttentionTile::store(ArrayRef<Value> max, ArrayRef<Value> sums,
       return finished(b.fmul(out[at], inverse));
     };
     b.when(row.exists, [&] {
-      for (int64_t column = 0; column < size; column += 8) {
+      for (int64_t column = 0; column < columns(); column += 8) {
         int64_t at = column / 8 * 4 + half * 2;
         launch.store(b.pack({elementAt(at), elementAt(at + 1)}), in.result,
                      {row.token, kvHead, row.query, b.add(t, column)});

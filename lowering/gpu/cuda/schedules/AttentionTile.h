@@ -24,9 +24,10 @@ namespace cria::simt {
 class AttentionTile : protected AttentionKernel {
 protected:
   /// A block has `blockRows` rows: tokens, and `together` query heads of each.
+  /// `across` warps share 16 rows, and each has a part of the outputs' columns.
   AttentionTile(KernelFunction &of, const AttentionMemory &in,
                 const llvm::Twine &suffix, int64_t threads, int64_t blockRows,
-                int64_t together);
+                int64_t together, int64_t across = 1);
 
   /// A query head of a token, the last where there are no more: a row of the
   /// block.
@@ -34,6 +35,12 @@ protected:
     mlir::Value token, query, exists;
   };
   Row rowOf(mlir::Value index);
+  /// A row that the lane has sums of: g, or g + 8.
+  Row ownRow(mlir::Value start, int64_t half);
+  /// Which of the warps that share rows this one is, and the columns of an
+  /// output that it has.
+  mlir::Value ofRow();
+  int64_t columns() const { return in.valueSize / across; }
   /// The block's KV head, its first row, and the keys that any of them sees.
   void findBlock();
   /// The lane's rows, and the keys that they see.
@@ -58,7 +65,7 @@ protected:
   mlir::gpu::GPUFuncOp finish(int64_t sharedBytes = 0);
 
   mlir::Type element;
-  int64_t size, blockRows, together;
+  int64_t size, blockRows, together, across;
   mlir::Value start, tokens, firstKey, endKey;
 
 private:
@@ -67,8 +74,6 @@ private:
     mlir::Value first, end;
   };
   int64_t parts() const { return in.group / together; }
-  /// A row that the lane has sums of: g, or g + 8.
-  Row ownRow(mlir::Value start, int64_t half);
   llvm::SmallVector<mlir::Value> scores(llvm::ArrayRef<mlir::Value> products,
                                         mlir::Value first, bool masked);
 

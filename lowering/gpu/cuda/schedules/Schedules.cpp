@@ -64,6 +64,7 @@ const Schedules &cuda::schedules() {
   static constexpr AttentionSchedule kAttention[] = {
       {true, takesAttentionWgmma, emitAttentionWgmma},
       {false, takesAttentionMma, emitAttentionMma},
+      {false, takesAttentionLatent, emitAttentionLatent},
       {false, takesAttentionScanMma, emitAttentionScanMma},
       {false,
        [](const KernelFunction &, const AttentionMemory &) { return true; },

@@ -32,12 +32,15 @@ simt::GemmKernel makeBlockGemm(const simt::GemmProblem &problem,
                                const llvm::Twine &name);
 
 // Attention of many tokens on tensor cores (AttentionMma.cpp), by warpgroups
-// (AttentionWgmma.cpp); of a token at a time (AttentionScan.cpp), with grouped
+// (AttentionWgmma.cpp), and of wide keys that values are parts of
+// (AttentionLatent.cpp); of a token at a time (AttentionScan.cpp), with grouped
 // heads on tensor cores (AttentionScanMma.cpp).
 bool takesAttentionMma(const simt::KernelFunction &of,
                        const simt::AttentionMemory &in);
 bool takesAttentionWgmma(const simt::KernelFunction &of,
                          const simt::AttentionMemory &in);
+bool takesAttentionLatent(const simt::KernelFunction &of,
+                          const simt::AttentionMemory &in);
 bool takesAttentionScanMma(const simt::KernelFunction &of,
                            const simt::AttentionMemory &in);
 mlir::gpu::GPUFuncOp emitAttentionMma(simt::KernelFunction &of,
@@ -46,6 +49,9 @@ mlir::gpu::GPUFuncOp emitAttentionMma(simt::KernelFunction &of,
 mlir::gpu::GPUFuncOp emitAttentionWgmma(simt::KernelFunction &of,
                                         const simt::AttentionMemory &in,
                                         const simt::Tuning &tuning);
+mlir::gpu::GPUFuncOp emitAttentionLatent(simt::KernelFunction &of,
+                                         const simt::AttentionMemory &in,
+                                         const simt::Tuning &tuning);
 mlir::gpu::GPUFuncOp emitAttentionScanMma(simt::KernelFunction &of,
                                           const simt::AttentionMemory &in,
                                           const simt::Tuning &tuning);
