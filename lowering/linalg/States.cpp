@@ -159,6 +159,18 @@ static int64_t columnsOf(int64_t all, int64_t most) {
   return all % most ? all : most;
 }
 
+/// `sum`, or zero, and the numbers of a column's filter, each times its term.
+static Value filtered(LinalgBuilder &b, Value weight, Value column, Value sum,
+                      function_ref<Value(int64_t)> term) {
+  for (int64_t j = 0; j < tensorType(weight).getDimSize(1); ++j) {
+    Value each = term(j),
+          factor = Places{b}.element(weight, {column, b.index(j)});
+    each = arith::MulFOp::create(b, b.getLoc(), factor, each);
+    sum = sum ? arith::AddFOp::create(b, b.getLoc(), sum, each) : each;
+  }
+  return sum;
+}
+
 namespace {
 /// A convolution of tokens that each have a state, some columns of it.
 struct ConvOfTokens {
@@ -184,23 +196,16 @@ Value ConvOfTokens::result(Value token, Value column, Value state) {
       1, {}, {out}, {b.select(1, {0})}, [&](Values) -> SmallVector<Value> {
         Places p{b};
         Value at = p.add(column, p.loop(0));
-        Value sum = bias ? p.element(bias, {at}) : Value();
-        for (int64_t j = 0; j <= kept; ++j) {
-          Value term;
-          if (j < kept) {
-            Value row = p.add(position, b.index(j));
-            SmallVector<Value> from = place;
-            from.append({p.rem(row, kept), at});
-            term = p.select(p.less(row, b.index(kept)), b.f32(0),
-                            p.element(state, from));
-          } else {
-            term = p.element(x, {token, at});
-          }
-          Value factor = p.element(weight, {at, b.index(j)});
-          term = arith::MulFOp::create(b, b.getLoc(), factor, term);
-          sum = sum ? arith::AddFOp::create(b, b.getLoc(), sum, term) : term;
-        }
-        return {sum};
+        return {filtered(b, weight, at, bias ? p.element(bias, {at}) : Value(),
+                         [&](int64_t j) {
+                           if (j == kept)
+                             return p.element(x, {token, at});
+                           Value row = p.add(position, b.index(j));
+                           SmallVector<Value> from = place;
+                           from.append({p.rem(row, kept), at});
+                           return p.select(p.less(row, b.index(kept)), b.f32(0),
+                                           p.element(state, from));
+                         })};
       })[0];
 }
 
@@ -288,25 +293,20 @@ void FunctionLowering::lower(CausalConvOp op) {
       2, inputs, {b.empty(sizes, op.getResult().getType().getElementType())},
       maps, [&](Values v) -> SmallVector<Value> {
         Value token = p.loop(0), column = p.loop(1);
-        Value sum = op.getBias() ? v[1] : Value();
-        for (int64_t j = 0; j <= kept; ++j) {
-          Value term = v[0];
-          if (j < kept) {
-            // The row of the call with number row - kept, if not negative.
-            Value row = p.add(token, b.index(j)), first = p.less(row, most),
-                  from = p.select(first, zero, p.sub(row, most)),
-                  place = p.rem(p.add(position, row), kept),
-                  isBefore = p.less(p.add(position, row), most);
-            SmallVector<Value> at = read;
-            at.append({place, column});
-            Value old = p.select(isBefore, b.f32(0), p.element(state, at));
-            term = p.select(first, old, p.element(x, {from, column}));
-          }
-          Value factor = p.element(weight, {column, b.index(j)});
-          term = arith::MulFOp::create(b, b.getLoc(), factor, term);
-          sum = sum ? arith::AddFOp::create(b, b.getLoc(), sum, term) : term;
-        }
-        return {sum};
+        return {filtered(
+            b, weight, column, op.getBias() ? v[1] : Value(), [&](int64_t j) {
+              if (j == kept)
+                return v[0];
+              // The row of the call with number row - kept, if not negative.
+              Value row = p.add(token, b.index(j)), first = p.less(row, most),
+                    from = p.select(first, zero, p.sub(row, most)),
+                    place = p.rem(p.add(position, row), kept),
+                    isBefore = p.less(p.add(position, row), most);
+              SmallVector<Value> at = read;
+              at.append({place, column});
+              Value old = p.select(isBefore, b.f32(0), p.element(state, at));
+              return p.select(first, old, p.element(x, {from, column}));
+            })};
       })[0];
   SmallVector<OpFoldResult> first(2, b.getIndexAttr(0));
   Value old =
