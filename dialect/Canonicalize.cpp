@@ -23,7 +23,8 @@ struct DropIdleWindow : OpRewritePattern<GQAOp> {
   }
 };
 
-/// gqa(one token) {causal}  =>  gqa(one token): no key is after that token.
+/// gqa(one token) ahead(n) {causal}  =>  gqa(one token): no key is after that
+/// token.
 struct DropIdleCausal : OpRewritePattern<GQAOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -32,7 +33,10 @@ struct DropIdleCausal : OpRewritePattern<GQAOp> {
     if (!op.getCausal() || op.getQuery().getType().getDimSize(0) != 1 ||
         !op.getPosition().getType().isIndex())
       return rewriter.notifyMatchFailure(op, "the order of tokens matters");
-    rewriter.modifyOpInPlace(op, [&] { op.setCausal(false); });
+    rewriter.modifyOpInPlace(op, [&] {
+      op.setCausal(false);
+      op.getAheadMutable().clear();
+    });
     return success();
   }
 };

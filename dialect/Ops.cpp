@@ -1013,6 +1013,8 @@ LogicalResult GQAOp::verify() {
     return failure();
   if (getOver() && (getCausal() || getWindow())) // gqa_c5
     return emitOpError("expected neither causal nor a window beside 'over'");
+  if (getAhead() && (!getCausal() || getPages())) // gqa_c13
+    return emitOpError("expected causal and no pages beside 'ahead'");
   return getSoftcap() ? expectPositive(*this, "soft cap", *getSoftcap())
                       : success(); // gqa_c4
 }

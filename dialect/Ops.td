@@ -1018,8 +1018,11 @@ def Llama_GQAOp : Llama_Op<"gqa",
 
     in f32. Token t sees the keys `s < position + T`, where T is the number of
     tokens. With `causal`, s must also be `<= p`; with a window w, s must also
-    be `> p - w`. With `over` n, token t sees the keys `s < n` instead: it
-    attends to the n tokens of another text. With a soft cap c,
+    be `> p - w`. With `ahead` n, causal attention sees n keys more: s must be
+    `<= p + n`. So the tokens of a call that are an image see one another, where
+    n is T - 1, and other calls are causal, where n is 0. With `over` n, token t
+    sees the keys `s < n` instead: it attends to the n tokens of another text.
+    With a soft cap c,
     `c * tanh(score / c)` replaces each score. With sinks, the softmax of head h
     has one score more, `sinks[h]`, whose value is zero. Keys and values in blocks
     are read as d * q in f32; queries are not rounded. With `pages` the caches are
@@ -1036,6 +1039,7 @@ def Llama_GQAOp : Llama_Op<"gqa",
     ```mlir
     %o = llama.gqa %q, %k, %v[%layer] at %position {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
     %x = llama.gqa %q, %k, %v[%layer] at %position over %source {scale = 0.125} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
+    %i = llama.gqa %q, %k, %v[%layer] at %position ahead %more {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
     %s = llama.gqa %q, %k, %v[%layer] at %position sinks(%sinks : tensor<8xbf16>) {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
     %l = llama.gqa %q, %k, %k[%layer] at %position values 6 {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
     %p = llama.gqa %q, %pk, %pv[%layer] at %position pages(%pages : tensor<32xi32>) {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<?x5x4x16x8xbf16>
@@ -1060,15 +1064,18 @@ def Llama_GQAOp : Llama_Op<"gqa",
       whole blocks.
     - (C12) a ring has a window and no pages, and places for the window of each
       token of a call.
+    - (C13) `ahead` requires `causal`, and excludes `pages`.
 
     Canonical form: a window that covers the whole cache is dropped, unless the
-    cache is a ring. A `values` of the head size is dropped, and so is the `causal`
-    of a single query token at one position, which sees the same keys without it.
+    cache is a ring. A `values` of the head size is dropped, and so are `causal` and
+    `ahead` of a single query token at one position, which sees the same keys without
+    them.
   }];
   let arguments = (ins Llama_Heads:$query, Llama_Cache:$key_cache,
       Llama_Cache:$value_cache, Index:$layer, Llama_Position:$position,
       Optional<Llama_Pages>:$pages, Optional<Index>:$over,
-      Optional<Llama_Vector>:$sinks, F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window,
+      Optional<Index>:$ahead, Optional<Llama_Vector>:$sinks, F64Attr:$scale,
+      UnitAttr:$causal, OptionalAttr<I64Attr>:$window,
       OptionalAttr<F64Attr>:$softcap, OptionalAttr<I64Attr>:$value_size,
       UnitAttr:$ring);
   let results = (outs Llama_Heads:$result);
@@ -1084,7 +1091,7 @@ def Llama_GQAOp : Llama_Op<"gqa",
     $query `,` $key_cache `,` $value_cache `[` $layer `]`
     `at` custom<Position>($position, type($position))
     (`pages` `(` $pages^ `:` type($pages) `)`)? (`over` $over^)?
-    (`sinks` `(` $sinks^ `:` type($sinks) `)`)? (`values` $value_size^)?
+    (`ahead` $ahead^)? (`sinks` `(` $sinks^ `:` type($sinks) `)`)? (`values` $value_size^)?
     attr-dict `:` type($query) `,` type($key_cache)
   }];
   let hasVerifier = 1;

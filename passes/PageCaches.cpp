@@ -15,13 +15,15 @@
 ///
 /// Both functions have the same ops. Ops with a position use the position, or
 /// positions, of their function. Ops that read or write a cache use the
-/// function's pages or states. If @forward returns hidden states, so do both.
+/// function's pages or states. Attention sees no tokens `ahead`. If @forward
+/// returns hidden states, so do both.
 #include "dialect/Attributes.h"
 #include "dialect/Dialect.h"
 #include "dialect/Signature.h"
 #include "passes/CacheType.h"
 #include "passes/Passes.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 namespace cria {
@@ -34,7 +36,7 @@ using namespace cria;
 using namespace cria::llama;
 
 /// Arguments of @forward.
-static constexpr unsigned kPosition = 1;
+static constexpr unsigned kPosition = 1, kAhead = 3;
 
 static bool isCache(Type type, int64_t rank) {
   auto tensor = dyn_cast<RankedTensorType>(type);
@@ -113,6 +115,23 @@ static void pageCaches(func::FuncOp function, RankedTensorType pages,
   });
 }
 
+/// Removes the argument with the number of tokens that attention sees ahead: it
+/// is 0, because the tokens of a call may be those of several texts.
+static void dropAhead(func::FuncOp function) {
+  bool seesAhead = false;
+  function.walk([&](GQAOp op) {
+    seesAhead |= bool(op.getAhead());
+    op.getAheadMutable().clear();
+  });
+  if (!seesAhead)
+    return;
+  Block &body = function.front();
+  auto b = OpBuilder::atBlockBegin(&body);
+  Value zero = arith::ConstantIndexOp::create(b, function.getLoc(), 0);
+  body.getArgument(kAhead).replaceAllUsesWith(zero);
+  body.eraseArgument(kAhead);
+}
+
 /// Updates the function's type to the types of its arguments and results.
 static void updateType(func::FuncOp function) {
   Block &body = function.front();
@@ -160,6 +179,7 @@ struct PageCaches : cria::impl::PageCachesBase<PageCaches> {
       return signalPassFailure();
     Builder b(&getContext());
     auto width = static_cast<int64_t>(llvm::divideCeil(positions, page));
+    dropAhead(forward);
     pageCaches(forward, RankedTensorType::get({width}, b.getI32Type()), page);
     updateType(forward);
     forward.setName("prefill");

@@ -148,7 +148,7 @@ def PageCaches : Pass<"llama-page-caches", "::mlir::ModuleOp"> {
 
     `cria.chunk` is the most tokens of a call of `@batch`. A function with
     `cria.invariant` computes the same bits for a token, whichever other tokens are
-    in the call and however many they are.
+    in the call and however many they are. Attention sees no tokens `ahead`.
 
     Fails if there is an encoder, attention that is not causal, a rope table
     that depends on a text's length, or a ring.
@@ -156,7 +156,8 @@ def PageCaches : Pass<"llama-page-caches", "::mlir::ModuleOp"> {
   let options = [
     Option<"rows", "rows", "int64_t", "1", "the most tokens of a batch">,
     Option<"page", "page", "int64_t", "16", "positions of a page">];
-  let dependentDialects = ["::cria::llama::LlamaDialect"];
+  let dependentDialects = ["::cria::llama::LlamaDialect",
+                           "::mlir::arith::ArithDialect"];
 }
 
 class FusionPass<string argument>

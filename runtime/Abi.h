@@ -82,7 +82,9 @@ typedef struct CriaHost {
  *           first_hidden and later. first_hidden may equal tokens: then nothing
  *           is written. The decode entry writes no hidden states, and no entry
  *           does unless the manifest's "model" has "hidden"
- *   source  the tokens of the text that was encoded; 0 without an encode entry
+ *   source  the tokens of the text that was encoded; 0 without an encode entry.
+ *           If the manifest's "model" has "sees_ahead": how many tokens after
+ *           its own a token sees
  *   caches  one pointer for each of the manifest's "caches", 64-byte aligned,
  *           updated in place
  *   arena   the "arena" bytes of scratch that the manifest has for this code,

@@ -180,6 +180,11 @@ static Fields modelOf(func::FuncOp forward, DictionaryAttr config,
   });
   if (causal.wasInterrupted())
     model.set("bidirectional", true);
+  WalkResult ahead = forward.walk([](GQAOp op) {
+    return op.getAhead() ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  if (ahead.wasInterrupted())
+    model.set("sees_ahead", true);
   WalkResult learned = forward.walk([](AddRowsOp op) {
     return op.getPosition() ? WalkResult::interrupt() : WalkResult::advance();
   });
@@ -241,9 +246,13 @@ void Manifest::fromFuse(ModuleOp program) {
 }
 
 /// Describes the batch entry: the rows of a call, the positions of a page, and
-/// the most pages of a text. A cache is described by one of its pages.
+/// the most pages of a text. A cache is described by one of its pages. No entry
+/// sees tokens ahead.
 void Manifest::describeBatch(func::FuncOp batch) {
   describeCaches(batch);
+  Fields model = root.fieldsOf("model");
+  model.erase("sees_ahead");
+  root.set("model", model);
   FunctionType type = batch.getFunctionType();
   ArrayRef<Type> caches = cacheTypes(type);
   auto pages = cast<RankedTensorType>(type.getInput(kPagesArgument));

@@ -573,6 +573,7 @@ cria::parseConfig(llvm::StringRef text, llvm::ArrayRef<std::string> allowed,
   if (!family->text.empty()) {
     addDefaults(*family, *config);
     inner = config->value("text_config", json());
+    draft.seesAhead = family->seesAhead;
     family = unnest(*config, *family, typeReader, draft);
     if (typeReader.failed())
       return typeReader.takeError();

@@ -212,7 +212,8 @@ struct ModelConfig {
   double routerScale = 1;
   /// Soft caps of attention scores and logits; 0: none.
   double attentionSoftcap = 0, logitSoftcap = 0;
-  bool tied = false; // the head is the embedding
+  bool tied = false;      // the head is the embedding
+  bool seesAhead = false; // see Family
   /// Which linears have biases: of queries, keys and values; of attention's
   /// result; of MLPs; the head; of convolutions.
   bool queryKeyValueBias = false, outBias = false, mlpBias = false,

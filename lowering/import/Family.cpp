@@ -465,6 +465,7 @@ static const Family kFamilies[] = {
                 "mm_tokens_per_image vision_config",
      .text = "gemma3_text",
      .textDefaults = R"({"hidden_size": 2304})",
+     .seesAhead = true,
      .parts = {{.name = "vision", .config = "vision_config"},
                {.name = "projector", .hasTower = false, .hasProjector = true}},
      .projector =

@@ -348,6 +348,9 @@ struct Family {
   llvm::StringLiteral text = "";
   /// Values of absent keys of this family's text_config, as JSON.
   llvm::StringLiteral textDefaults = "{}";
+  /// Whether the rows of an image see one another in the text, not only the
+  /// rows before them.
+  bool seesAhead = false;
   ImagePart parts[3] = {};
   ProjectorModules projector = {};
   VisionModules vision = {};

@@ -9,6 +9,7 @@
 /// the keys and values of one KV head.
 #include "lowering/import/Import.h"
 #include "dialect/Dialect.h"
+#include "dialect/Signature.h"
 #include "lowering/import/Layers.h"
 #include "lowering/import/Rope.h"
 
@@ -35,6 +36,8 @@ namespace {
 struct Text {
   /// The number of tokens, and the position of the first.
   Value tokens, position;
+  /// How many keys after its own a token sees; null if it sees none.
+  Value ahead;
   /// The tables of ModelConfig::ropes, one for each.
   SmallVector<GetRopeOp> ropes;
   /// The per-layer inputs of each token (n, L * N), one layer's after the
@@ -809,6 +812,8 @@ func::FuncOp Importer::declareForward() {
   SmallVector<Type> inputs = {ids, index, index, index},
                     results = {logits, tensor({n, c.projector ? c.projectorOut
                                                               : c.hiddenSize})};
+  if (c.seesAhead)
+    inputs.push_back(index);
   if (c.layers)
     for (SmallVector<Type> *types : {&inputs, &results})
       types->append(cacheTypes());
@@ -935,8 +940,8 @@ GQAOp Importer::attend(const Text &text, const LayerKind &kind, Value q,
                        Value k, Value v, LayerIndex number) {
   Value sinks = optionalWeight("sinks", number.layer);
   auto mixed = GQAOp::create(b, loc, q, k, v, number.inCaches, text.position,
-                             /*pages=*/Value(), /*over=*/Value(), sinks,
-                             llvm::APFloat(c.attentionScale),
+                             /*pages=*/Value(), /*over=*/Value(), text.ahead,
+                             sinks, llvm::APFloat(c.attentionScale),
                              /*causal=*/!family.readsImages(),
                              /*window=*/IntegerAttr(), /*softcap=*/FloatAttr(),
                              c.latentSize ? b.getI64IntegerAttr(c.latentSize)
@@ -1640,13 +1645,17 @@ void Importer::run() {
   b.setInsertionPointToStart(entry);
   Value ids = entry->getArgument(0);
   Value tokens = tensor::DimOp::create(b, loc, ids, index(0));
-  Text text = {tokens, entry->getArgument(1), getRopes(), Value()};
+  Text text = {tokens, entry->getArgument(1),
+               c.seesAhead ? entry->getArgument(3) : Value(), getRopes(),
+               Value()};
   Value x = family.readsImages() ? embedPatches(ids, text.position)
                                  : embed(ids, text.position);
   if (c.perLayerInputSize)
     text.perLayerInputs = perLayerInputs(tokens, ids, x);
   SmallVector<Value> carried = {x};
-  llvm::append_range(carried, entry->getArguments().drop_front(4));
+  unsigned firstHidden = firstHiddenArgument(forward.getFunctionType());
+  llvm::append_range(carried,
+                     entry->getArguments().drop_front(firstHidden + 1));
   ArrayRef<LayerKind> kinds = c.kinds;
   if (family.readsImages())
     kinds = kinds.take_front(c.usedLayers);
@@ -1654,7 +1663,7 @@ void Importer::run() {
     carried = run(text, layers, carried);
   // The head's norm is the last reader of the hidden states, so that the norm
   // may write over them.
-  Value hidden = normFrom(carried[0], tokens, entry->getArgument(3));
+  Value hidden = normFrom(carried[0], tokens, entry->getArgument(firstHidden));
   if (c.projector)
     hidden = project(*c.projector, hidden);
   SmallVector<Value> results = {head(carried[0], tokens, entry->getArgument(2)),

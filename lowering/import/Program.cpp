@@ -215,18 +215,18 @@ static LogicalResult verifyPages(func::FuncOp function, bool batch) {
 /// Checks the type (ids, position, first, caches...) -> (logits, caches...).
 /// Over paged caches, pages follow `first`, and after them the numbers of
 /// states if there are states. In a batch, each token has a position.
-static LogicalResult verifySignature(func::FuncOp forward, bool encodes,
+static LogicalResult verifySignature(func::FuncOp forward, bool hasSource,
                                      bool paged = false, bool batch = false) {
   FunctionType type = forward.getFunctionType();
   ArrayRef<Type> inputs = type.getInputs();
   bool hides = returnsHidden(type);
   bool hasStates = paged && numbersType(type, kStatesArgument);
-  size_t scalars = (encodes || paged ? 3 : 2) + hasStates + (hides ? 1 : 0),
+  size_t scalars = (hasSource || paged ? 3 : 2) + hasStates + (hides ? 1 : 0),
          outputs = hides ? 2 : 1;
   if (inputs.size() < 1 + scalars ||
       type.getNumResults() + scalars + 1 != inputs.size() + outputs)
     return forward.emitError("expected (ids, position, first")
-           << (encodes ? ", source" : "") << (paged ? ", pages" : "")
+           << (hasSource ? ", source" : "") << (paged ? ", pages" : "")
            << (hasStates ? ", states" : "") << (hides ? ", first_hidden" : "")
            << ", caches...) -> (logits, " << (hides ? "hidden, " : "")
            << "caches...), got " << type;
@@ -247,7 +247,7 @@ static LogicalResult verifySignature(func::FuncOp forward, bool encodes,
   if (hides && failed(verifyHidden(forward, type.getResult(1))))
     return failure();
   SmallVector<const char *> names = {"position", "first"};
-  if (encodes || paged)
+  if (hasSource || paged)
     names.push_back(paged ? "pages" : "source");
   if (hasStates)
     names.push_back("states");
@@ -401,16 +401,27 @@ static LogicalResult verifyInput(GetWeightOp op) {
   return success();
 }
 
+/// Whether the function takes the number of keys after its own that a token
+/// sees.
+static bool seesAhead(func::FuncOp forward) {
+  return forward
+      .walk([](GQAOp op) {
+        return op.getAhead() ? WalkResult::interrupt() : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
 /// Ops must use the position, the pages and the number of the other text's
-/// tokens that the function is given. The runtime keeps these within the bounds
-/// of caches and tables.
+/// tokens, or of tokens ahead, that the function is given. The runtime keeps
+/// these within the bounds of caches and tables.
 static LogicalResult verifyPosition(Operation *op, func::FuncOp function,
                                     bool encodes) {
-  Value position, pages, states, over;
+  Value position, pages, states, over, ahead;
   if (auto gqa = dyn_cast<GQAOp>(op)) {
     position = gqa.getPosition();
     pages = gqa.getPages();
     over = gqa.getOver();
+    ahead = gqa.getAhead();
   } else if (auto append = dyn_cast<KVAppendOp>(op)) {
     position = append.getPosition();
     pages = append.getPages();
@@ -435,6 +446,10 @@ static LogicalResult verifyPosition(Operation *op, func::FuncOp function,
   if (over && (!encodes || over != function.getArgument(3)))
     return op->emitError(
         "expected 'over' to be the source that the function is given");
+  if (ahead && (encodes || ahead != function.getArgument(3)))
+    return op->emitError(
+        "expected 'ahead' to be the number of tokens ahead that "
+        "the function is given");
   return success();
 }
 
@@ -585,7 +600,8 @@ static LogicalResult verify(ModuleOp module, bool isFused) {
   if (failed(functions) || failed(verifySymbols(module)))
     return failure();
   auto [forward, encode, decode, batch] = *functions;
-  if (failed(verifySignature(forward, bool(encode), /*paged=*/bool(batch))) ||
+  bool hasSource = encode || seesAhead(forward);
+  if (failed(verifySignature(forward, hasSource, /*paged=*/bool(batch))) ||
       (batch && failed(verifySignature(batch, /*encodes=*/false, /*paged=*/true,
                                        /*batch=*/true))) ||
       (encode && failed(verifyEncode(encode, forward))) ||

@@ -30,6 +30,8 @@ mlir::OwningOpRef<mlir::ModuleOp> loadProgram(llvm::StringRef path,
 ///   attends to. Then both take the number of that text's tokens, an index,
 ///   after `first`. The other arguments of `@encode` are those of `@forward`;
 ///   its position is 0, and it returns only the caches.
+/// - Attention `ahead` uses an index after `first`, too; then there is no
+///   `@encode`.
 /// - Ropes, appends, attention and learned positions use the function's
 ///   position. Attention `over` another text uses that text's number of tokens.
 /// - Layers exist, and are constants or induction variables of loops with

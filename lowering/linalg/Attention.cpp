@@ -137,9 +137,15 @@ Value Attention::visible() {
         ValueRange{linalg::IndexOp::create(b, b.getLoc(), 2)});
   else
     position = at(2, in.position);
-  if (op.getCausal())
+  if (op.getCausal()) {
+    Value last = position;
+    if (in.ahead)
+      last = arith::AddIOp::create(
+          b, b.getLoc(), last,
+          arith::IndexCastOp::create(b, b.getLoc(), b.getI32Type(), in.ahead));
     result = arith::CmpIOp::create(b, b.getLoc(), arith::CmpIPredicate::sle,
-                                   key, position);
+                                   key, last);
+  }
   if (!op.getWindow())
     return result;
   int64_t window = std::min<int64_t>(*op.getWindow(), 1 << 30);

@@ -754,7 +754,8 @@ void FunctionLowering::lower(GQAOp op) {
       any(op.getQuery()),         stored(op.getKeyCache()),
       stored(op.getValueCache()), stored(op.getLayer()),
       stored(op.getPosition()),   optional(op.getPages()),
-      optional(op.getOver()),     optional(op.getSinks())};
+      optional(op.getOver()),     optional(op.getAhead()),
+      optional(op.getSinks())};
   storedForm[op] = lowerAttention(b, operands, op);
 }
 

@@ -132,7 +132,7 @@ bool writesOutput(mlir::Operation *op);
 /// `over` is set, the tokens see the keys below `over`, and not those of their
 /// own text.
 struct AttentionOperands {
-  mlir::Value query, keys, values, layer, position, pages, over, sinks;
+  mlir::Value query, keys, values, layer, position, pages, over, ahead, sinks;
 };
 
 /// Attention by its definition: (T, H, D). See Attention.cpp.

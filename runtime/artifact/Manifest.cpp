@@ -368,6 +368,8 @@ void Reader::readModel(const JsonCursor &model) {
     manifest.learnedPositions = learned->boolean();
   if (auto bidirectional = model.find("bidirectional"))
     manifest.bidirectional = bidirectional->boolean();
+  if (auto ahead = model.find("sees_ahead"))
+    manifest.seesAhead = ahead->boolean();
   if (auto front = model.find("front_rows")) {
     manifest.frontRows = front->integer(1, manifest.maxSeq);
     if (!manifest.bidirectional)

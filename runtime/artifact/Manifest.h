@@ -204,6 +204,9 @@ struct Manifest {
 
   /// Whether tokens see later tokens: then a text is one call from position 0.
   bool bidirectional = false;
+  /// Whether rows that are fed in place of ids, such as an image's, see the
+  /// later rows of their feed, too: then a feed of rows is one call.
+  bool seesAhead = false;
   /// Whether a row for each position is added to the embeddings.
   bool learnedPositions = false;
   /// The learned rows in front of the rows that a call gives, such as a vision

@@ -60,7 +60,7 @@ struct Step {
   int64_t firstLogit;
   float *logits;      // (tokens - firstLogit, vocab)
   int64_t prompt = 0; // tokens of the text's prompt; see fillRopeRows
-  int64_t source = 0; // tokens of the text that was encoded
+  int64_t source = 0; // tokens of the text that was encoded, or tokens ahead
   /// (tokens, hidden), of the type of the manifest's embedding. It replaces the
   /// table in which ids are looked up; the ids are then 0, 1, ...
   const std::byte *embeddings = nullptr;

@@ -117,7 +117,8 @@ Status Session::encode(const int32_t *ids, int64_t count) {
 /// of those that were fed.
 Status Session::perform(Step step, int64_t earlier, bool last, StepBody body) {
   step.prompt = prompt;
-  step.source = source;
+  bool looks = step.embeddings && shared->manifest().seesAhead;
+  step.source = looks ? step.tokens - 1 : source;
   step.loras = adapters();
   std::vector<int32_t> ids;
   if (earlier) {
@@ -389,6 +390,11 @@ Status Session::feedEmbeddings(const float *rows, int64_t count, int64_t hidden,
       table.input ? manifest.chunk
                   : std::min(manifest.chunk, manifest.vocabSize)));
   std::iota(ids.begin(), ids.end(), 0);
+  if (manifest.seesAhead && count > static_cast<int64_t>(ids.size()))
+    return Status(CRIA_OUT_OF_RANGE,
+                  {count,
+                   " embeddings that see one another, the artifact takes ",
+                   ids.size()});
   OutputTaker taker(outputs, count, manifest);
   auto make = [&](int64_t done, int64_t tokens) {
     Step step = {ids.data(), tokens - front, fed, tokens - front, nullptr};

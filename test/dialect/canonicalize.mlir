@@ -84,12 +84,12 @@ func.func @window(%q: tensor<2x2x4xf32>, %k: tensor<1x2x16x4xf32>, %i: index, %o
 
 // One token sees what is there, causal or not; of several it depends.
 // CHECK-LABEL: func @causal
-// CHECK: llama.gqa {{.*}} {scale = 1.000000e+00 : f64} : tensor<1x2x4xf32>
+// CHECK: llama.gqa {{.*}} at %{{[a-z0-9]*}} {scale = 1.000000e+00 : f64} : tensor<1x2x4xf32>
 // CHECK: llama.gqa {{.*}} {causal, {{.*}} : tensor<?x2x4xf32>
 func.func @causal(%q: tensor<1x2x4xf32>, %r: tensor<?x2x4xf32>,
                   %k: tensor<1x2x16x4xf32>, %i: index)
     -> (tensor<1x2x4xf32>, tensor<?x2x4xf32>) {
-  %a = llama.gqa %q, %k, %k[%i] at %i {causal, scale = 1.0}
+  %a = llama.gqa %q, %k, %k[%i] at %i ahead %i {causal, scale = 1.0}
       : tensor<1x2x4xf32>, tensor<1x2x16x4xf32>
   %b = llama.gqa %r, %k, %k[%i] at %i {causal, scale = 1.0}
       : tensor<?x2x4xf32>, tensor<1x2x16x4xf32>

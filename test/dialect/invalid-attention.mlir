@@ -374,6 +374,15 @@ func.func @append(%x: tensor<17x4x8xf32>, %k: tensor<1x4x16x8xf32>, %l: index, %
 
 // -----
 
+// gqa_c13
+func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<1x4x16x8xf32>, %l: index, %p: index) {
+  // expected-error @below {{expected causal and no pages beside 'ahead'}}
+  %y = llama.gqa %q, %k, %k[%l] at %p ahead %l {scale = 1.0} : tensor<?x8x8xf32>, tensor<1x4x16x8xf32>
+  return
+}
+
+// -----
+
 // gqa_c12
 func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<1x4x16x8xf32>, %l: index, %p: index) {
   // expected-error @below {{expected a window beside 'ring'}}

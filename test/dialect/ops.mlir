@@ -279,6 +279,8 @@ func.func @gqa(%q: tensor<?x8x8xbf16>, %k: tensor<5x4x512x8xbf16>, %v: tensor<5x
   %r = llama.gqa %q, %k, %v[%layer] at %position {scale = 0.125, causal, window = 64 : i64, ring} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
   // CHECK: llama.gqa {{.*}} at %{{.*}} over %{{.*}} {scale = 1.250000e-01 : f64}
   %x = llama.gqa %q, %k, %v[%layer] at %position over %layer {scale = 0.125} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
+  // CHECK: llama.gqa {{.*}} at %{{.*}} ahead %{{.*}} {causal, scale = 1.250000e-01 : f64}
+  %i = llama.gqa %q, %k, %v[%layer] at %position ahead %layer {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
   // CHECK: llama.gqa {{.*}} {scale = 1.250000e-01 : f64, softcap = 5.000000e+01 : f64}
   %c = llama.gqa %q, %k, %v[%layer] at %position {scale = 0.125, softcap = 50.0} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
   // CHECK: llama.gqa {{.*}} at %{{.*}} sinks(%{{.*}} : tensor<8xbf16>) {causal, scale = 1.250000e-01 : f64}

@@ -16,7 +16,7 @@ import numpy as np
 
 import towers
 import weights
-from harness import HERE, Tools, check, check_close, execute
+from harness import HERE, Tools, check, check_close, execute, some
 
 sys.path.append(str(HERE.parent / "tools"))
 from preflight import write_shard  # noqa: E402
@@ -88,9 +88,22 @@ LLAVA = towers.COMPOSITES["llava"] | {
     "text_config": towers.COMPOSITES["llava"]["text_config"]
     | {"max_position_embeddings": 512, "bos_token_id": 1, "eos_token_id": 2}
 }
-PROMPT, PICTURES = "look: <image> and <image>\nare", ["photo.jpg", "tall.png"]
+# Marks stand around the rows of an image, which are more than a window has.
+GEMMA3 = towers.COMPOSITES["gemma3"] | {
+    "boi_token_index": towers.IMAGE + 1,
+    "eoi_token_index": towers.IMAGE + 2,
+    "text_config": towers.COMPOSITES["gemma3"]["text_config"]
+    | {"max_position_embeddings": 512, "bos_token_id": 1, "eos_token_id": 2}
+    | {"vocab_size": towers.IMAGE + 3, "sliding_window": 3},
+    "vision_config": towers.COMPOSITES["gemma3"]["vision_config"] | {"image_size": SIDE},
+}
+MARKS = ["<image>", "<start_of_image>", "<end_of_image>"]
+PROMPTS = {"llava": ["look: <image> and <image>\nare"]}
+PROMPTS["gemma3"] = [*PROMPTS["llava"], "<image><image>?", "Are <image>or <image>"]
+PICTURES = ["photo.jpg", "tall.png"]
 TALK = ["What is this?", "And now?"]
-NEW = 8  # ids of a reply
+NEW = 64  # ids of a reply
+REPLY = ["--temperature=0", f"--max-tokens={NEW}", "--print-ids"]
 TIMM = [
     {key: value for key, value in tower.items() if key != "image_size"}
     for tower in towers.TIMM.values()
@@ -119,16 +132,21 @@ SCENE = "tall.png"  # its height shrinks more than its width
 ORDER = "In: What action should the robot take to move?\nOut:"
 
 
-def letters():
-    """{token: id} of the tokenizer: letters, and the id of an image."""
-    texts = ["<unk>", "<s>", "</s>", *map(chr, range(32, 123)), "\u2581", "<image>"]
+def marks(config):
+    """The model's tokens that stand for an image and around it."""
+    return MARKS if "boi_token_index" in config else MARKS[:1]
+
+
+def letters(config):
+    """{token: id} of the tokenizer: letters, and ids of an image."""
+    texts = ["<unk>", "<s>", "</s>", *map(chr, range(32, 123)), "\u2581", *marks(config)]
     return {text.replace("`", "\n"): i for i, text in enumerate(texts)}
 
 
-def tokenizer():
+def tokenizer(config):
     """A tokenizer.json of single letters; a text begins with <s>."""
-    vocab = letters()
-    special = ["<unk>", "<s>", "</s>", "<image>"]
+    vocab = letters(config)
+    special = ["<unk>", "<s>", "</s>", *marks(config)]
     begin = {"SpecialToken": {"id": "<s>", "type_id": 0}}
     return {
         "version": "1.0",
@@ -188,27 +206,34 @@ def patches_of(pixels, table):
     return towers.patches(planes, PATCH)
 
 
+def named(config, text):
+    """The text with the token that stands for an image of this model."""
+    return text.replace("<image>", marks(config)[-2:][0])
+
+
 def write_model(folder, config, processor, tensors):
     folder.mkdir(parents=True)
     for name, value in [
         ("config.json", config),
         ("preprocessor_config.json", processor),
-        ("tokenizer.json", tokenizer()),
+        ("tokenizer.json", tokenizer(config)),
         ("generation_config.json", {"bos_token_id": 1, "eos_token_id": 2}),
     ]:
         (folder / name).write_text(json.dumps(value))
-    (folder / "chat_template.json").write_text(json.dumps({"chat_template": TEMPLATE}))
+    template = {"chat_template": named(config, TEMPLATE)}
+    (folder / "chat_template.json").write_text(json.dumps(template))
     weights.write_safetensors(folder / "model.safetensors", tensors, "f32")
 
 
 class Folder:
     """A model's folder, and artifacts of its parts, as one compiles them by hand."""
 
-    def __init__(self, tools, name, config, processor, parts):
-        self.tools, self.path = tools, tools.scratch / name
+    def __init__(self, tools, name, config, processor, parts, *flags):
+        self.tools, self.path, self.config = tools, tools.scratch / name, config
+        self.name = name
         source = tools.scratch / f"{name}.json"
         source.write_text(json.dumps(config))
-        self.text = tools.compile(source, "--plain", out=f"{name}.cria")
+        self.text = tools.compile(source, "--plain", *flags, out=f"{name}.cria")
         self.parts = [
             tools.compile(source, "--plain", f"--part={part}", out=f"{name}-{part}.cria")
             for part in parts
@@ -250,33 +275,53 @@ def check_pixels(folder, goldens):
     (folder.path / "processor_config.json").unlink()
 
 
-def check_llava(folder, goldens, cache):
-    """A text with two images, as ids and as text, and a chat."""
-    folder.set_processor(CLIP)
+def check_text(folder, processor, goldens):
+    """Texts with two images; the last one also as ids."""
+    folder.set_processor(processor)
     file = folder.tools.scratch / "logits.npy"
-    wanted = goldens["llava-new"].tolist()
-    greedy = ["--temperature=0", f"--max-tokens={NEW}", "--print-ids"]
-    run = folder.run(PICTURES, f"--prompt={PROMPT}", f"--logits={file}", *greedy).ok()
-    check_close(goldens["llava-logits"], np.load(file), "logits of a text with images")
-    check(run.ids() == wanted, f"{run}\ngot {run.ids()}, expected {wanted}")
-    ids = ",".join(map(str, goldens["llava-ids"]))
-    run = folder.run(PICTURES, f"--ids={ids}", *greedy).ok()
+    for number, prompt in enumerate(PROMPTS[folder.name]):
+        name = f"{folder.name}-{number}"
+        prompt, wanted = named(folder.config, prompt), goldens[f"{name}-new"].tolist()
+        run = folder.run(PICTURES, f"--prompt={prompt}", f"--logits={file}", *REPLY).ok()
+        check_close(goldens[f"{name}-logits"], np.load(file), f"logits of {name}")
+        check(run.ids() == wanted, f"{run}\ngot {run.ids()}, expected {wanted}")
+    ids = ",".join(map(str, goldens[f"{name}-ids"]))
+    run = folder.run(PICTURES, f"--ids={ids}", *REPLY).ok()
     check(run.ids() == wanted, f"--ids: got {run.ids()}, expected {wanted}")
 
-    # From the folder: parts are compiled, once, beside the text.
-    command = [folder.tools.bin / "cria-run", folder.path, "--device=cpu", *greedy]
-    command += [f"--prompt={PROMPT}", *(f"--image={FOLDER / name}" for name in PICTURES)]
-    for times in [2, 0]:
-        run = execute(command, env={"CRIA_CACHE": str(cache), "PATH": ""}).ok()
-        check(run.ids() == wanted, f"{run}\ngot {run.ids()}, expected {wanted}")
-        check(run.errors.count("compiling") == times, run)
+
+def check_chat(folder, goldens):
+    """A chat with an image for each message."""
     flags = [f"--image={FOLDER / PICTURES[0]}", "--chat", f"--max-tokens={NEW}"]
     flags += ["--temperature=0", "-q", f"--weights={folder.path}"]
     flags += [f"--part={part}" for part in folder.parts]
     command = folder.tools.run_command(folder.text, *flags)
-    done = subprocess.run(command, input="\n".join(TALK), capture_output=True, text=True)
-    replies = "".join(f"{reply}\n" for reply in goldens["llava-replies"])
+    lines = [TALK[0], f"/image {FOLDER / PICTURES[1]}", TALK[1]]
+    done = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True)
+    replies = "".join(f"{reply}\n" for reply in goldens[f"{folder.name}-replies"])
     check(done.stdout == replies, f"{done}\nexpected {replies!r}")
+
+
+def check_folder(folder, goldens, cache):
+    """From the folder: parts are compiled, once, beside the text."""
+    prompt = named(folder.config, PROMPTS[folder.name][0])
+    wanted = goldens[f"{folder.name}-0-new"].tolist()
+    command = [folder.tools.bin / "cria-run", folder.path, "--device=cpu", *REPLY]
+    command += [f"--prompt={prompt}", *(f"--image={FOLDER / name}" for name in PICTURES)]
+    for times in [1 + len(folder.parts), 0]:
+        run = execute(command, env={"CRIA_CACHE": str(cache), "PATH": ""}).ok()
+        check(run.ids() == wanted, f"{run}\ngot {run.ids()}, expected {wanted}")
+        check(run.errors.count("compiling") == times, run)
+
+
+def check_gemma_refusals(folder):
+    """Texts in which the rows of an image would not see one another, or those of two."""
+    whole, source = folder.text, folder.tools.scratch / "gemma3.json"
+    folder.text = folder.tools.compile(source, "--plain", "--batch=2", out="blind.cria")
+    refused(folder.run(["photo.jpg"], "-p<start_of_image>", "-q"), "without --batch")
+    folder.text = whole
+    adjacent = folder.run(PICTURES, f"--ids=1,{towers.IMAGE},{towers.IMAGE}", "-q")
+    refused(adjacent, "an image right behind another")
 
 
 def check_openvla(folder, goldens):
@@ -437,7 +482,7 @@ def published():
 def check_published(tools):
     """Checkpoints with the names and shapes that are published, whose data are holes, fit
     each part; and each part has a plan."""
-    for name, config, tensors, parts in published():
+    for name, config, tensors, parts in some(published(), 2):
         source, folder = tools.scratch / f"{name}-full.json", tools.scratch / f"{name}-full"
         source.write_text(json.dumps(config))
         folder.mkdir()
@@ -454,7 +499,7 @@ def check_published(tools):
             check("prefill" in run.text, f"{name}, {flags}: {run.text[:400]}")
 
 
-def check_documented(tools, llava, openvla, cache):
+def check_documented(tools, llava, gemma3, openvla, cache):
     """The commands of docs/images.md, with small models in their folders' names."""
     llava.set_processor(CLIP)
     openvla.set_processor(PRISMATIC)
@@ -462,6 +507,7 @@ def check_documented(tools, llava, openvla, cache):
     place.mkdir()
     for name, path in [
         ("llava-1.5-7b-hf", llava.path),
+        ("gemma-3-4b-it", gemma3.path),
         ("openvla-7b", openvla.path),
         ("fox.jpg", FOLDER / "photo.jpg"),
         ("scene.jpg", FOLDER / "photo.jpg"),
@@ -471,7 +517,7 @@ def check_documented(tools, llava, openvla, cache):
     page = (HERE.parents[1] / "docs" / "images.md").read_text()
     fences = re.findall(r"^```(\w*)\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     commands = "".join(body for language, body in fences if not language)
-    check(commands.count("cria-run ") == 5, commands)
+    check(commands.count("cria-run ") == 6, commands)
     environment = {"PATH": f"{tools.bin}:/usr/bin:/bin", "CRIA_CACHE": str(cache)}
     execute(["sh", "-exc", commands], cwd=place, env=environment).ok()
 
@@ -558,8 +604,7 @@ def check_refusals(folder, tools):
     (folder.path / "preprocessor_config.json").unlink()
     refused(folder.run(one, "-p<image>", "-q"), "preprocessor_config.json")
     for config, problem in [
-        (towers.COMPOSITES["gemma3"], "the tokens of an image of gemma3 see one another"),
-        ({**towers.TEXT, "model_type": "llama"}, 'expected a model of type "llava" or'),
+        ({**towers.TEXT, "model_type": "llama"}, 'expected a model of type "gemma3", "llava"'),
     ]:
         path = tools.scratch / "other"
         path.mkdir(exist_ok=True)
@@ -586,15 +631,21 @@ def main():
     cache = tools.scratch / "cache"
     llava = Folder(tools, "llava", LLAVA, CLIP, ["vision"])
     check_pixels(llava, goldens)
-    check_llava(llava, goldens, cache)
+    check_text(llava, CLIP, goldens)
+    check_chat(llava, goldens)
     check_files(llava)
     check_refusals(llava, tools)
+    gemma3 = Folder(tools, "gemma3", GEMMA3, SIGLIP, ["vision", "projector"], "--chunk=7")
+    check_text(gemma3, PROCESSORS["gemma3"], goldens)
+    check_chat(gemma3, goldens)
+    check_folder(gemma3, goldens, cache)
+    check_gemma_refusals(gemma3)
     parts = ["vision", "vision2", "projector"]
     openvla = Folder(tools, "openvla", OPENVLA, PRISMATIC, parts)
     check_openvla(openvla, goldens)
     check_action_refusals(openvla)
     check_published(tools)
-    check_documented(tools, llava, openvla, cache)
+    check_documented(tools, llava, gemma3, openvla, cache)
 
 
 if __name__ == "__main__":

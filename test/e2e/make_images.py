@@ -120,51 +120,64 @@ def processed(config):
     ])
 
 
-def llava():
+def processor_of_model(name, tokens):
+    """transformers' processor of the model."""
+    if name == "llava":
+        return transformers.LlavaProcessor(
+            processor_of(images.CLIP),
+            tokens,
+            patch_size=images.PATCH,
+            vision_feature_select_strategy="default",
+            chat_template=images.TEMPLATE,
+            num_additional_image_tokens=1,
+        )
+    return transformers.Gemma3Processor(
+        processor_of(images.PROCESSORS["gemma3"]),
+        tokens,
+        images.named(images.GEMMA3, images.TEMPLATE),
+        images.GEMMA3["mm_tokens_per_image"],
+    )
+
+
+def composite(name, config):
     """Logits, ids and replies of the text."""
     made = {}
-    model = make_towers.load(images.LLAVA)
+    model = make_towers.load(config)
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "tokenizer.json"
-        file.write_text(json.dumps(images.tokenizer()))
+        file.write_text(json.dumps(images.tokenizer(config)))
         tokens = transformers.PreTrainedTokenizerFast(
-            tokenizer_file=str(file), bos_token="<s>", eos_token="</s>", unk_token="<unk>"
-        )
-    processor = transformers.LlavaProcessor(
-        processor_of(images.CLIP),
-        tokens,
-        patch_size=images.PATCH,
-        vision_feature_select_strategy="default",
-        chat_template=images.TEMPLATE,
-        num_additional_image_tokens=1,
-    )
-    inputs = processor(
-        images=[opened(name) for name in images.PICTURES],
-        text=images.PROMPT,
-        return_tensors="pt",
-    )
+            tokenizer_file=str(file), bos_token="<s>", eos_token="</s>", unk_token="<unk>",
+            extra_special_tokens=dict(
+                zip(("image_token", "boi_token", "eoi_token"), images.marks(config))
+            ),
+        )  # fmt: skip
+    processor = processor_of_model(name, tokens)
+    pictures = [opened(picture) for picture in images.PICTURES]
+    keys = ["input_ids", "pixel_values", "attention_mask", "token_type_ids"]
     greedy = {"max_new_tokens": images.NEW, "do_sample": False, "pad_token_id": 0}
-    ids = inputs["input_ids"]
-    made["llava-ids"] = ids[0].numpy()
-    only = {key: inputs[key] for key in ("input_ids", "pixel_values", "attention_mask")}
-    made["llava-logits"] = model(**only).logits[0].numpy()
-    made["llava-new"] = model.generate(**only, **greedy)[0, ids.shape[1] :].numpy()
+    for number, prompt in enumerate(images.PROMPTS[name]):
+        text = images.named(config, prompt)
+        inputs = processor(images=pictures, text=text, return_tensors="pt")
+        only = {key: inputs[key] for key in keys if key in inputs}
+        ids, key = inputs["input_ids"], f"{name}-{number}"
+        made[f"{key}-ids"] = ids[0].numpy()
+        made[f"{key}-logits"] = model(**only).logits[0].float().numpy()
+        made[f"{key}-new"] = model.generate(**only, **greedy)[0, ids.shape[1] :].numpy()
     talk, replies = [], []
-    for said in images.TALK:
-        parts = [{"type": "text", "text": said}]
-        if not talk:
-            parts.insert(0, {"type": "image", "image": opened(images.PICTURES[0])})
+    for said, picture in zip(images.TALK, images.PICTURES):
+        parts = [{"type": "image", "image": opened(picture)}, {"type": "text", "text": said}]
         talk.append({"role": "user", "content": parts})
         inputs = processor.apply_chat_template(
             talk, add_generation_prompt=True, tokenize=True, return_dict=True,
             return_tensors="pt",
         )  # fmt: skip
-        only = {key: inputs[key] for key in ("input_ids", "pixel_values", "attention_mask")}
+        only = {key: inputs[key] for key in keys if key in inputs}
         new = model.generate(**only, **greedy)[0, inputs["input_ids"].shape[1] :]
         replies.append(tokens.decode(new, skip_special_tokens=True))
         answer = [{"type": "text", "text": replies[-1]}]
         talk.append({"role": "assistant", "content": answer})
-    made["llava-replies"] = np.array(replies)
+    made[f"{name}-replies"] = np.array(replies)
     return made
 
 
@@ -189,7 +202,8 @@ def openvla():
         table = images.prismatic_numbers(place)
         planes = np.stack([table[c][made["pixels-openvla"][..., c]] for c in range(3)])
         model = make_towers.load(timm_config(place), make_towers.timm_tensor(prefix))
-        states = model(torch.from_numpy(planes)[None], output_hidden_states=True).hidden_states
+        pixels = torch.from_numpy(planes).double()[None]
+        states = model(pixels, output_hidden_states=True).hidden_states
         count = (images.SIDE // images.PATCH) ** 2
         features.append(states[-2][:, -count:])
     rows = torch.cat(features, 2)
@@ -198,14 +212,14 @@ def openvla():
     shapes = [(inner, rows.shape[-1]), (width, inner), (width, width)]
     for place, shape in enumerate(shapes, 1):
         name = f"projector.fc{place}"
-        weight = torch.from_numpy(towers.tensor(f"{name}.weight", shape))
-        bias = torch.from_numpy(towers.tensor(f"{name}.bias", shape[:1]))
+        weight = torch.from_numpy(towers.tensor(f"{name}.weight", shape)).double()
+        bias = torch.from_numpy(towers.tensor(f"{name}.bias", shape[:1])).double()
         rows = torch.nn.functional.linear(rows, weight, bias)
         if place < 3:
             rows = torch.nn.functional.gelu(rows)
     text = {**images.OPENVLA["text_config"], "architectures": ["LlamaForCausalLM"]}
     model = make_towers.load(text)
-    vocab = images.letters()
+    vocab = images.letters(images.OPENVLA)
     ids = [1, *(vocab[letter] for letter in images.ORDER), vocab["\u2581"]]
     made["openvla-ids"] = np.array(ids)
     table = model.get_input_embeddings()
@@ -214,7 +228,7 @@ def openvla():
         given = table(torch.tensor([ids + new]))
         logits = model(inputs_embeds=torch.cat([given[:, :1], rows, given[:, 1:]], 1)).logits[0]
         if step == 0:
-            made["openvla-logits"] = logits.numpy()
+            made["openvla-logits"] = logits.float().numpy()
         new.append(int(logits[-1].argmax()))
     made["openvla-new"] = np.array(new)
     config = images.OPENVLA
@@ -233,7 +247,8 @@ def main():
     write_files()
     made = {f"pixels-{name}": processed(config) for name, config in images.PROCESSORS.items()}
     with torch.no_grad():
-        made |= llava() | openvla()
+        made |= composite("llava", images.LLAVA) | composite("gemma3", images.GEMMA3)
+        made |= openvla()
     np.savez_compressed(images.GOLDENS, **made)
 
 

@@ -118,20 +118,15 @@ def timm_tensor(prefix):
     return tensor
 
 
-def llava():
+def composite(name):
     """The rows of an image, and the logits of the ids behind them."""
-    config = towers.COMPOSITES["llava"]
+    config = towers.COMPOSITES[name]
     model, pixels = load(config), pixels_of(config["vision_config"])
     features = model.get_image_features(pixels).pooler_output[0]
-    ids = [*towers.BEFORE, *[towers.IMAGE] * len(features), *towers.AFTER]
-    output = model(input_ids=torch.tensor([ids]), pixel_values=pixels)
+    ids = torch.tensor([[*towers.BEFORE, *[towers.IMAGE] * len(features), *towers.AFTER]])
+    types = {"token_type_ids": (ids == towers.IMAGE).long()} if name == "gemma3" else {}
+    output = model(input_ids=ids, pixel_values=pixels, **types)
     return features.numpy(), output.logits[0, -len(towers.AFTER) :].numpy()
-
-
-def gemma3():
-    config = towers.COMPOSITES["gemma3"]
-    pixels = pixels_of(config["vision_config"])
-    return load(config).get_image_features(pixels).pooler_output[0].numpy()
 
 
 def main():
@@ -147,8 +142,8 @@ def main():
         made["timm-dinov2"] = rows_of(other, timm_tensor("featurizer"))
         other = {**towers.TOWERS["siglip"], "hidden_act": "gelu"}
         made["timm-siglip"] = rows_of(other, timm_tensor("fused_featurizer"))
-        made["llava"], made["llava-logits"] = llava()
-        made["gemma3"] = gemma3()
+        for name in towers.COMPOSITES:
+            made[name], made[f"{name}-logits"] = composite(name)
     made = {name: array.astype(np.float32) for name, array in made.items()}
     np.savez_compressed(towers.GOLDENS, **made)
 

@@ -44,6 +44,7 @@ FLIPPED = 1e-3  # of the integers in caches, that may be one more or less
 FAMILIES = {
     "llama": families.FAMILIES["llama"],
     "gemma2": families.FAMILIES["gemma2"],
+    "gemma3": families.COMPOSITES["gemma3"],
     "qwen3": families.FAMILIES["qwen3"],
     "minicpm3": families.FAMILIES["minicpm3"],
     "lfm2": families.FAMILIES["lfm2"]
@@ -149,15 +150,16 @@ class Memory:
         self.arena = np.zeros(manifest["cpu"][0]["arena"] // 64 + 2, "V64")
 
 
-def fed(program, ids, source):
-    """Logits of all ids, fed in PIECES; and hidden states of pieces of several ids."""
+def fed(program, ids, source, sees_ahead):
+    """Logits of all ids, fed in PIECES; and hidden states of pieces of several ids. If
+    tokens may see ahead, those of a piece see one another, as those of an image do."""
     if source:
         program.call("encode", source, 0, 0)
     rows, hidden, position = [], [np.zeros((0, 1))], 0
     for count in PIECES:
         part = ids[position : position + count]
         entry = "decode" if count == 1 else "prefill"
-        program.call(entry, part, position, len(source))
+        program.call(entry, part, position, count - 1 if sees_ahead else len(source))
         rows.append(program.memory.logits[:count].copy())
         if entry == "prefill" and hasattr(program.memory, "hidden"):
             hidden.append(program.memory.hidden[:count].copy())
@@ -207,6 +209,7 @@ def check_family(tools, name, dtype):
     ids = generator.integers(3, vocab, sum(PIECES)).tolist()
     encodes = manifest["model"].get("encoder", False)
     source = generator.integers(3, vocab, 11).tolist() if encodes else []
+    texts = ids, source, manifest["model"].get("sees_ahead", False)
 
     text = text_of(tools, program, flags)
     stated = Upstream(
@@ -221,12 +224,12 @@ def check_family(tools, name, dtype):
             tools, ptx.out, manifest["cuda"], Memory(manifest, dtype, dtype)
         ),
     }
-    logits, hidden = fed(stated, ids, source)
+    logits, hidden = fed(stated, *texts)
     spread = np.abs(logits - logits.mean(0)).max()
     check(spread > 0.01, f"{name}: logits that depend on nothing")
     if dtype == "f32":
         for device, program in programs.items():
-            got, states = fed(program, ids, source)
+            got, states = fed(program, *texts)
             check_close(logits, got, f"{name}, {device}")
             if hidden.size:
                 check_close(hidden, states, f"{name}, {device}, hidden states")
@@ -238,9 +241,9 @@ def check_family(tools, name, dtype):
     text = text_of(tools, wide_program, wide_flags)
     library = upstream(tools, text, f"{name}-f32")
     wide = Upstream(library, Memory(manifest, dtype, "f32"))
-    exact, exact_hidden = fed(wide, ids, source)
+    exact, exact_hidden = fed(wide, *texts)
     for device, program in programs.items():
-        got, states = fed(program, ids, source)
+        got, states = fed(program, *texts)
         check_as_faithful(exact, logits, got, f"{name}, {device}")
         if hidden.size:
             check_hidden(exact_hidden, hidden, states, f"{name}, {device}")

@@ -74,6 +74,17 @@ func.func @forward(%ids: tensor<?xi32>, %p: index, %first: index, %q: tensor<?x2
 
 // -----
 
+// Attention sees no tokens ahead.
+// CHECK-LABEL: func @prefill
+// CHECK-SAME: (%{{.*}}: tensor<?xi32>, %[[P:[^:]*]]: index, %{{.*}}: index, %[[PAGES:[^:]*]]: tensor<4xi32>, %{{.*}}: tensor<?x2x8xf32>, %{{.*}}: tensor<?x3x2x4x8xf32>)
+// CHECK: llama.gqa {{.*}} at %[[P]] pages(%[[PAGES]] : tensor<4xi32>) {causal
+func.func @forward(%ids: tensor<?xi32>, %p: index, %first: index, %n: index, %q: tensor<?x2x8xf32>, %k: tensor<3x2x16x8xf32>) -> tensor<?x2x8xf32> {
+  %o = llama.gqa %q, %k, %k[%first] at %p ahead %n {scale = 1.0, causal} : tensor<?x2x8xf32>, tensor<3x2x16x8xf32>
+  return %o : tensor<?x2x8xf32>
+}
+
+// -----
+
 func.func @forward(%ids: tensor<?xi32>, %p: index, %first: index, %q: tensor<?x2x8xf32>, %k: tensor<3x2x16x8xf32>) -> tensor<?x2x8xf32> {
   // expected-error @below {{expected no ring beside paged caches, in which a text has all positions (--window-cache=whole)}}
   %o = llama.gqa %q, %k, %k[%p] at %p {scale = 1.0, causal, window = 4, ring} : tensor<?x2x8xf32>, tensor<3x2x16x8xf32>

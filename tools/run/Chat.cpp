@@ -30,14 +30,20 @@ using json = nlohmann::ordered_json;
 
 namespace {
 
-/// A template and the messages so far.
+/// A template and the messages so far. A message with images has their number.
 struct Conversation {
   chat::Template form;
   json messages;
   std::vector<int32_t> held; // ids in the session's cache
+  size_t images = 0;         // of the user's next message
 
   void say(const char *role, std::string text) {
     messages.push_back({{"role", role}, {"content", std::move(text)}});
+  }
+  void sayAsUser(std::string text) {
+    say("user", std::move(text));
+    if (size_t count = std::exchange(images, 0))
+      messages.back()["images"] = count;
   }
 };
 
@@ -49,22 +55,34 @@ static void tell(const Run &run, const std::string &line) {
     fprintf(stderr, "cria-run: %s\n", line.c_str());
 }
 
-static void restart(const Run &run, Conversation &talk) {
+static size_t imagesOf(const json &message) {
+  return message.value("images", size_t(0));
+}
+
+/// Keeps the images of --image alone, for the user's first message. What the
+/// session holds of others is none of these.
+static void restoreImages(Run &run, Conversation &talk) {
+  if (run.images.rows.size() > run.options.images.size())
+    talk.held.clear();
+  run.images.rows.resize(run.options.images.size());
+  talk.images = run.images.rows.size();
+}
+
+static void restart(Run &run, Conversation &talk) {
+  restoreImages(run, talk);
   talk.messages = json::array();
   if (!run.options.system.empty())
     talk.say("system", run.options.system);
 }
 
 /// The messages as templates of models with images read them: a text is a part
-/// of a message. The images are parts in front of the user's first text.
-static json inParts(const Run &run, const json &messages) {
+/// of a message, and so is each image before it.
+static json inParts(const json &messages) {
   json all = json::array();
-  size_t images = run.images.rows.size();
   for (const json &message : messages) {
     json parts = json::array();
-    if (message["role"] == "user")
-      for (; images > 0; --images)
-        parts.push_back({{"type", "image"}});
+    for (size_t i = 0; i < imagesOf(message); ++i)
+      parts.push_back({{"type", "image"}});
     parts.push_back({{"type", "text"}, {"text", message["content"]}});
     all.push_back({{"role", message["role"]}, {"content", parts}});
   }
@@ -86,7 +104,7 @@ static Status begin(Run &run) {
 static Status encodeConversation(Run &run, Conversation &talk) {
   bool hasParts = run.imageModel;
   json variables = {
-      {"messages", hasParts ? inParts(run, talk.messages) : talk.messages},
+      {"messages", hasParts ? inParts(talk.messages) : talk.messages},
       {"add_generation_prompt", true}};
   Result<std::vector<int32_t>> ids =
       chat::encode(talk.form, *run.tokenizer, variables.dump());
@@ -138,12 +156,13 @@ static void printSpeed(const Run &run, double seconds) {
 /// Prints the reply to `message`. A reply that a signal or the grammar stopped
 /// counts as far as it was printed.
 static Status reply(Run &run, Conversation &talk, std::string message) {
-  talk.say("user", std::move(message));
+  talk.sayAsUser(std::move(message));
   Status status = encodeConversation(run, talk);
   if (status.code() == CRIA_OUT_OF_RANGE) {
     tell(run, status.message() +
                   ": /drop forgets the oldest message and its reply, /reset "
                   "starts again");
+    talk.images = imagesOf(talk.messages.back());
     talk.messages.erase(talk.messages.size() - 1);
     return Status();
   }
@@ -182,14 +201,19 @@ static Status reply(Run &run, Conversation &talk, std::string message) {
 // ---- Commands --------------------------------------------------------------
 
 /// Forgets the oldest message and what follows it, up to the next message of
-/// the user.
+/// the user, which then has the images.
 static Status dropOldest(Run &run, Conversation &talk, const std::string &) {
   json &all = talk.messages;
   auto isUser = [](const json &message) { return message["role"] == "user"; };
   auto first = std::find_if(all.begin(), all.end(), isUser);
   if (first == all.end())
     return Status(CRIA_FAILED_PRECONDITION, "there is no message");
-  all.erase(first, std::find_if(first + 1, all.end(), isUser));
+  size_t images = imagesOf(*first);
+  auto next = all.erase(first, std::find_if(first + 1, all.end(), isUser));
+  if (next == all.end())
+    talk.images += images;
+  else if (images)
+    (*next)["images"] = images + imagesOf(*next);
   tell(run, std::to_string(all.size()) + " messages and replies are left");
   return Status();
 }
@@ -208,7 +232,10 @@ static Status setSystem(Run &run, Conversation &talk, const std::string &text) {
 static Status save(Run &run, Conversation &talk, const std::string &path) {
   if (!run.isFirst())
     return Status();
-  std::string text = talk.messages.dump(2) + "\n";
+  json messages = talk.messages;
+  for (json &message : messages)
+    message.erase("images");
+  std::string text = messages.dump(2) + "\n";
   OutputFile file(path);
   file.write(text.data(), text.size());
   file.commit();
@@ -229,9 +256,19 @@ static Status load(Run &run, Conversation &talk, const std::string &path) {
   }
   if (!status.ok())
     return status;
+  restoreImages(run, talk);
+  for (json &message : messages)
+    if (talk.images && message["role"] == "user")
+      message["images"] = std::exchange(talk.images, 0);
   talk.messages = std::move(messages);
   tell(run, std::to_string(talk.messages.size()) + " messages and replies");
   return Status();
+}
+
+static Status addImage(Run &run, Conversation &talk, const std::string &path) {
+  Status status = cria::addImage(run, path);
+  talk.images += status.ok();
+  return status;
 }
 
 /// Sets `option` from `text`, if it is a number of its type.
@@ -302,6 +339,7 @@ static const Command commands[] = {
     {"/system", "TEXT", "starts again with another system message", setSystem},
     {"/set", "OPTION=NUMBER", "sets temperature, top-k, ... from now on",
      setOption},
+    {"/image", "FILE", "shows an image with the next message", addImage},
     {"/save", "FILE", "writes the conversation", save},
     {"/load", "FILE", "goes on with a conversation that /save wrote", load},
 };

@@ -1,5 +1,6 @@
 #include "tools/run/Images.h"
 
+#include "runtime/weights/Floats.h"
 #include "tools/image/Processor.h"
 #include "tools/run/PromptOutputs.h"
 #include "tools/run/Run.h"
@@ -16,6 +17,15 @@ namespace cria {
 static const ImageModel *imageModelOf(const nlohmann::json &config) {
   static const std::map<std::string, ImageModel> models = {
       {"llava", {{"vision"}, {"image_token_index", "image_token_id"}, false}},
+      {"gemma3",
+       {{"vision", "projector"},
+        {"image_token_index", "image_token_id"},
+        false,
+        {"boi_token_index", "boi_token_id"},
+        {"eoi_token_index", "eoi_token_id"},
+        "mm_tokens_per_image",
+        true,
+        true}},
       {"openvla", {{"vision", "vision2", "projector"}, {"pad_token_id"}, true}},
   };
   auto type = config.find("model_type");
@@ -209,18 +219,40 @@ static std::vector<float> sideBySide(const std::vector<float> &left,
   return rows;
 }
 
-namespace {
+/// The means of the rows of a square image over `count` smaller squares.
+static Result<std::vector<float>> meansOf(const std::vector<float> &rows,
+                                          int64_t width, int64_t count) {
+  auto rootOf = [](int64_t n) {
+    return std::llround(std::sqrt(static_cast<double>(n)));
+  };
+  int64_t all = static_cast<int64_t>(rows.size()) / width, side = rootOf(all),
+          to = rootOf(count), step = side / std::max<int64_t>(to, 1);
+  if (side * side != all || to * to != count || step * to != side)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  "the tower's " + std::to_string(all) + " rows, expected " +
+                      std::to_string(count) + " equal squares of a square");
+  std::vector<float> means(static_cast<size_t>(count * width));
+  for (int64_t i = 0; i < all; ++i) {
+    int64_t square = i / side / step * to + i % side / step;
+    for (int64_t j = 0; j < width; ++j)
+      means[square * width + j] += rows[i * width + j];
+  }
+  for (float &mean : means)
+    mean /= static_cast<float>(step * step);
+  return means;
+}
+
 /// A model's way from images to rows.
 struct Eyes {
   std::vector<ImageSteps> steps; // of each tower
   std::vector<Part> parts;       // the towers, and then maybe a projector
+  int64_t means = 0; // the means of so many squares are projected; 0: all rows
   std::vector<std::vector<float>> patches; // of each image for each tower
 
   bool hasProjector() const { return parts.size() > steps.size(); }
 
   Result<std::vector<float>> look(const Image &image, const std::string &path);
 };
-} // namespace
 
 Result<std::vector<float>> Eyes::look(const Image &image,
                                       const std::string &path) {
@@ -248,7 +280,9 @@ Result<std::vector<float>> Eyes::look(const Image &image,
                   "part 'projector' reads rows of " +
                       std::to_string(parts.back().inputWidth()) +
                       " numbers, the towers make " + std::to_string(width));
-  return hasProjector() ? forward(parts.back(), *all) : all;
+  if (means)
+    all = meansOf(*all, width, means);
+  return hasProjector() && all.ok() ? forward(parts.back(), *all) : all;
 }
 
 /// Writes the patches of all images, if the tool is asked for them.
@@ -269,16 +303,17 @@ static Status writePatches(const Run &run, const Eyes &eyes) {
   return file.commit();
 }
 
-/// The id that stands in the prompt where an image's rows go.
-static Result<int32_t> idOf(const Run &run, const ImageModel &model) {
+/// The id that the first key of the config has that is there.
+static Result<int32_t> idOf(const Run &run,
+                            const std::vector<const char *> &keys) {
   Status status;
   JsonCursor config(run.config.root(), run.configPath, status);
-  for (const char *key : model.id)
+  for (const char *key : keys)
     if (auto found = config.find(key)) {
       int64_t id = found->integer(0, run.manifest().vocabSize - 1);
       return status.ok() ? Result<int32_t>(static_cast<int32_t>(id)) : status;
     }
-  (void)config[model.id[0]]; // is missing
+  (void)config[keys[0]]; // is missing
   return status;
 }
 
@@ -288,7 +323,14 @@ static Result<Eyes> openEyes(const Run &run, const ImageModel &model) {
   auto steps = readImageSteps(folder);
   if (!steps.ok())
     return steps.status();
-  Eyes eyes{std::move(*steps), {}, {}};
+  Eyes eyes{std::move(*steps), {}, 0, {}};
+  if (model.means) {
+    Status status;
+    JsonCursor config(run.config.root(), run.configPath, status);
+    eyes.means = config[model.means].integer(1, 1 << 20);
+    if (!status.ok())
+      return status;
+  }
   size_t towers = std::count_if(
       model.parts.begin(), model.parts.end(),
       [](const std::string &name) { return name != "projector"; });
@@ -315,14 +357,10 @@ static Status refuseImages(const Run &run) {
   std::string type = "none";
   if (auto found = config.find("model_type"); found != config.end())
     type = briefJson(*found, 40);
-  if (type == "\"gemma3\"")
-    return Status(CRIA_UNIMPLEMENTED,
-                  "--image: the tokens of an image of gemma3 see one another, "
-                  "which the text's program does not compute");
-  return Status(CRIA_UNIMPLEMENTED,
-                "--image: expected a model of type \"llava\" or \"openvla\", "
-                "got " +
-                    type);
+  return Status(CRIA_UNIMPLEMENTED, "--image: expected a model of type "
+                                    "\"gemma3\", \"llava\" or \"openvla\", "
+                                    "got " +
+                                        type);
 }
 
 Status readImages(Run &run) {
@@ -335,40 +373,83 @@ Status readImages(Run &run) {
   return Status();
 }
 
-Status loadImages(Run &run) {
-  if (run.options.images.empty())
-    return Status();
+/// Divides rows by the root of their width in the text's type, by which the
+/// text multiplies them.
+static void divide(const Run &run, std::vector<float> &rows, int64_t width) {
+  DType type = dtypeNamed(run.manifest().dtype).value_or(DType::F32);
+  float scale = std::sqrt(static_cast<float>(width));
+  std::byte rounded[sizeof(float)];
+  auto *bytes = reinterpret_cast<std::byte *>(&scale);
+  convertElements(bytes, DType::F32, rounded, type, 1);
+  convertElements(rounded, type, bytes, DType::F32, 1);
+  for (float &number : rows)
+    number /= scale;
+}
+
+/// Opens what makes rows of images.
+static Status openEyes(Run &run) {
   const ImageModel *model = run.imageModel;
   if (!model)
     return refuseImages(run);
   if (run.ranks)
     return Status(CRIA_UNIMPLEMENTED,
                   "--image: expected an artifact for one rank");
-  if (model->afterBegin && run.options.images.size() > 1)
+  if (model->seesAhead && !run.manifest().seesAhead)
     return Status(CRIA_INVALID_ARGUMENT,
-                  "--image: this model takes one image, got " +
-                      std::to_string(run.options.images.size()));
-  Result<int32_t> id = idOf(run, *model);
+                  "--image: the rows of an image of this model see one "
+                  "another, but not in this artifact: expected one of the "
+                  "model's folder, without --batch");
+  Result<int32_t> id = idOf(run, model->id);
   Result<Eyes> eyes = id.ok() ? openEyes(run, *model) : id.status();
   if (!eyes.ok())
     return eyes.status();
   PromptImages &images = run.images;
   images.id = *id;
   images.width = eyes->parts.back().width();
+  images.areWhole = model->seesAhead;
+  images.eyes = std::make_shared<Eyes>(std::move(*eyes));
+  return Status();
+}
+
+/// Computes the rows of an image.
+static Status see(Run &run, const Image &image, const std::string &path) {
+  PromptImages &images = run.images;
+  if (run.imageModel->afterBegin && !images.rows.empty())
+    return Status(CRIA_INVALID_ARGUMENT,
+                  "--image: this model takes one image, got " +
+                      std::to_string(images.rows.size() + 1));
+  auto rows = images.eyes->look(image, path);
+  if (!rows.ok())
+    return rows.status();
+  images.count = static_cast<int64_t>(rows->size()) / images.width;
+  if (run.imageModel->isUnscaled)
+    divide(run, *rows, images.width);
+  images.rows.push_back(std::move(*rows));
+  return Status();
+}
+
+Status loadImages(Run &run) {
+  PromptImages &images = run.images;
   double begin = now();
-  for (size_t i = 0; i < images.files.size(); ++i) {
-    auto rows = eyes->look(images.files[i], run.options.images[i]);
-    if (!rows.ok())
-      return rows.status();
-    images.count = static_cast<int64_t>(rows->size()) / images.width;
-    images.rows.push_back(std::move(*rows));
-  }
+  Status status = images.files.empty() ? Status() : openEyes(run);
+  for (size_t i = 0; i < images.files.size() && status.ok(); ++i)
+    status = see(run, images.files[i], run.options.images[i]);
+  if (!status.ok() || images.files.empty())
+    return status;
   images.files = {};
   if (run.talks())
     fprintf(stderr, "cria-run: %zu images, of %lld rows each, in %.3f s\n",
             images.rows.size(), static_cast<long long>(images.count),
             now() - begin);
-  return writePatches(run, *eyes);
+  return writePatches(run, *images.eyes);
+}
+
+Status addImage(Run &run, const std::string &path) {
+  Result<Image> image = readImage(path);
+  if (!image.ok())
+    return image.status();
+  Status status = run.images.eyes ? Status() : openEyes(run);
+  return status.ok() ? see(run, *image, path) : status;
 }
 
 // ---- Images in a prompt ----------------------------------------------------
@@ -380,17 +461,80 @@ const float *PromptImages::at(int64_t at, int64_t &most) const {
       return nullptr;
     }
     if (int64_t rest = begins[i] + count - at; rest > 0) {
-      most = std::min(most, rest);
+      most = areWhole ? rest : std::min(most, rest);
       return &rows[i][static_cast<size_t>((at - begins[i]) * width)];
     }
   }
   return nullptr;
 }
 
+/// Encodes the text that some ids are, with a blank line before it, after it or
+/// both.
+static Result<std::vector<int32_t>>
+withBlankLines(const Tokenizer &tokenizer, const std::vector<int32_t> &ids,
+               bool before, bool after) {
+  Result<std::string> text = tokenizer.decode(ids);
+  if (!text.ok())
+    return text.status();
+  return tokenizer.encode((before ? "\n\n" : "") + *text +
+                              (after ? "\n\n" : ""),
+                          /*special=*/false, /*parseSpecial=*/false);
+}
+
+/// Puts what ImageModel::begin says in the place of each id that begins an
+/// image. A text between special tokens is encoded as a whole.
+static Status surroundImages(Run &run) {
+  const ImageModel &model = *run.imageModel;
+  if (model.begin.empty())
+    return Status();
+  Result<int32_t> begin = idOf(run, model.begin), end = idOf(run, model.end);
+  if (!begin.ok() || !end.ok())
+    return begin.ok() ? end.status() : begin.status();
+  std::vector<int32_t> made, text; // `text` since the last special token
+  bool follows = false;            // text follows an image
+  auto flush = [&](bool precedes) {
+    if (follows || precedes) {
+      auto ids = withBlankLines(*run.tokenizer, text, follows, precedes);
+      if (!ids.ok())
+        return ids.status();
+      text = std::move(*ids);
+    }
+    made.insert(made.end(), text.begin(), text.end());
+    text.clear();
+    return Status();
+  };
+  for (size_t i = 0; i < run.prompt.size(); ++i) {
+    int32_t id = run.prompt[i];
+    bool isWhole = i + 1 < run.prompt.size() &&
+                   run.prompt[i + 1] == run.images.id; // as --ids may have it
+    bool begins = id == *begin && !isWhole;
+    if (begins && !run.tokenizer)
+      return Status(CRIA_NOT_FOUND, "--image: expected a tokenizer, for the "
+                                    "blank lines around an image, or the ids "
+                                    "of all its rows");
+    if (!begins && !(run.tokenizer && run.tokenizer->isSpecial(id))) {
+      text.push_back(id);
+      continue;
+    }
+    if (Status status = flush(begins); !status.ok())
+      return status;
+    made.push_back(id);
+    if (begins)
+      made.insert(made.end(), {run.images.id, *end});
+    follows = begins;
+  }
+  if (Status status = flush(/*precedes=*/false); !status.ok())
+    return status;
+  run.prompt = std::move(made);
+  return Status();
+}
+
 Status placeImages(Run &run) {
   PromptImages &images = run.images;
   if (images.rows.empty())
     return Status();
+  if (Status status = surroundImages(run); !status.ok())
+    return status;
   auto wanted = static_cast<int64_t>(images.rows.size());
   std::vector<int32_t> prompt = std::move(run.prompt);
   if (run.imageModel->afterBegin)
@@ -424,7 +568,13 @@ Status placeImages(Run &run) {
                     "the prompt has the id of an image " + std::to_string(own) +
                         " times from index " + std::to_string(i) +
                         " on, expected " + std::to_string(step));
-    images.begins.push_back(static_cast<int64_t>(run.prompt.size()));
+    auto at = static_cast<int64_t>(run.prompt.size());
+    if (images.areWhole && !images.begins.empty() &&
+        images.begins.back() + images.count == at)
+      return Status(CRIA_INVALID_ARGUMENT,
+                    "the prompt has an image right behind another, expected "
+                    "ids between them, which end an image");
+    images.begins.push_back(at);
     run.prompt.insert(run.prompt.end(), images.count, images.id);
     i += step - 1;
   }
