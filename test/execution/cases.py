@@ -463,6 +463,10 @@ def rings():
 
     yield "blocks of eight keys", of("f32", 2, 1, 8, window=5, places=72)
     yield "layer 1", of("f32", 3, 3, 5, layers=2, layer=1, window=7, places=71)
+    # The last token is a call of its own. Its window begins before the ring's end.
+    p = attention("bf16", 2, 1, 64, chunk=39, window=12, places=112)
+    p.counts = [3 * 39 + 1]
+    yield "over the end", p
     yield "whole blocks", of("bf16", 4, 2, 64, window=20, places=128, positions=500)
     yield "f16", of("f16", 8, 2, 64, window=33, places=112)
     yield "in blocks", of("f32", 6, 2, 64, form="q8_0", window=9, places=80)

@@ -69,7 +69,7 @@ Value AttentionKernel::rowOfKey(Value key, Value token) {
 }
 
 Value AttentionKernel::alignedKey(Value key, int64_t of) {
-  if (!in.page || bounds.first.empty())
+  if (!aligns())
     return key;
   AffineExpr first = this->of.elements.expr(in.attention.firstKey);
   return b.sub(key, b.rem(b.add(key, launch.value(first, {})), of));

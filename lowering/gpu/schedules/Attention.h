@@ -49,6 +49,11 @@ protected:
   /// are computed together lie together, and do not depend on other tokens. The
   /// earlier keys exist, but are not seen.
   mlir::Value alignedKey(mlir::Value key, int64_t of);
+  /// Whether alignedKey may return an earlier key. A single token of a ring has
+  /// no bound in its mask: the ring's keys begin at the first that it sees.
+  bool aligns() const {
+    return in.page && (in.attention.areRings || !bounds.first.empty());
+  }
   /// The first key that some of the tokens may see, and the one after the
   /// last.
   std::pair<mlir::Value, mlir::Value> keysSeen(mlir::Value firstToken,

@@ -228,7 +228,7 @@ void AttentionScanMma::score(MutableArrayRef<Value> s, Value first,
     Value query = queryOf(b.min(head(group), b.i32(heads - 1)));
     Value key = b.min(b.add(own, further), lastKey);
     Value visible = b.less(b.i32(further), left);
-    if (in.page && !bounds.first.empty())
+    if (aligns())
       visible = b.both(visible, b.less(b.sub(firstSeen, b.i32(1)), key));
     score = AttentionKernel::score(score, query, token, key, visible);
     if (factor && *factor <= 0)
