@@ -22,8 +22,9 @@ std::string quote(std::string_view text);
 /// is none or no int64.
 std::optional<int64_t> wholeNumber(const nlohmann::json &value);
 
-/// `value` as JSON in ASCII, complete if that is at most `most` bytes; else
-/// some more bytes of its beginning. So a message costs little memory.
+/// `value` as JSON, but with printable characters of strings as they are,
+/// complete if that is at most `most` bytes; else some more bytes of its
+/// beginning. So a message costs little memory.
 std::string briefJson(const nlohmann::json &value, size_t most);
 
 /// What a document may hold at most.

@@ -59,7 +59,7 @@ static Status addOlder(const std::string &folder, const json &older,
         !other->is_null() && *one != *other)
       return Status(CRIA_INVALID_ARGUMENT,
                     {folder, "/quantize_config.json: '", key, "' is ",
-                     other->dump(), ", expected ", one->dump(),
+                     briefJson(*other, 40), ", expected ", briefJson(*one, 40),
                      ", as quantization_config of config.json says"});
   }
   for (const auto &[key, value] : older.items())
