@@ -74,14 +74,20 @@ static bool findTurns(const Header &header, const Architecture &architecture,
     int64_t got = value ? value->integer().value_or(0) : 0;
     return got > 0 && got <= 1 << 24 ? static_cast<uint64_t>(got) : 0;
   };
+  uint64_t elements = tensor.elements();
+  // A product, but for those of more than the elements.
+  auto times = [&](uint64_t a, uint64_t b) {
+    return a && b > elements / a ? elements + 1 : a * b;
+  };
   uint64_t groups = size("group_count"), heads = size("time_step_rank"),
            columns = tensor.shape.size() > 1 ? tensor.shape[1] : 1,
            values = isOne || !heads ? 1 : size("inner_size") / heads;
-  turns = {follows ? 2 * groups * size("state_size") * columns : 0,
-           isColumn ? values : values * columns, groups,
+  turns = {follows ? times(times(2 * groups, size("state_size")), columns) : 0,
+           isColumn ? values : times(values, columns), groups,
            groups ? heads / groups : 0};
-  uint64_t all = turns.size * heads, elements = tensor.elements();
+  uint64_t all = times(turns.size, heads);
   if (!all || !groups || heads % groups || turns.first > elements ||
+      (isColumn && all != columns) || all > elements ||
       (elements - turns.first) % all)
     return false;
   if (heads == groups)

@@ -563,6 +563,26 @@ TEST_F(GgufTest, RefusesHeadsThatDoNotDivideTheRows) {
                     "'llama.attention.head_count' is 2, expected heads"));
 }
 
+TEST_F(GgufTest, RefusesHeadsOfValuesThatATensorDoesNotHave) {
+  auto openWith = [&](const std::string &tensor, uint32_t inner) {
+    std::vector<std::string> keys = keysOf("qwen35");
+    keys.push_back(number("qwen35.ssm.group_count", 3));
+    keys.push_back(number("qwen35.ssm.time_step_rank", 6));
+    keys.push_back(number("qwen35.ssm.inner_size", inner));
+    std::string bytes =
+        fileOf(keys, {info("blk.0." + tensor + ".weight", {2, 6}, 0, 0)}, 48);
+    return Checkpoint::open(folder.write("x.gguf", bytes)).status();
+  };
+  EXPECT_TRUE(openWith("attn_gate", 6).ok());
+  for (auto [tensor, inner] : {std::pair("attn_gate", 12u),
+                               {"attn_gate", 1u << 24},
+                               {"ssm_out", 12u}}) // heads of several rows
+    EXPECT_THAT(
+        openWith(tensor, inner),
+        fails(CRIA_INVALID_ARGUMENT, "'qwen35.ssm' has heads that 'blk.0."))
+        << tensor << ", " << inner;
+}
+
 // ---- Text -------------------------------------------------------------------
 
 TEST_F(GgufTest, MakesATokenizer) {
