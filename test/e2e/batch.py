@@ -1,7 +1,7 @@
 """batch.py BIN SCRATCH SECONDS: sequences join, leave, fork and go on at random, in
 pools of random sizes, which may refuse pages, with drafts and without. Each sequence draws
 the same ids and has the same logits and hidden states, bit by bit, as a session that is
-fed the same ids alone. Runs for SECONDS or longer, and at least one round of each type.
+fed the same ids alone. Runs for SECONDS or longer, and at least four rounds of each model.
 BatchRandomTest does the same on a device that fails. Two of the models have states.
 
 Greedy ids are also those of transformers (examples/tiny/expected.json).
@@ -248,7 +248,6 @@ def compile_for_batches(tools, config, type):
 
 
 def main():
-    end = time.monotonic() + float(sys.argv[3])
     tools = harness.Tools(sys.argv[1], sys.argv[2])
     models = []
     for type in ("bf16", "f32"):
@@ -261,7 +260,8 @@ def main():
         path = compile_for_batches(tools, config, "f32")
         models.append(capi.Model(tools, path, 7, VOCAB))
     seed, total = 0, collections.Counter()
-    while seed < len(models) or time.monotonic() < end:
+    end = time.monotonic() + float(sys.argv[3])
+    while seed < 4 * len(models) or time.monotonic() < end:
         drawn, info = Round(models[seed % len(models)], seed).run(200)
         seed += 1
         total.update(rounds=1, drawn=drawn)

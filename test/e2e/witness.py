@@ -150,7 +150,7 @@ class Memory:
         self.arena = np.zeros(manifest["cpu"][0]["arena"] // 64 + 2, "V64")
 
 
-def fed(program, ids, source, sees_ahead):
+def fed(program, ids, source, sees_ahead=False):
     """Logits of all ids, fed in PIECES; and hidden states of pieces of several ids. If
     tokens may see ahead, those of a piece see one another, as those of an image do."""
     if source:
