@@ -346,41 +346,19 @@ static void paged(const int32_t *ids, int64_t rows, const int32_t *positions,
     }
   }
 }
-void fake_paged_prefill(const int32_t *ids, int64_t rows,
-                        const int32_t *positions, const int32_t *pages,
-                        const int32_t *states, int64_t first,
-                        int64_t hidden_first, float *logits, float *hidden,
-                        void *const *caches, void *arena,
-                        const void *const *slots, const CriaHost *host) {
-  paged(ids, rows, positions, pages, 0, first, hidden_first, logits, hidden,
-        caches, arena, slots, 0);
-}
-void fake_batch(const int32_t *ids, int64_t rows, const int32_t *positions,
-                const int32_t *pages, const int32_t *states, int64_t first,
-                int64_t hidden_first, float *logits, float *hidden,
-                void *const *caches, void *arena, const void *const *slots,
-                const CriaHost *host) {
-  paged(ids, rows, positions, pages, 0, first, hidden_first, logits, hidden,
-        caches, arena, slots, 1);
-}
-void fake_states_prefill(const int32_t *ids, int64_t rows,
-                         const int32_t *positions, const int32_t *pages,
-                         const int32_t *states, int64_t first,
-                         int64_t hidden_first, float *logits, float *hidden,
-                         void *const *caches, void *arena,
-                         const void *const *slots, const CriaHost *host) {
-  paged(ids, rows, positions, pages, states, first, hidden_first, logits,
-        hidden, caches, arena, slots, 0);
-}
-void fake_states_batch(const int32_t *ids, int64_t rows,
-                       const int32_t *positions, const int32_t *pages,
-                       const int32_t *states, int64_t first,
-                       int64_t hidden_first, float *logits, float *hidden,
-                       void *const *caches, void *arena,
-                       const void *const *slots, const CriaHost *host) {
-  paged(ids, rows, positions, pages, states, first, hidden_first, logits,
-        hidden, caches, arena, slots, 1);
-}
+#define ENTRY(name, given, isBatch)                                            \
+  void name(const int32_t *ids, int64_t rows, const int32_t *positions,        \
+            const int32_t *pages, const int32_t *states, int64_t first,        \
+            int64_t hidden_first, float *logits, float *hidden,                \
+            void *const *caches, void *arena, const void *const *slots,        \
+            const CriaHost *host) {                                            \
+    paged(ids, rows, positions, pages, given, first, hidden_first, logits,     \
+          hidden, caches, arena, slots, isBatch);                              \
+  }
+ENTRY(fake_paged_prefill, 0, 0)
+ENTRY(fake_batch, 0, 1)
+ENTRY(fake_states_prefill, states, 0)
+ENTRY(fake_states_batch, states, 1)
 )";
 
 /// The fake model's code and `data` as a shared object such as cria-compile

@@ -78,7 +78,8 @@ TEST(ElfCheck, FindsWhatAnObjectExports) {
   EXPECT_THAT(names,
               testing::UnorderedElementsAre(
                   "fake_prefill", "fake_decode", "fake_encode", "fake_batch",
-                  "fake_paged_prefill", "fake_rotating", "copy", "call"));
+                  "fake_paged_prefill", "fake_states_batch",
+                  "fake_states_prefill", "fake_rotating", "copy", "call"));
 }
 
 // What the linker makes of hostile or careless code.
@@ -212,7 +213,7 @@ TEST(ElfCheck, RefusesWhatIsPatched) {
        "string table lies outside the loaded segments, can be written or has "
        "no"},
       {[](Object o) { entry(o, DT_SYMTAB).d_un.d_ptr = UINT64_MAX; },
-       "symbol table of 10 symbols lies outside the loaded segments"},
+       "symbol table of 12 symbols lies outside the loaded segments"},
   };
   const std::string plain = objectOf(plainData, "");
   ASSERT_TRUE(check(plain).ok()) << check(plain).message();
