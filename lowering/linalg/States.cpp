@@ -92,8 +92,8 @@ static Value partOf(LinalgBuilder &b, Value state, ArrayRef<Value> place,
   return b.slice(state, at, sizes, tensorType(state).clone(shape));
 }
 
-/// A matrix in memory of its own: what is written there may be read of the
-/// state that the matrix then becomes a part of.
+/// A matrix in memory of its own. Bufferization would give a tensor.empty that
+/// becomes a part of a state the memory of this part, which may still be read.
 static Value ownMatrix(LinalgBuilder &b, int64_t rows, int64_t columns,
                        Type element) {
   return bufferization::AllocTensorOp::create(
@@ -119,9 +119,10 @@ struct Updated {
 };
 } // namespace
 
-/// Tensors after iterations that each update a slice of their own. One
-/// iteration needs no slices, in which the whole tensor would be read after it
-/// was written; its loop over tokens needs memory of its own for a new tensor.
+/// Tensors after iterations that each update a slice of their own. A single
+/// iteration is no loop, and updates the whole: its slice would be put into the
+/// tensor as it was before, which bufferization then had to copy. A tensor that
+/// is new gets its memory here, for its loop over tokens to write to.
 static SmallVector<Value>
 inParallel(LinalgBuilder &b, ArrayRef<int64_t> counts, ValueRange tensors,
            function_ref<SmallVector<Updated>(ValueRange at, ValueRange tensors)>
@@ -200,11 +201,12 @@ Value ConvOfTokens::result(Value token, Value column, Value state) {
                          [&](int64_t j) {
                            if (j == kept)
                              return p.element(x, {token, at});
-                           Value row = p.add(position, b.index(j));
+                           Value row = p.add(position, b.index(j)),
+                                 isBefore = p.less(row, b.index(kept));
                            SmallVector<Value> from = place;
                            from.append({p.rem(row, kept), at});
-                           return p.select(p.less(row, b.index(kept)), b.f32(0),
-                                           p.element(state, from));
+                           Value old = p.element(state, from);
+                           return p.select(isBefore, b.f32(0), old);
                          })};
       })[0];
 }
@@ -239,11 +241,11 @@ std::pair<Value, Value> ConvOfTokens::emit(Value state) {
             b, b.index(0),
             getValueOrCreateConstantIndexOp(b, b.getLoc(), tokens), b.index(1),
             outs, [&](OpBuilder &, Location, Value token, ValueRange now) {
-              Value row = b.insert(result(token, column, now[1]), now[0],
-                                   {token, column}, {one, w});
+              Value made = result(token, column, now[1]),
+                    kept = rows(token, column, now[1]);
+              Value row = b.insert(made, now[0], {token, column}, {one, w});
               Value next =
-                  withPart(b, now[1], of.written(token), {zero, column},
-                           rows(token, column, now[1]));
+                  withPart(b, now[1], of.written(token), {zero, column}, kept);
               scf::YieldOp::create(b, ValueRange{row, next});
             });
         SmallVector<OpFoldResult> ofStates = b.sizes(state);
@@ -392,7 +394,8 @@ SmallVector<OpFoldResult> Recurrence::first() {
 /// S before a token, (D, W), in `own`, memory of its own: in the state its rows
 /// are far apart.
 Value Recurrence::start(Value state, Value token, Value own) {
-  Value old = partOf(b, state, of.read(token), first(), {size(), width()});
+  SmallVector<Value> place = of.read(token);
+  Value old = partOf(b, state, place, first(), {size(), width()});
   Places p{b};
   Value position = of.positionOf(token);
   AffineMap all = b.select(2, {0, 1});
