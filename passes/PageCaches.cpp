@@ -58,17 +58,22 @@ static RankedTensorType pagedType(RankedTensorType cache, int64_t page) {
 }
 
 /// Fails on programs whose caches cannot be paged.
-static LogicalResult verifyPageable(ModuleOp module) {
+static LogicalResult verifyPageable(ModuleOp module, func::FuncOp forward) {
   if (auto encode = module.lookupSymbol<func::FuncOp>("encode"))
     return encode.emitError("expected no encoder beside paged caches");
   for (auto table : module.getOps<RopeTableOp>())
     if (table.getOriginal())
       return table.emitError("expected frequencies that do not depend on the "
                              "length of a text, beside paged caches");
-  WalkResult walked = module.walk([](GQAOp op) {
+  WalkResult walked = module.walk([&](GQAOp op) {
     if (op.getRing()) {
       op.emitError("expected no ring beside paged caches, in which a text has "
                    "all positions (--window-cache=whole)");
+      return WalkResult::interrupt();
+    }
+    if (op.getAhead() && op.getAhead() != forward.getArgument(kAhead)) {
+      op.emitError("expected 'ahead' to be the argument of @forward after "
+                   "'first'");
       return WalkResult::interrupt();
     }
     if (op.getCausal())
@@ -115,8 +120,8 @@ static void pageCaches(func::FuncOp function, RankedTensorType pages,
   });
 }
 
-/// Removes the argument with the number of tokens that attention sees ahead: it
-/// is 0, because the tokens of a call may be those of several texts.
+/// Removes the argument with the number of tokens that attention sees ahead,
+/// which becomes 0: the next token of a call may be of another text.
 static void dropAhead(func::FuncOp function) {
   bool seesAhead = false;
   function.walk([&](GQAOp op) {
@@ -171,11 +176,11 @@ struct PageCaches : cria::impl::PageCachesBase<PageCaches> {
         forward.getNumArguments() <= kPagesArgument ||
         !forward.getArgument(kPosition).getType().isIndex()) {
       getOperation().emitError("expected a function @forward(ids, position, "
-                               "first, caches...), and rows and a page of at "
-                               "least 1");
+                               "first, caches...), with a cache that has "
+                               "positions, and rows and a page of at least 1");
       return signalPassFailure();
     }
-    if (failed(verifyPageable(getOperation())))
+    if (failed(verifyPageable(getOperation(), forward)))
       return signalPassFailure();
     Builder b(&getContext());
     auto width = static_cast<int64_t>(llvm::divideCeil(positions, page));

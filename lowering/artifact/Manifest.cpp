@@ -180,10 +180,7 @@ static Fields modelOf(func::FuncOp forward, DictionaryAttr config,
   });
   if (causal.wasInterrupted())
     model.set("bidirectional", true);
-  WalkResult ahead = forward.walk([](GQAOp op) {
-    return op.getAhead() ? WalkResult::interrupt() : WalkResult::advance();
-  });
-  if (ahead.wasInterrupted())
+  if (seesAhead(forward))
     model.set("sees_ahead", true);
   WalkResult learned = forward.walk([](AddRowsOp op) {
     return op.getPosition() ? WalkResult::interrupt() : WalkResult::advance();

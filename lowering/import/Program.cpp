@@ -190,12 +190,16 @@ static LogicalResult verifyPages(func::FuncOp function, bool batch) {
                         holds)))
     return failure();
   Type states = numbersType(function.getFunctionType(), kStatesArgument);
-  if (llvm::any_of(cacheTypes(function.getFunctionType()), [](Type cache) {
-        auto type = dyn_cast<RankedTensorType>(cache);
-        return type && isState(type);
-      }) != bool(states))
+  auto isOfStates = [](Type cache) {
+    auto type = dyn_cast<RankedTensorType>(cache);
+    return type && isState(type);
+  };
+  ArrayRef<Type> caches = cacheTypes(function.getFunctionType());
+  if (llvm::any_of(caches, isOfStates) != bool(states))
     return function.emitError("expected numbers of states after the pages if "
                               "and only if there are states");
+  if (llvm::all_of(caches, isOfStates))
+    return function.emitError("expected a cache in pages");
   if (states &&
       failed(expectType(
           function, "states", batch ? "tensor<?x2xi32>" : "tensor<2xi32>",
@@ -401,10 +405,8 @@ static LogicalResult verifyInput(GetWeightOp op) {
   return success();
 }
 
-/// Whether the function takes the number of keys after its own that a token
-/// sees.
-static bool seesAhead(func::FuncOp forward) {
-  return forward
+bool cria::seesAhead(func::FuncOp function) {
+  return function
       .walk([](GQAOp op) {
         return op.getAhead() ? WalkResult::interrupt() : WalkResult::advance();
       })

@@ -51,13 +51,17 @@ mlir::LogicalResult verifyProgram(mlir::ModuleOp module);
 /// Checks the same contract of a program at fuse. Instead of `@forward` it has
 /// `@prefill` and `@decode`, or, over paged caches, `@prefill` and `@batch`;
 /// symbols have slots. `@decode` returns no hidden states. Over paged caches,
-/// pages follow `first`, ops use these pages, and no function returns hidden
-/// states.
+/// pages follow `first`, and the numbers of states if there are any; ops use
+/// these.
 mlir::LogicalResult verifyFused(mlir::ModuleOp module);
 
 /// Checks that a program may contain each op of a function. Of a tensor, only
 /// the first dimension may be dynamic.
 mlir::LogicalResult verifyOps(mlir::func::FuncOp function);
+
+/// Whether attention of a function sees keys after a token's own. Then the
+/// function takes their number after `first`.
+bool seesAhead(mlir::func::FuncOp function);
 
 /// The most positions at which a program may run: as many as the smallest of
 /// its caches, rope tables and tables of learned positions has; 2^24 if it has

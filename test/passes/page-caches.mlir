@@ -111,6 +111,16 @@ func.func @encode(%ids: tensor<?xi32>, %p: index, %first: index, %k: tensor<3x2x
 
 // -----
 
-// expected-error @below {{expected a function @forward(ids, position, first, caches...), and rows and a page of at least 1}}
+func.func @forward(%ids: tensor<?xi32>, %p: index, %first: index, %more: index, %k: tensor<3x2x16x8xf32>) -> (tensor<?x2x8xf32>, tensor<3x2x16x8xf32>) {
+  %layer = arith.constant 0 : index
+  %q = tensor.empty(%first) : tensor<?x2x8xf32>
+  // expected-error @below {{expected 'ahead' to be the argument of @forward after 'first'}}
+  %y = llama.gqa %q, %k, %k[%layer] at %p ahead %layer {scale = 1.0, causal} : tensor<?x2x8xf32>, tensor<3x2x16x8xf32>
+  return %y, %k : tensor<?x2x8xf32>, tensor<3x2x16x8xf32>
+}
+
+// -----
+
+// expected-error @below {{expected a function @forward(ids, position, first, caches...), with a cache that has positions, and rows and a page of at least 1}}
 module {
 }
