@@ -128,9 +128,10 @@ std::optional<int64_t> ConfigReader::whole(const std::string &key) {
   if (!value)
     return std::nullopt;
   std::optional<int64_t> got = value->integer();
-  if (!got || *got < 0)
-    fail("'" + full(key) + "' is " + value->shown() + ", expected a size");
-  return got;
+  if (got && *got >= 0)
+    return got;
+  fail("'" + full(key) + "' is " + value->shown() + ", expected a size");
+  return std::nullopt;
 }
 
 void ConfigReader::note(const std::string &name, const std::string &value,
@@ -433,7 +434,8 @@ void ConfigReader::readGemma4() {
   int64_t width = *std::min_element(widths.begin(), widths.end());
   size_t wide = layers - std::min<size_t>(
                              layers, config.value("num_kv_shared_layers", 0));
-  bool widens = widths.back() == 2 * width;
+  bool widens =
+      width > 0 && widths.back() % 2 == 0 && widths.back() / 2 == width;
   json types = json::array();
   for (size_t i = 0; i < layers; ++i) {
     bool sees = (*windows)[i];
@@ -530,7 +532,7 @@ void ConfigReader::readLatent() {
   config.emplace("q_lora_rank", nullptr);
   config.emplace("first_k_dense_replace", 0);
   config.emplace("routed_scaling_factor", 1.0);
-  // Before files had the key, the others were GLM-4.7 Flash.
+  // A file without the key has softmaxes, unless its sizes are GLM-4.7 Flash's.
   int64_t layers = config["num_hidden_layers"];
   bool isFlash =
       (layers == 47 || layers == 48) && config["vocab_size"] == 154880;
