@@ -526,12 +526,12 @@ CRIA_API cria_status cria_session_encode(cria_session *session,
  * of the model's table of embeddings. They are rounded to the table's type. If
  * the model multiplies embeddings by a factor, these are multiplied, too. If
  * the artifact's model has "sees_ahead", as Gemma 3 that reads images, the rows
- * of one call see one another, and are at most a chunk (CRIA_OUT_OF_RANGE); a
- * part of them that cria_session_rewind leaves has seen the rest. A vision
- * tower takes only such rows, the patches of an image in one call from position
- * 0; the rows that it has in front count as positions. Errors are those of
- * cria_session_feed; CRIA_INVALID_ARGUMENT also if `hidden` is not the model's
- * or a number is not finite; CRIA_FAILED_PRECONDITION if the artifact's
+ * of one call see one another, and are at most a chunk (CRIA_OUT_OF_RANGE). Of
+ * rows that cria_session_rewind cuts, those that stay may have seen the others.
+ * A vision tower takes only such rows, the patches of an image in one call from
+ * position 0; the rows that it has in front count as positions. Errors are
+ * those of cria_session_feed; CRIA_INVALID_ARGUMENT also if `hidden` is not the
+ * model's or a number is not finite; CRIA_FAILED_PRECONDITION if the artifact's
  * manifest names no "embedding". */
 CRIA_API cria_status cria_session_feed_embeddings(cria_session *session,
                                                   const float *rows,

@@ -32,8 +32,9 @@ enum class EntryArgument {
   Positions,   ///< (chunk) i32: the position of each token
   Pages,       ///< (width) i32: the text's pages; or (chunk, width): the pages
                ///< of each token's text
-  States,      ///< (2) i32: the numbers of the states that the text reads and
-               ///< writes; or (chunk, 2): those of each token's text
+  States,      ///< (2) i32: the number of the state that the text reads, and
+               ///< of the one that it writes; or (chunk, 2): two such numbers
+               ///< for each token
 };
 
 /// The arguments of one entry function. There are two kinds of entries:

@@ -69,8 +69,9 @@ struct LatentModules {
   /// For each head, the rows that make its key, and then the rows that make its
   /// value.
   llvm::StringLiteral heads = "self_attn.kv_b_proj";
-  /// What has these rows in place of `heads` if split_kv_b is true, as GGUF
-  /// files have them: matrices of each head, those of keys transposed.
+  /// The two tensors that are in place of `heads` if split_kv_b is true, as in
+  /// GGUF files. They have a matrix for each head; `keyHeads` has the rows of
+  /// keys as columns.
   llvm::StringLiteral keyHeads = "self_attn.k_b_proj",
                       valueHeads = "self_attn.v_b_proj";
   /// If queries are products of latent numbers, too: what makes these, their
@@ -102,8 +103,9 @@ struct DeltaModules {
   /// that share the key, and their gates. `rate` has for each: the rates of
   /// these heads, and their steps.
   bool fusesHeads = false;
-  /// If it has, and split_qkvz is true as for GGUF files: what has the rows of
-  /// all queries, keys and values in place of `in`; `gate` has the others.
+  /// The tensor that is in place of `in` if `fusesHeads` and split_qkvz are
+  /// true, as for GGUF files: it has the rows of all queries, keys and values,
+  /// and `gate` has those of the gates.
   llvm::StringLiteral splitIn = "linear_attn.in_proj_qkv";
   llvm::StringLiteral filter = "linear_attn.conv1d";
   /// Of each head: a gate for each number, the rate, and the step with the

@@ -46,8 +46,8 @@ public:
   /// after some pages the states.
   void enter(Sequence &sequence);
 
-  /// Whether so few pages of the fed ids are left to compute that the states
-  /// here serve as those of the end.
+  /// Whether few pages of the fed ids are left to compute. Then a text that
+  /// begins alike and goes on from the states here has little to compute anew.
   bool isNearEnd(const Sequence &sequence) const {
     return toLastPage(sequence) < 4 * all.positions();
   }

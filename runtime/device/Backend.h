@@ -78,8 +78,8 @@ struct Step {
   /// If the KV caches are in pages: the numbers of the text's pages, up to its
   /// last id; or (tokens, width), the pages of each row's text.
   const int32_t *pages = nullptr;
-  /// Likewise, if there are states: the numbers of the state that the text
-  /// reads and of the one that it writes; or (tokens, 2), those of each row.
+  /// If there are states: the number of the state that the text reads, and of
+  /// the one that it writes; or (tokens, 2), two such numbers for each row.
   const int32_t *states = nullptr;
   /// (tokens), the position of each row's id; null for one text.
   const int32_t *positions = nullptr;

@@ -96,8 +96,9 @@ Status History::replay(int64_t end, int64_t chunk, int64_t rows,
 
 // Each segment is its number of positions, what they are, and then its
 // embeddings, or its ids.
+enum Kind : int64_t { OfPrefill, Embeddings, OfBatch };
 struct PartHeader {
-  int64_t count, kind; // 0: ids, 1: embeddings, 2: ids that batch ran
+  int64_t count, kind;
 };
 
 std::vector<std::byte> History::write() const {
@@ -108,9 +109,11 @@ std::vector<std::byte> History::write() const {
   };
   for (const Segment &segment : segments) {
     PartHeader header = {static_cast<int64_t>(segment.ids.size()),
-                         segment.asRows ? 2 : !segment.embeddings.empty()};
+                         segment.asRows               ? OfBatch
+                         : segment.embeddings.empty() ? OfPrefill
+                                                      : Embeddings};
     add(&header, sizeof(header));
-    if (header.kind == 1)
+    if (header.kind == Embeddings)
       add(segment.embeddings.data(), segment.embeddings.size());
     else
       add(segment.ids.data(), segment.ids.size() * sizeof(int32_t));
@@ -132,19 +135,19 @@ Result<History> History::read(const std::byte *bytes, uint64_t size,
     bytes += sizeof(header);
     int64_t count = header.count, most = positions - position;
     uint64_t width = sizeof(int32_t);
-    if (header.kind == 1) {
+    if (header.kind == Embeddings) {
       width = manifest.embeddingBytes();
       most = std::min({most, manifest.chunk, manifest.vocabSize});
     }
-    if (header.kind < 0 || header.kind > 2 || count < 1 || count > most ||
-        width == 0 ||
+    if (header.kind < OfPrefill || header.kind > OfBatch || count < 1 ||
+        count > most || width == 0 ||
         static_cast<uint64_t>(end - bytes) / width <
             static_cast<uint64_t>(count))
       return bad;
     Segment segment = {
-        position, std::vector<int32_t>(count), {}, header.kind == 2};
+        position, std::vector<int32_t>(count), {}, header.kind == OfBatch};
     auto length = static_cast<size_t>(count) * width;
-    if (header.kind == 1) {
+    if (header.kind == Embeddings) {
       std::iota(segment.ids.begin(), segment.ids.end(), 0);
       segment.embeddings.assign(bytes, bytes + length);
     } else {

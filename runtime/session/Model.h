@@ -39,9 +39,9 @@ public:
   const Manifest &manifest() const { return code->manifest(); }
   /// The weights and code on their device.
   const BoundModel &bound() const { return *weights; }
-  /// A backend with `pages` pages and `states` of each state, or with those of
-  /// one text's context. If ranks share the model, all ranks must make the same
-  /// calls of the backend.
+  /// A backend with `pages` pages, and `states` of each state; or one for a
+  /// single text, with the pages of its context. If ranks share the model, all
+  /// ranks must make the same calls of the backend.
   Result<std::unique_ptr<Backend>>
   newBackend(const Threads &threads, int64_t pages, int64_t states) const;
   Result<std::unique_ptr<Backend>> newBackend(const Threads &threads) const;

@@ -35,7 +35,7 @@ CASES = {
     "grouped-64": (model("granite", 8, 2, 64, **SCALED), "bf16", [[300], [1, 129], [200, 130, 2]]),
     "grouped-128": (model("llama", 4, 2, 128), "f16", [[384], [65], [120, 140]]),
     "alone-64": (model("llama", 2, 2, 64), "f16", [[257], [128], [127, 2, 255]]),
-    "alone-128": (model("granite", 1, 1, 128, **SCALED), "bf16", [[290], [30, 99]]),
+    "alone-128": (model("granite", 1, 1, 128, **SCALED), "bf16", [[290], [30, 99, 190]]),
     "three-64": (model("llama", 3, 1, 64), "bf16", [[300], [10, 140]]),
     "six-128": (model("llama", 6, 1, 128), "bf16", [[70], [50, 129]]),
     "window-64": (model("mistral", 4, 1, 64, sliding_window=140), "bf16", [[384], [20, 270]]),

@@ -41,12 +41,12 @@ static void read(png_structp png, png_bytep to, size_t size) {
 }
 
 /// libpng allocates what a chunk says that it has before it reads any of it. No
-/// chunk has more than the file, and no row of an image more than kMostInRow
-/// pixels of 8 bytes.
+/// chunk has more than the file. A row has at most kMostInRow pixels of 8
+/// bytes; there is room for two.
 static png_voidp allocate(png_structp png, png_alloc_size_t size) {
   auto *decoder = static_cast<Decoder *>(png_get_mem_ptr(png));
-  constexpr size_t row = 16 * kMostInRow;
-  return size <= decoder->file.bytes.size() + row ? malloc(size) : nullptr;
+  constexpr size_t rows = 2 * 8 * kMostInRow;
+  return size <= decoder->file.bytes.size() + rows ? malloc(size) : nullptr;
 }
 
 static void release(png_structp, png_voidp memory) { free(memory); }

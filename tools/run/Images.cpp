@@ -229,8 +229,9 @@ static Result<std::vector<float>> meansOf(const std::vector<float> &rows,
           to = rootOf(count), step = side / std::max<int64_t>(to, 1);
   if (side * side != all || to * to != count || step * to != side)
     return Status(CRIA_INVALID_ARGUMENT,
-                  "the tower's " + std::to_string(all) + " rows, expected " +
-                      std::to_string(count) + " equal squares of a square");
+                  "the tower makes " + std::to_string(all) +
+                      " rows, expected those of a square that " +
+                      std::to_string(count) + " squares divide");
   std::vector<float> means(static_cast<size_t>(count * width));
   for (int64_t i = 0; i < all; ++i) {
     int64_t square = i / side / step * to + i % side / step;
@@ -246,7 +247,9 @@ static Result<std::vector<float>> meansOf(const std::vector<float> &rows,
 struct Eyes {
   std::vector<ImageSteps> steps; // of each tower
   std::vector<Part> parts;       // the towers, and then maybe a projector
-  int64_t means = 0; // the means of so many squares are projected; 0: all rows
+  /// The squares of an image, of whose rows the projector reads the means; 0 if
+  /// it reads every row.
+  int64_t means = 0;
   std::vector<std::vector<float>> patches; // of each image for each tower
 
   bool hasProjector() const { return parts.size() > steps.size(); }

@@ -75,7 +75,7 @@ static bool findTurns(const Header &header, const Architecture &architecture,
     return got > 0 && got <= 1 << 24 ? static_cast<uint64_t>(got) : 0;
   };
   uint64_t elements = tensor.elements();
-  // A product, but for those of more than the elements.
+  // The product; elements + 1 if it is more than the elements.
   auto times = [&](uint64_t a, uint64_t b) {
     return a && b > elements / a ? elements + 1 : a * b;
   };

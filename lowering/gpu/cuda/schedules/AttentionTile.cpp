@@ -31,10 +31,6 @@ AttentionTile::Row AttentionTile::ownRow(Value start, int64_t half) {
                      b.add(cuda::kWgmmaSums.row(b, b.lane()), half * 8)));
 }
 
-Value AttentionTile::ofRow() {
-  return across == 1 ? b.i32(0) : b.div(b.warp(), blockRows / 16);
-}
-
 void AttentionTile::findBlock() {
   tokens = launch.number(in.tokens);
   kvHead = b.block(0);
@@ -141,8 +137,9 @@ SmallVector<Value> AttentionTile::rounded(ArrayRef<Value> p) {
 
 void AttentionTile::store(ArrayRef<Value> max, ArrayRef<Value> sums,
                           ArrayRef<Value> out) {
-  Value t =
-      b.add(cuda::kWgmmaSums.column(b, b.lane()), b.mul(ofRow(), columns()));
+  Value t = cuda::kWgmmaSums.column(b, b.lane());
+  if (across > 1) // which of the warps that share rows
+    t = b.add(t, b.mul(b.div(b.warp(), blockRows / 16), columns()));
   Value start = b.opaque(this->start);
   for (int64_t half = 0; half < 2; ++half) {
     Row row = ownRow(start, half);

@@ -37,9 +37,7 @@ protected:
   Row rowOf(mlir::Value index);
   /// A row that the lane has sums of: g, or g + 8.
   Row ownRow(mlir::Value start, int64_t half);
-  /// Which of the warps that share rows this one is, and the columns of an
-  /// output that it has.
-  mlir::Value ofRow();
+  /// The columns of an output that a warp has.
   int64_t columns() const { return in.valueSize / across; }
   /// The block's KV head, its first row, and the keys that any of them sees.
   void findBlock();
