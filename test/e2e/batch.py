@@ -45,9 +45,12 @@ class Text:
         return sum(len(ids) for ids, _ in self.events)
 
 
+def is_greedy(seed):
+    return seed % 3 == 0
+
+
 def sampler_of(model, seed):
-    """Greedy for every third text."""
-    if seed % 3 == 0:
+    if is_greedy(seed):
         return capi.Sampler(model, temperature=0, seed=seed)
     return capi.Sampler(
         model, temperature=0.9, top_k=40, repetition_penalty=1.1, seed=seed
@@ -180,10 +183,21 @@ class Round:
         check("the artifact's context holds 256" in too_long, "too long a text")
         self.batch.leave(number)
 
+    def next_of(self, text):
+        """What a greedy text most likely draws next."""
+        session = self.model.session()
+        ids = [id for ids, _ in text.events for id in ids]
+        logits = session.feed(ids, capi.LOGITS_LAST)[0]
+        session.free()
+        return int(logits.argmax())
+
     def step(self):
         for number, text in self.texts.items():  # which may find some by itself
             if text.running and self.batch.draft_rows and self.random.randrange(4) == 0:
-                self.batch.propose(number, [self.random.randrange(VOCAB)] * 2)
+                ids = [self.random.randrange(VOCAB)] * 2
+                if is_greedy(text.seed) and self.random.randrange(4) == 0:
+                    ids[0] = self.next_of(text)
+                self.batch.propose(number, ids)
         for number, id, finish, message, logits, hidden in self.batch.step():
             text = self.texts[number]
             text.running = not finish
