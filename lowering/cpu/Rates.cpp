@@ -33,7 +33,8 @@ static constexpr Family kFamilies[] = {
     // Arm's CPUs, as far as LLVM's tables have them, start as many bfdot and
     // bfmmla in a cycle as fmla.
     {"bf16", 2, 4, 1, true},
-    // Zen 3, too: its L3 cache does not hold 512 packed rows of 8192 numbers.
+    // Zen 3, whose L3 cache does not hold 512 packed rows of 8192 numbers.
+    {"avx2,sse4a", 0, 0, 4, true},
     {"", 0, 0, 1, true},
 };
 
