@@ -7,11 +7,10 @@ usage() {
   cat <<'TEXT'
 usage: scripts/bench_peers.sh [--peers=NAME,...] [--folder=DIR] [--bin=DIR]
                               [--llama-bin=DIR] [--types=NAME,...]
-                              [--seconds=N] [--threads=N] [--out=FILE]
-                              [--config=config.json]
+                              [--prompts=N,...] [--depths=N,...] [--seconds=N]
+                              [--threads=N] [--out=FILE] [--config=FILE]
 Times Llama-3.2-1B's shape, random weights, on the CPU, and prints a table:
-prompts of 16, 512 and 2048 tokens, decoding behind 0 and 2048 positions, and 1,
-4 and 8 texts at once. For a quiet machine with 24 GiB of memory and 24 of disk.
+prompts, decoding behind some positions, and 1, 4 and 8 texts at once. For a quiet machine with 24 GiB of memory and 24 of disk.
 
 The peers come from packages, once: PyTorch, transformers and OpenVINO as wheels,
 llama.cpp is built from the source in llama-cpp-python's (5 to 10 minutes on two
@@ -23,6 +22,8 @@ weights, until 18 minutes are over; figures are medians of the rounds.
 --bin=DIR         of cria-compile and cria-bench (default: build/bin)
 --llama-bin=DIR   of a llama-bench and llama-batched-bench that are there
 --types=NAME,...  some of bf16, f32, f16, q8_0, q4_0 (default: all)
+--prompts=N,...   tokens of prompts (default: 16,512,2048)
+--depths=N,...    positions before the tokens that are decoded (default: 0,2048)
 --seconds=N       no round begins after so many (default: 1080)
 --threads=N       default: one a core
 --out=FILE        the table, and each figure in FILE.jsonl (default: in the folder)
@@ -40,7 +41,7 @@ for option; do
   --bin=*) bin=${option#*=} ;;
   --llama-bin=*) llama=${option#*=} ;;
   --config=*) config=${option#*=} options+=("$option") ;;
-  --types=* | --seconds=* | --threads=* | --out=*) options+=("$option") ;;
+  --types=* | --prompts=* | --depths=* | --seconds=* | --threads=* | --out=*) options+=("$option") ;;
   *) echo "bench_peers.sh: error: unknown option $option; see --help" >&2 && exit 2 ;;
   esac
 done

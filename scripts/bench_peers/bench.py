@@ -15,16 +15,10 @@ sys.path.append(str(HERE.parent))
 import random_gguf  # noqa: E402
 
 TYPES = ("bf16", "f32", "f16", "q8_0", "q4_0")
-PROMPTS, DEPTHS, TEXTS = (16, 512, 2048), (0, 2048), (1, 4, 8)
+TEXTS = (1, 4, 8)
 TOKENS = 16  # that are decoded
 MEMORY = "peak memory, MiB"
-RATES = (
-    *(f"prompt of {count}" for count in PROMPTS),
-    *(f"decode at {depth}" for depth in DEPTHS),
-)
-# Of cria-bench's floors: Cria's figures alone have them.
-FRACTIONS = {row: f"{row}, of the floor" for row in RATES}
-ROWS = (*RATES, *(f"{count} texts" for count in TEXTS), *FRACTIONS.values(), MEMORY)
+FLOOR = ", of the floor"  # of cria-bench: Cria's figures alone have it
 
 
 class Peer:
@@ -76,7 +70,7 @@ class Cria(Peer):
 
     def artifact(self, weights, *flags):
         path = self.args.folder / f"{weights.name}{''.join(flags)}.cria"
-        most = f"--max-seq={max(PROMPTS + DEPTHS) + 4 * TOKENS}"
+        most = f"--max-seq={max(self.args.prompts + self.args.depths) + 4 * TOKENS}"
         self.run([self.args.bin / "cria-compile", weights, "-o", path, most, *flags])
         return path
 
@@ -98,13 +92,13 @@ class Cria(Peer):
                 found[f"{run['sequences']} texts"] = run["tokens_per_second"]
         one = self.bench(
             self.artifact(weights), weights,
-            f"--prompt-len={','.join(map(str, PROMPTS))}",
-            f"--depth={','.join(map(str, DEPTHS))}",
+            f"--prompt-len={','.join(map(str, self.args.prompts))}",
+            f"--depth={','.join(map(str, self.args.depths))}",
         )
         runs = {f"prompt of {run['tokens']}": run for run in one["prefill"]}
         runs |= {f"decode at {run['depth']}": run for run in one["decode"]}
         for row, run in runs.items():
-            found[row], found[FRACTIONS[row]] = run["tokens_per_second"], run["fraction"]
+            found[row], found[row + FLOOR] = run["tokens_per_second"], run["fraction"]
         return found | {MEMORY: self.peak}
 
 
@@ -133,10 +127,10 @@ class LlamaCpp(Peer):
             lines = [json.loads(line) for line in batch.splitlines() if line.startswith("{")]
             found = {f"{line['pl']} texts": line["speed_tg"] for line in lines}
         bench = [self.args.llama_bin / "llama-bench", *common, "-r", "2", "-o", "json"]
-        prompts = self.run([*bench, "-p", ",".join(map(str, PROMPTS)), "-n", "0"])
+        prompts = self.run([*bench, "-p", ",".join(map(str, self.args.prompts)), "-n", "0"])
         for run in json.loads(prompts):
             found[f"prompt of {run['n_prompt']}"] = run["avg_ts"]
-        depths = ",".join(map(str, DEPTHS))
+        depths = ",".join(map(str, self.args.depths))
         for run in json.loads(self.run([*bench, "-p", "0", "-n", TOKENS, "-d", depths])):
             found[f"decode at {run['n_depth']}"] = run["avg_ts"]
         return found | {MEMORY: self.peak}
@@ -151,7 +145,7 @@ class OfPython(Peer):
         command = [self.args.folder / self.NAME / "bin" / "python", HERE / f"{self.NAME}_peer.py"]
         asked = {"type": kind, "folder": str(self.args.folder), "threads": self.args.threads}
         asked |= {"model": str(self.model(kind)), "texts": self.args.texts, "tokens": TOKENS}
-        asked |= {"prompts": PROMPTS, "depths": DEPTHS}
+        asked |= {"prompts": self.args.prompts, "depths": self.args.depths}
         threads = str(self.args.threads)
         out = self.run([*command, json.dumps(asked)], OMP_NUM_THREADS=threads)
         return json.loads(out.splitlines()[-1]) | {MEMORY: self.peak}
@@ -168,6 +162,10 @@ class OpenVino(OfPython):
 PEERS = {"cria": Cria, "llama.cpp": LlamaCpp, "pytorch": PyTorch, "openvino": OpenVino}
 
 
+def counts(text):
+    return [int(count) for count in text.split(",")]
+
+
 def parse():
     parser = argparse.ArgumentParser(prog="bench_peers.sh")
     parser.add_argument("--folder", type=pathlib.Path, required=True)
@@ -177,6 +175,8 @@ def parse():
     parser.add_argument("--peers", required=True)
     parser.add_argument("--config", type=pathlib.Path)
     parser.add_argument("--types")
+    parser.add_argument("--prompts", type=counts, default=[16, 512, 2048])
+    parser.add_argument("--depths", type=counts, default=[0, 2048])
     parser.add_argument("--seconds", type=float, default=1080)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--out", type=pathlib.Path)
@@ -221,8 +221,12 @@ def table(args, figures):
     others = [name for name in args.peers if name != "cria"]
     head = ["", *args.peers, *(f"Cria over {name}" for name in others)]
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    rates = [f"prompt of {count}" for count in args.prompts]
+    rates += [f"decode at {depth}" for depth in args.depths]
+    texts = [f"{count} texts" for count in args.texts]
+    rows = [*rates, *texts, *(rate + FLOOR for rate in rates), MEMORY]
     for kind in args.types:
-        for row in ROWS:
+        for row in rows:
             medians = {}
             for name in args.peers:
                 values = [

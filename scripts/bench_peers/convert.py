@@ -17,11 +17,17 @@ def main():
     sys.path.insert(0, source)
     import convert_hf_to_gguf as converter
 
-    count = json.loads((pathlib.Path(model) / "config.json").read_text())["vocab_size"]
+    folder = pathlib.Path(model)
+    count = json.loads((folder / "config.json").read_text())["vocab_size"]
     known = converter.get_model_class
 
     def without_tokenizer(*args, **options):
-        class Model(known(*args, **options)):
+        model = known(*args, **options)
+
+        class Model(model):
+            model_arch = model.model_arch
+            no_mtp = True  # transformers makes none
+
             def set_vocab(self):
                 random_gguf.add_tokens(self.gguf_writer, count)
 
@@ -29,7 +35,13 @@ def main():
 
     converter.get_model_class = without_tokenizer
     sys.argv[1:] = [model, "--outtype", kind, "--outfile", f"{to}.part"]
+    # Of Gemma, it keeps so many rows of embeddings as a tokenizer has ids.
+    tokenizer = folder / "tokenizer.json"
+    tokenizer.write_text(
+        json.dumps({"model": {"vocab": {str(i): i for i in range(count)}}, "added_tokens": []})
+    )
     converter.main()
+    tokenizer.unlink()
     os.replace(f"{to}.part", to)
 
 
