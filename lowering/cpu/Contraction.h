@@ -19,6 +19,8 @@ struct ExpertRows {
   int64_t chosen;     // S
 
   int64_t maxPlaces() const;
+  /// These rows if `condition` holds, else none.
+  ExpertRows onlyIf(VectorBuilder &b, mlir::Value condition) const;
   /// The row at a place, t * S + s, or a negative number.
   mlir::Value rowAt(VectorBuilder &b, mlir::Value place) const;
   /// The first indices of a row in a memref: t and, `ofExperts`, s.
@@ -79,6 +81,8 @@ struct ExpertProduct {
   mlir::Value experts, x, weight, y;
   /// y counts as zero before the product, and is not read.
   bool fromZero = false;
+  /// The terms of a row are added in the same order for any number of tokens.
+  bool invariant = false;
 
   /// The product that a linalg op on memrefs is, if a schedule supports it. If
   /// the op is such a product and no schedule supports it, `reason` says why.
@@ -95,8 +99,7 @@ struct ExpertProduct {
 mlir::Value viewAt(mlir::ImplicitLocOpBuilder &b, mlir::Value source,
                    mlir::ValueRange at, bool hasRow);
 
-/// Multiplies the rows of tokens [0, tokens) one by one; a row's result is the
-/// same for any number of tokens (Experts.cpp).
+/// Multiplies the rows of tokens [0, tokens) one by one (Experts.cpp).
 void emitExpertDots(VectorBuilder &b, const ExpertProduct &product,
                     mlir::Value tokens);
 
@@ -128,6 +131,10 @@ void emitDot(VectorBuilder &b, const Contraction &c, bool oneRow,
 /// Dot products for one or a few rows of a; each row's result is the same as if
 /// the row were alone (Dot.cpp). Rows of b are read from memory once.
 void emitFewDots(VectorBuilder &b, const Contraction &c);
+
+/// The same with experts: rows of an expert's matrix are read from memory once
+/// (Dot.cpp).
+void emitSortedDots(VectorBuilder &b, const Contraction &c);
 
 /// Outer products, vectors along n (Outer.cpp): b (k, n), static extents.
 void emitOuter(VectorBuilder &b, const Contraction &c);

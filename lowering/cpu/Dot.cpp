@@ -14,7 +14,8 @@
 ///
 /// Rows may also be of several products, of different experts (Experts.cpp).
 ///
-/// Several rows of a share the loads of b. If the sums of a row must not depend
+/// Several rows of a share the loads of b. With experts these are rows of one
+/// expert, wherever they are in a. If the sums of a row must not depend
 /// on the number of rows (`cria.invariant`), all tiles have the same number of
 /// sets of accumulators, so an element of k is always added to the same set, in
 /// the same turn.
@@ -42,10 +43,15 @@ class DotTile {
 public:
   DotTile(VectorBuilder &b, ArrayRef<Column> of, Value row, int64_t rows,
           bool streams)
-      : b(b), c(*of[0].product), of(of), m(row), rows(rows),
+      : b(b), c(*of[0].product), of(of), rows(rows),
         columns(static_cast<int64_t>(of.size())),
         fetches(streams && columns > 1),
         fetchesNext(c.invariant && !streams && columns > 1) {
+    for (int64_t r = 0; r < rows; ++r) {
+      Value place = c.rowAt(b, b.add(row, r));
+      rowsOfA.push_back(c.rowOfA(b, place));
+      rowsOfC.push_back(c.rowOfC(b, place));
+    }
     pairs = b.unit.dotBf16 && c.aType().isBF16() && c.bType().isBF16();
     width = b.unit.lanes * (pairs ? 2 : 1);
     if (c.invariant) {
@@ -71,7 +77,7 @@ private:
   VectorBuilder &b;
   const Contraction &c;
   ArrayRef<Column> of;
-  Value m;
+  SmallVector<SmallVector<Value>> rowsOfA, rowsOfC; // the indices of each
   int64_t rows, columns;
   /// `fetches`: the tile prefetches the next elements of its own rows.
   /// `fetchesNext`: it prefetches the rows of the next tile.
@@ -119,8 +125,8 @@ void DotTile::fetchNext(const Column &column, Value k, int64_t vectors) {
 /// Adds the products of some vectors of k to the accumulators.
 SmallVector<Value> DotTile::step(Value k, ValueRange acc, int64_t vectors) {
   SmallVector<Value> next(acc);
-  auto load = [&](Value memref, Value row, int64_t v) {
-    SmallVector<Value> at = {row, b.add(k, v * width)};
+  auto load = [&](Value memref, SmallVector<Value> at, int64_t v) {
+    at.push_back(b.add(k, v * width));
     return pairs ? b.load(memref, at, width) : b.loadWide(memref, at, width);
   };
   SmallVector<Value> xs;
@@ -132,14 +138,14 @@ SmallVector<Value> DotTile::step(Value k, ValueRange acc, int64_t vectors) {
       xs.clear();
       for (int64_t v = 0; v < vectors; ++v)
         for (int64_t r = 0; r < rows; ++r)
-          xs.push_back(load(a, b.add(m, r), v));
+          xs.push_back(load(a, rowsOfA[r], v));
     }
     if (fetches && vectors == unroll)
       fetchAhead(column, k);
     if (fetchesNext)
       fetchNext(column, k, vectors);
     for (int64_t v = 0; v < vectors; ++v) {
-      Value w = load(column.product->b, column.n, v);
+      Value w = load(column.product->b, {column.n}, v);
       for (int64_t r = 0; r < rows; ++r) {
         Value &sum = next[((v % sets) * columns + col) * rows + r];
         sum = product(w, xs[v * rows + r], sum);
@@ -153,7 +159,9 @@ SmallVector<Value> DotTile::step(Value k, ValueRange acc, int64_t vectors) {
 Value DotTile::tail(Value sum, int64_t row, const Column &column) {
   int64_t left = c.k() % width;
   Value k = b.index(c.k() - left);
-  Value x = b.loadWide(column.product->a, {b.add(m, row), k}, left);
+  SmallVector<Value> at = rowsOfA[row];
+  at.push_back(k);
+  Value x = b.loadWide(column.product->a, at, left);
   Value w = b.loadWide(column.product->b, {column.n, k}, left);
   Value products = b.create<arith::MulFOp>(x, w);
   return b.create<vector::ReductionOp>(vector::CombiningKind::ADD, products,
@@ -180,7 +188,8 @@ void DotTile::emit() {
     const Column &column = of[i / rows];
     if (c.k() % width)
       sum = tail(sum, row, column);
-    SmallVector<Value> at = {b.add(m, row), column.n};
+    SmallVector<Value> at = rowsOfC[row];
+    at.push_back(column.n);
     Value out = column.product->c;
     if (!c.fromZero)
       sum = b.create<arith::AddFOp>(sum, b.create<memref::LoadOp>(out, at));
@@ -217,37 +226,90 @@ static void emitColumns(VectorBuilder &b, const Contraction &c, bool oneRow,
   b.loop(full, rows, 1, [&](Value m) { tile(m, 1); });
 }
 
+namespace {
 /// Multiplies a few rows of a, two at a time, so that each loaded weight is
 /// used twice.
-static void emitRowPairs(VectorBuilder &b, const Contraction &c, Value rows) {
-  // 16 accumulators of 32 registers, or 8 of 16.
-  int64_t columns = b.unit.registers == 32 ? 4 : 2;
-  int64_t blocks = c.n() / columns;
-  bool streams = b.unit.streams > 1;
-  auto all = [&](Value n, int64_t columns, int64_t apart) {
+class RowPairs {
+public:
+  RowPairs(VectorBuilder &b, const Contraction &c)
+      : b(b), c(c), columns(b.unit.registers == 32 ? 4 : 2),
+        streams(b.unit.streams > 1) {}
+
+  /// How many blocks of columns there are.
+  int64_t blocks() const { return c.n() / columns; }
+  /// A block of columns of the rows [begin, end).
+  void block(Value begin, Value end, Value number) {
+    if (streams)
+      multiply(begin, end, number, columns, /*apart=*/blocks());
+    else
+      multiply(begin, end, b.mul(number, columns), columns, /*apart=*/1);
+  }
+  /// Whether columns are left, which fill no block.
+  bool hasOthers() const { return c.n() % columns; }
+  void others(Value begin, Value end) {
+    b.loop(b.index(blocks() * columns), b.index(c.n()), 1,
+           [&](Value n) { multiply(begin, end, n, 1, 1); });
+  }
+
+private:
+  void multiply(Value begin, Value end, Value n, int64_t columns,
+                int64_t apart) {
     auto tile = [&](Value m, int64_t rows) {
       SmallVector<Column> of = columnsOf(b, c, n, columns, apart);
       DotTile(b, of, m, rows, streams).emit();
     };
-    Value pairs = b.mul(b.div(rows, 2), 2);
-    b.loop(b.index(0), pairs, 2, [&](Value m) { tile(m, 2); });
-    b.loop(pairs, rows, 1, [&](Value m) { tile(m, 1); });
-  };
-  b.parallel(b.index(blocks), [&](Value block) {
-    if (streams)
-      all(block, columns, blocks);
-    else
-      all(b.mul(block, columns), columns, 1);
-  });
-  b.loop(b.index(blocks * columns), b.index(c.n()), 1,
-         [&](Value n) { all(n, 1, 1); });
-}
+    Value count = b.sub(end, begin);
+    Value pairs = b.add(begin, b.mul(b.div(count, 2), 2));
+    b.loop(begin, pairs, 2, [&](Value m) { tile(m, 2); });
+    b.loop(pairs, end, 1, [&](Value m) { tile(m, 1); });
+  }
+
+  VectorBuilder &b;
+  const Contraction &c;
+  int64_t columns; // of a tile: 16 accumulators of 32 registers, or 8 of 16
+  bool streams;
+};
+} // namespace
 
 void cria::emitFewDots(VectorBuilder &b, const Contraction &c) {
-  Value rows = b.size(c.a, 0);
+  Value rows = b.size(c.a, 0), zero = b.index(0);
   b.byRows(
       rows, [&] { emitDot(b, c, /*oneRow=*/true, /*parallel=*/true); },
-      [&] { emitRowPairs(b, c, rows); });
+      [&] {
+        RowPairs pairs(b, c);
+        b.parallel(b.index(pairs.blocks()),
+                   [&](Value block) { pairs.block(zero, rows, block); });
+        if (pairs.hasOthers())
+          pairs.others(zero, rows);
+      });
+}
+
+/// The blocks that one iteration computes, so that it rarely looks up where the
+/// rows of its expert are.
+static constexpr int64_t kUnitBlocks = 16;
+
+void cria::emitSortedDots(VectorBuilder &b, const Contraction &c) {
+  auto forParts = [&](int64_t units, auto body) {
+    b.parallel(b.mul(c.experts->count, units), [&](Value i) {
+      ExpertPart part(b, *c.experts, c.b, b.div(i, units));
+      Contraction of = c;
+      of.b = part.matrix;
+      body(RowPairs(b, of), part, b.mul(b.rem(i, units), kUnitBlocks));
+    });
+  };
+  RowPairs all(b, c);
+  forParts(llvm::divideCeil(all.blocks(), kUnitBlocks),
+           [&](RowPairs pairs, const ExpertPart &part, Value first) {
+             Value end =
+                 b.min(b.add(first, kUnitBlocks), b.index(all.blocks()));
+             b.loop(first, end, 1, [&](Value block) {
+               pairs.block(part.begin, part.end, block);
+             });
+           });
+  if (all.hasOthers())
+    forParts(1, [&](RowPairs pairs, const ExpertPart &part, Value) {
+      pairs.others(part.begin, part.end);
+    });
 }
 
 void cria::emitDot(VectorBuilder &b, const Contraction &c, bool oneRow,

@@ -2,23 +2,23 @@
 ///
 ///   y[t, s, n] += sum_k x[t(, s), k] * weight[experts[t, s], n, k]
 ///
-/// Of few tokens, each row (t, s) is multiplied alone. Rows of weights are read
-/// once for each token that chose their expert. If a CPU reads fastest from
-/// several far rows of weights, these are rows of several experts:
+/// Of one token, each row (t, s) is multiplied alone. If a CPU reads fastest
+/// from several far rows of weights, these are rows of several experts:
 ///
 ///   for t, n, in parallel: row n of all experts of t
 ///
-/// Of many tokens, rows (t, s) are sorted by expert:
+/// Of several tokens, rows (t, s) are sorted by expert:
 ///
 ///   for t, s: count[experts[t, s]] += 1
 ///   for e:    next[e] = count[0] + ... + count[e - 1]
 ///   for t, s: order[next[experts[t, s]]++] = t * S + s
 ///
-/// The rows of an expert are then a product with one matrix, for which
-/// Panel.cpp and Amx.cpp have schedules. They pack rows in this order and store
-/// results back where the rows are from, so weights are read once for all
-/// tokens. A vector or a tile holds several rows, and these must be of one
-/// expert. So the places of an expert begin at a multiple of their number.
+/// The rows of an expert are then a product with one matrix, and weights are
+/// read once for all tokens. Dot.cpp has a schedule for experts with few rows,
+/// which it reads in place; Panel.cpp and Amx.cpp have schedules for more. They
+/// pack rows in this order and store results back where the rows are from. A
+/// vector or a tile holds several rows, and these must be of one expert. So the
+/// places of an expert begin at a multiple of their number.
 #include "lowering/cpu/Contraction.h"
 #include "lowering/kernel/Product.h"
 
@@ -131,6 +131,13 @@ static void setNumber(VectorBuilder &b, Value number, Value table,
 
 int64_t ExpertRows::maxPlaces() const { return type(order).getDimSize(0); }
 
+ExpertRows ExpertRows::onlyIf(VectorBuilder &b, Value condition) const {
+  ExpertRows result(*this);
+  for (Value *number : {&result.places, &result.count})
+    *number = b.create<arith::SelectOp>(condition, *number, b.index(0));
+  return result;
+}
+
 Value ExpertRows::rowAt(VectorBuilder &b, Value place) const {
   return numberAt(b, order, place);
 }
@@ -179,6 +186,7 @@ void cria::emitExpertDots(VectorBuilder &b, const ExpertProduct &product,
                       /*hasRow=*/false);
       each.c = viewAt(b, product.y, place, /*hasRow=*/true);
       each.fromZero = product.fromZero;
+      each.invariant = product.invariant;
     }
     return products;
   };

@@ -91,7 +91,9 @@ struct Packing {
 struct Sorting {
   ExpertProduct product;
   Operation *first;
-  std::optional<ExpertRows> rows = std::nullopt; // set for the first only
+  // Set for the first only: the rows that are multiplied in place, and those
+  // that are packed.
+  std::optional<ExpertRows> dots = std::nullopt, rows = std::nullopt;
   Value packed = {};
 };
 
@@ -251,49 +253,65 @@ private:
     return sortings;
   }
 
-  /// Multiplies the rows of few tokens one by one, and the rows of many tokens
-  /// sorted by expert. Where only a call knows how many tokens there are, both
-  /// loops are emitted, and one of them gets no tokens.
+  /// Multiplies the rows of one token one by one, and the rows of more tokens
+  /// sorted by expert. Where only a call knows how many tokens there are, all
+  /// loops are emitted, and all but one get no tokens.
   void lower(VectorBuilder &b, linalg::LinalgOp op, int64_t chunk,
              Sortings &sortings) {
     const Sorting &sorting = sortings.find(op)->second;
     ExpertProduct product = sorting.product;
     product.fromZero = takeZeroFill(op);
-    bool invariant = getOperation()->hasAttr(kInvariantAttribute);
-    Value tokens = b.size(product.experts, 0), few = b.index(0);
-    bool isFew = !chunk || !ShapedType::isDynamic(product.tokens()) ||
-                 (invariant && chunk <= kFewRows);
-    if (isFew) {
-      few = tokens;
-    } else if (!invariant) {
-      few = fewTokens(b, product.experts, product.count());
+    product.invariant = getOperation()->hasAttr(kInvariantAttribute);
+    Value tokens = b.size(product.experts, 0), one = b.index(0);
+    if (!chunk || !ShapedType::isDynamic(product.tokens())) {
+      emitExpertDots(b, product, tokens);
+    } else {
+      if (!product.invariant || chunk <= kFewRows) {
+        Value several = b.less(b.index(1), tokens);
+        one = b.create<arith::SelectOp>(several, b.index(0), tokens);
+        emitExpertDots(b, product, one);
+      }
+      lowerSorted(b, product, one, chunk, sortings.find(sorting.first)->second);
     }
-    if (isFew || !invariant)
-      emitExpertDots(b, product, few);
-    if (!isFew)
-      lowerSorted(b, product, few, chunk, sortings.find(sorting.first)->second);
     op.erase();
   }
 
-  /// Multiplies the rows of all tokens but the `few` first, sorted by expert.
-  void lowerSorted(VectorBuilder &b, const ExpertProduct &product, Value few,
+  /// Multiplies the rows of all tokens from `begin` on, sorted by expert.
+  void lowerSorted(VectorBuilder &b, const ExpertProduct &product, Value begin,
                    int64_t chunk, Sorting &first) {
     Contraction c;
     c.a = product.x;
     c.b = product.weight;
     c.c = product.y;
     c.fromZero = product.fromZero;
-    c.invariant = getOperation()->hasAttr(kInvariantAttribute);
+    c.invariant = product.invariant;
     bool tiles = b.unit.amx && fitsAmx(c);
     int64_t alignment = tiles ? 32 : b.unit.lanes;
     int64_t most = tiles ? llvm::alignTo(chunk, alignment)
                          : mostPanelRows(b.unit, c, chunk);
-    bool isFirst = !first.rows;
-    if (isFirst)
-      first.rows = sortRows(b, product.experts, product.count(), few, chunk,
-                            alignment, most);
+    // The most tokens whose rows are not packed. Tiles take no longer than dot
+    // products if many experts have a second row, vectors of rows if half of
+    // their lanes are filled.
+    int64_t rows = product.count() * (tiles ? 1 : b.unit.lanes) / 2,
+            few = rows / product.chosen();
+    if (c.invariant)
+      few = chunk <= kFewRows ? chunk : 0;
+    bool both = 0 < few && few < chunk;
+    if (!first.rows) {
+      ExpertRows all = sortRows(b, product.experts, product.count(), begin,
+                                chunk, alignment, most);
+      Value tokens = b.size(product.experts, 0);
+      first.dots = both ? all.onlyIf(b, b.less(tokens, b.index(few + 1))) : all;
+      first.rows = both ? all.onlyIf(b, b.less(b.index(few), tokens)) : all;
+    }
+    if (few) {
+      c.experts = first.dots;
+      emitSortedDots(b, c);
+    }
+    if (few >= chunk)
+      return;
     c.experts = first.rows;
-    if (isFirst)
+    if (!first.packed)
       first.packed = tiles ? packTiles(b, c, most) : packPanels(b, c, most);
     if (tiles)
       emitTiles(b, c, most, first.packed);

@@ -35,7 +35,7 @@ def main():
 
     converter.get_model_class = without_tokenizer
     sys.argv[1:] = [model, "--outtype", kind, "--outfile", f"{to}.part"]
-    # Of Gemma, it keeps so many rows of embeddings as a tokenizer has ids.
+    # It keeps one row of Gemma's embeddings for each id of a tokenizer.
     tokenizer = folder / "tokenizer.json"
     tokenizer.write_text(
         json.dumps({"model": {"vocab": {str(i): i for i in range(count)}}, "added_tokens": []})

@@ -1,5 +1,5 @@
-// Products with the experts that tokens chose: of few tokens row by row, of many
-// sorted by expert.
+// Products with the experts that tokens chose: of one token row by row, of more sorted
+// by expert, in place or packed.
 // RUN: cria-opt --lower-contractions --canonicalize --cse --split-input-file %s | FileCheck %s
 // RUN: cria-opt --attach-target="vector-unit={streams=4}" --lower-contractions --canonicalize --cse --split-input-file %s | FileCheck %s --check-prefix=STREAMS
 // RUN: cria-opt --attach-target="vector-unit={lanes=16,registers=32,amx}" --lower-contractions --canonicalize --cse --split-input-file %s | FileCheck %s --check-prefix=AMX
@@ -57,40 +57,56 @@ func.func @one(%e: memref<1x2xi32>, %x: memref<1x64xbf16>, %w: memref<8x40x64xbf
 #each = affine_map<(t, s, n, k) -> (t, s, k)>
 #out = affine_map<(t, s, n, k) -> (t, s, n)>
 
-// The rows of up to 2 tokens are multiplied one by one. Those of more are counted,
-// sorted and packed once for both products. A part is at most 16 rows of an expert,
-// which begin at a multiple of 8; so there are at most 32 + 8 * 7 places, and 8 + 2
-// parts.
+// The rows of one token are multiplied one by one. Those of more are counted and sorted
+// once for both products. A part is at most 32 rows of an expert, which begin at a
+// multiple of 8; so there are at most 64 + 8 * 7 places, and 8 + 2 parts. Of up to 16
+// tokens, which fill half of the vectors, two rows at a time are multiplied in place.
+// Those of more are packed, once for both products.
 // CHECK-LABEL: func @several
 // CHECK-SAME: %[[E:[^:]*]]: memref<?x2xi32>, %[[X:[^:]*]]: memref<?x2x40xbf16>, %[[W:[^:]*]]: memref<8x64x40xbf16>
 // CHECK: %[[TOKENS:.*]] = memref.dim %[[E]]
-// CHECK: %[[MANY:.*]] = arith.cmpi sgt, %[[TOKENS]], %c2
-// CHECK: %[[FEW:.*]] = arith.select %[[MANY]], %c0, %[[TOKENS]]
-// CHECK: %[[UNITS:.*]] = arith.muli %[[FEW]], %c8
+// CHECK: %[[SEVERAL:.*]] = arith.cmpi sgt, %[[TOKENS]], %c1
+// CHECK: %[[ONE:.*]] = arith.select %[[SEVERAL]], %c0, %[[TOKENS]]
+// CHECK: %[[UNITS:.*]] = arith.muli %[[ONE]], %c8
 // CHECK: scf.forall (%{{.*}}) in (%[[UNITS]])
 // CHECK: vector.fma
 // CHECK: %[[NEXT:.*]] = memref.alloc() {{.*}} : memref<8xi32>
-// CHECK: %[[ORDER:.*]] = memref.alloc() {{.*}} : memref<88xi32>
+// CHECK: %[[ORDER:.*]] = memref.alloc() {{.*}} : memref<120xi32>
 // CHECK: %[[PARTS:.*]] = memref.alloc() {{.*}} : memref<10x3xi32>
-// CHECK: scf.for %[[T:.*]] = %[[FEW]] to %[[TOKENS]]
+// CHECK: scf.for %[[T:.*]] = %[[ONE]] to %[[TOKENS]]
 // CHECK: scf.for %[[S:.*]] = %c0 to %c2
 // CHECK: memref.load %[[E]][%[[T]], %[[S]]]
 // CHECK: %[[ENDS:.*]]:2 = scf.for
 // CHECK: memref.store %{{.*}}, %[[PARTS]]
 // CHECK: memref.store %c-1_i32, %[[ORDER]]
-// CHECK: scf.for {{.*}} = %[[FEW]] to %[[TOKENS]]
+// CHECK: scf.for {{.*}} = %[[ONE]] to %[[TOKENS]]
 // CHECK: memref.store %{{.*}}, %[[ORDER]]
-// CHECK: %[[PACKED:.*]] = memref.alloc() {{.*}} : memref<1x11x40x8xf32>
+// CHECK: %[[FEW:.*]] = arith.cmpi slt, %[[TOKENS]], %c17
+// CHECK: %[[DOTS:.*]] = arith.select %[[FEW]], %[[ENDS]]#1, %c0
+// CHECK: %[[MANY:.*]] = arith.cmpi sgt, %[[TOKENS]], %c16
+// CHECK: %[[PLACES:.*]] = arith.select %[[MANY]], %[[ENDS]]#0, %c0
+// CHECK: %[[COUNT:.*]] = arith.select %[[MANY]], %[[ENDS]]#1, %c0
+// CHECK: %[[UNITS:.*]] = arith.muli %[[DOTS]], %c2
+// CHECK: scf.forall (%{{.*}}) in (%[[UNITS]])
+// CHECK: memref.load %[[PARTS]]
+// CHECK: memref.subview %[[W]][
+// CHECK: scf.for {{.*}} step %c2
+// CHECK: memref.load %[[ORDER]]
+// CHECK: memref.load %[[ORDER]]
+// CHECK: vector.load %[[X]][
+// CHECK: %[[PACKED:.*]] = memref.alloc() {{.*}} : memref<1x15x40x8xf32>
 // CHECK: scf.forall
 // CHECK: %[[ROW:.*]] = memref.load %[[ORDER]]
 // CHECK: vector.load %[[X]][
 // CHECK: vector.store %{{.*}}, %[[PACKED]]
-// CHECK: %[[GROUPS:.*]] = arith.muli %[[ENDS]]#1, %c11
+// CHECK: %[[GROUPS:.*]] = arith.muli %[[COUNT]], %c11
 // CHECK: scf.forall (%{{.*}}) in (%[[GROUPS]])
 // CHECK: memref.load %[[PARTS]]
 // CHECK: memref.subview %[[W]][
 // CHECK: vector.load %[[PACKED]]
 // CHECK: memref.load %[[ORDER]]
+// CHECK: scf.forall
+// CHECK: scf.forall (%{{.*}}) in (%[[UNITS]])
 // CHECK: scf.forall
 // CHECK-NOT: memref.store %{{.*}}, %[[ORDER]]
 // CHECK-NOT: vector.store %{{.*}}, %[[PACKED]]
@@ -99,13 +115,14 @@ func.func @one(%e: memref<1x2xi32>, %x: memref<1x64xbf16>, %w: memref<8x40x64xbf
 
 // Tiles: parts begin at a multiple of 32.
 // AMX-LABEL: func @several
-// AMX: memref.alloc() {{.*}} : memref<288xi32>
-// AMX: memref.alloc() {{.*}} : memref<9x3xi32>
-// AMX: memref.alloc() {{.*}} : memref<1x9x2x2x16x32xbf16>
+// AMX: memref.alloc() {{.*}} : memref<320xi32>
+// AMX: memref.alloc() {{.*}} : memref<10x3xi32>
+// AMX: arith.cmpi slt, %{{.*}}, %c3
+// AMX: memref.alloc() {{.*}} : memref<1x10x2x2x16x32xbf16>
 // AMX: scf.forall (%{{.*}}) in (64)
 // AMX: memref.subview %{{.*}} to memref<64x40xbf16,
 // AMX: amx.tile_mulf
-func.func @several(%e: memref<?x2xi32>, %x: memref<?x2x40xbf16>, %w: memref<8x64x40xbf16>, %u: memref<8x64x40xbf16>, %y: memref<?x2x64xf32>, %z: memref<?x2x64xf32>) attributes {cria.chunk = 16 : index} {
+func.func @several(%e: memref<?x2xi32>, %x: memref<?x2x40xbf16>, %w: memref<8x64x40xbf16>, %u: memref<8x64x40xbf16>, %y: memref<?x2x64xf32>, %z: memref<?x2x64xf32>) attributes {cria.chunk = 32 : index} {
   linalg.generic {indexing_maps = [#experts, #each, #out], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
       ins(%e, %x : memref<?x2xi32>, memref<?x2x40xbf16>) outs(%y : memref<?x2x64xf32>) {
   ^bb0(%i: i32, %xk: bf16, %sum: f32):
@@ -135,10 +152,14 @@ func.func @several(%e: memref<?x2xi32>, %x: memref<?x2x40xbf16>, %w: memref<8x64
   return
 }
 
-// Where sums may not depend on the number of rows: few rows one by one.
+// Where sums may not depend on the number of rows: few rows are sorted, but not packed.
 // CHECK-LABEL: func @invariant
 // CHECK: scf.forall
+// CHECK: memref.alloc() {{.*}} : memref<8xi32>
+// CHECK: scf.forall
+// CHECK: scf.for {{.*}} step %c2
 // CHECK-NOT: memref.alloc
+// CHECK-NOT: scf.forall
 // CHECK: return
 func.func @invariant(%e: memref<?x2xi32>, %x: memref<?x2x40xbf16>, %w: memref<8x64x40xbf16>, %y: memref<?x2x64xf32>) attributes {cria.chunk = 64 : index, cria.invariant} {
   linalg.generic {indexing_maps = [#experts, #each, #out], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
