@@ -10,7 +10,8 @@ usage: scripts/bench_peers.sh [--peers=NAME,...] [--folder=DIR] [--bin=DIR]
                               [--prompts=N,...] [--depths=N,...] [--seconds=N]
                               [--threads=N] [--out=FILE] [--config=FILE]
 Times Llama-3.2-1B's shape, random weights, on the CPU, and prints a table:
-prompts, decoding behind some positions, and 1, 4 and 8 texts at once. For a quiet machine with 24 GiB of memory and 24 of disk.
+prompts, decoding behind some positions, and 1, 4 and 8 texts at once. For a
+quiet machine with 24 GiB of memory and 24 of disk.
 
 The peers come from packages, once: PyTorch, transformers and OpenVINO as wheels,
 llama.cpp is built from the source in llama-cpp-python's (5 to 10 minutes on two

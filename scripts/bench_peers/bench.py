@@ -11,8 +11,6 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.append(str(HERE.parent))
-import random_gguf  # noqa: E402
 
 TYPES = ("bf16", "f32", "f16", "q8_0", "q4_0")
 TEXTS = (1, 4, 8)
@@ -46,7 +44,8 @@ class Peer:
         path = self.model(kind) if self.args.config else self.args.folder / f"{kind}.gguf"
         if not path.exists():
             print(f"writing {path}", file=sys.stderr)
-            random_gguf.make(kind, path)
+            # In a process of its own: the peak of this one is that of its children.
+            self.run([sys.executable, HERE.parent / "random_gguf.py", kind, path])
         for part in path.glob("*.safetensors") if path.is_dir() else (path,):
             with open(part, "rb") as file:
                 while file.read(1 << 24):

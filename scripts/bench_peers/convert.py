@@ -40,8 +40,10 @@ def main():
     tokenizer.write_text(
         json.dumps({"model": {"vocab": {str(i): i for i in range(count)}}, "added_tokens": []})
     )
-    converter.main()
-    tokenizer.unlink()
+    try:
+        converter.main()
+    finally:
+        tokenizer.unlink()
     os.replace(f"{to}.part", to)
 
 
