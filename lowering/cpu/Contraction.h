@@ -99,6 +99,10 @@ struct ExpertProduct {
 mlir::Value viewAt(mlir::ImplicitLocOpBuilder &b, mlir::Value source,
                    mlir::ValueRange at, bool hasRow);
 
+/// The blocks of rows of weights that one iteration reads, so that it rarely
+/// looks up where the rows of its experts are.
+inline constexpr int64_t kExpertBlocks = 16;
+
 /// Multiplies the rows of tokens [0, tokens) one by one (Experts.cpp).
 void emitExpertDots(VectorBuilder &b, const ExpertProduct &product,
                     mlir::Value tokens);
@@ -111,8 +115,9 @@ ExpertRows sortRows(VectorBuilder &b, mlir::Value experts, int64_t count,
                     mlir::Value first, int64_t maxTokens, int64_t alignment,
                     int64_t mostRows);
 
-/// The end of the tokens [0, few) whose rows should be multiplied one by one:
-/// all tokens if most experts have no second row, else none.
+/// The end of the tokens [0, few) whose rows should be multiplied one by one
+/// with experts in blocks: all tokens if most experts have no second row, else
+/// none.
 mlir::Value fewTokens(VectorBuilder &b, mlir::Value experts, int64_t count);
 
 /// A column of c, which is a row of b (n, k).

@@ -15,10 +15,10 @@
 /// Rows may also be of several products, of different experts (Experts.cpp).
 ///
 /// Several rows of a share the loads of b. With experts these are rows of one
-/// expert, wherever they are in a. If the sums of a row must not depend
-/// on the number of rows (`cria.invariant`), all tiles have the same number of
-/// sets of accumulators, so an element of k is always added to the same set, in
-/// the same turn.
+/// expert, wherever they are in a. If the sums of a row must not depend on the
+/// number of rows (`cria.invariant`), all tiles have the same number of sets of
+/// accumulators, so an element of k is always added to the same set, in the
+/// same turn.
 #include "lowering/cpu/Contraction.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -279,14 +279,9 @@ void cria::emitFewDots(VectorBuilder &b, const Contraction &c) {
         RowPairs pairs(b, c);
         b.parallel(b.index(pairs.blocks()),
                    [&](Value block) { pairs.block(zero, rows, block); });
-        if (pairs.hasOthers())
-          pairs.others(zero, rows);
+        pairs.others(zero, rows);
       });
 }
-
-/// The blocks that one iteration computes, so that it rarely looks up where the
-/// rows of its expert are.
-static constexpr int64_t kUnitBlocks = 16;
 
 void cria::emitSortedDots(VectorBuilder &b, const Contraction &c) {
   auto forParts = [&](int64_t units, auto body) {
@@ -294,14 +289,14 @@ void cria::emitSortedDots(VectorBuilder &b, const Contraction &c) {
       ExpertPart part(b, *c.experts, c.b, b.div(i, units));
       Contraction of = c;
       of.b = part.matrix;
-      body(RowPairs(b, of), part, b.mul(b.rem(i, units), kUnitBlocks));
+      body(RowPairs(b, of), part, b.mul(b.rem(i, units), kExpertBlocks));
     });
   };
   RowPairs all(b, c);
-  forParts(llvm::divideCeil(all.blocks(), kUnitBlocks),
+  forParts(llvm::divideCeil(all.blocks(), kExpertBlocks),
            [&](RowPairs pairs, const ExpertPart &part, Value first) {
              Value end =
-                 b.min(b.add(first, kUnitBlocks), b.index(all.blocks()));
+                 b.min(b.add(first, kExpertBlocks), b.index(all.blocks()));
              b.loop(first, end, 1, [&](Value block) {
                pairs.block(part.begin, part.end, block);
              });

@@ -14,11 +14,11 @@
 ///   for t, s: order[next[experts[t, s]]++] = t * S + s
 ///
 /// The rows of an expert are then a product with one matrix, and weights are
-/// read once for all tokens. Dot.cpp has a schedule for experts with few rows,
-/// which it reads in place; Panel.cpp and Amx.cpp have schedules for more. They
-/// pack rows in this order and store results back where the rows are from. A
-/// vector or a tile holds several rows, and these must be of one expert. So the
-/// places of an expert begin at a multiple of their number.
+/// read once for all tokens. If experts have few rows, Dot.cpp reads the rows
+/// where they are. If they have more, Panel.cpp and Amx.cpp pack the rows in
+/// this order, and store results back where the rows are from. A vector or a
+/// tile holds several rows, and these must be of one expert. So the places of
+/// an expert begin at a multiple of their number.
 #include "lowering/cpu/Contraction.h"
 #include "lowering/kernel/Product.h"
 
@@ -86,6 +86,10 @@ std::optional<ExpertProduct> ExpertProduct::match(linalg::LinalgOp op,
   if (!type(result.weight).hasStaticShape() ||
       ShapedType::isDynamic(result.chosen())) {
     reason = "a size other than the number of rows is dynamic";
+    return std::nullopt;
+  }
+  if (!result.chosen()) {
+    reason = "tokens choose no expert";
     return std::nullopt;
   }
   if (!llvm::all_of(
@@ -160,10 +164,6 @@ ExpertPart::ExpertPart(VectorBuilder &b, const ExpertRows &rows, Value matrices,
   end = get(2);
 }
 
-/// The rows that one iteration multiplies, so that it rarely looks up where the
-/// rows of its experts are.
-static constexpr int64_t kUnitRows = 16;
-
 void cria::emitExpertDots(VectorBuilder &b, const ExpertProduct &product,
                           Value tokens) {
   // `together` experts of a token, and `rows` of each, are read together.
@@ -192,12 +192,12 @@ void cria::emitExpertDots(VectorBuilder &b, const ExpertProduct &product,
   };
   auto forRows = [&](int64_t experts, int64_t blocks, auto body) {
     int64_t groups = product.chosen() / experts;
-    int64_t units = llvm::divideCeil(blocks, kUnitRows);
+    int64_t units = llvm::divideCeil(blocks, kExpertBlocks);
     b.parallel(b.mul(tokens, groups * units), [&](Value i) {
-      Value of = b.div(i, units), first = b.mul(b.rem(i, units), kUnitRows);
+      Value of = b.div(i, units), first = b.mul(b.rem(i, units), kExpertBlocks);
       Value t = b.div(of, groups), s = b.mul(b.rem(of, groups), experts);
       auto products = productsOf(t, s, experts);
-      Value end = b.min(b.add(first, kUnitRows), b.index(blocks));
+      Value end = b.min(b.add(first, kExpertBlocks), b.index(blocks));
       b.loop(first, end, 1, [&](Value n) { body(products, n); });
     });
   };

@@ -280,3 +280,29 @@ func.func @blocks(%e: memref<?x2xi32>, %x: memref<?x4x32xi8>, %d: memref<?x4xf16
   }
   return
 }
+
+// -----
+
+#experts = affine_map<(t, s, n, k) -> (t, s)>
+#row = affine_map<(t, s, n, k) -> (t, k)>
+#out = affine_map<(t, s, n, k) -> (t, s, n)>
+
+// Tokens that choose no expert: no schedule, and then nothing.
+// CHECK-LABEL: func @none
+// CHECK-NEXT: return
+func.func @none(%e: memref<?x0xi32>, %x: memref<?x40xbf16>, %w: memref<8x64x40xbf16>, %y: memref<?x0x64xf32>) attributes {cria.chunk = 32 : index} {
+  linalg.generic {indexing_maps = [#experts, #row, #out], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+      ins(%e, %x : memref<?x0xi32>, memref<?x40xbf16>) outs(%y : memref<?x0x64xf32>) {
+  ^bb0(%i: i32, %xk: bf16, %sum: f32):
+    %n = linalg.index 2 : index
+    %k = linalg.index 3 : index
+    %at = arith.index_cast %i : i32 to index
+    %wk = memref.load %w[%at, %n, %k] : memref<8x64x40xbf16>
+    %a = arith.extf %xk : bf16 to f32
+    %b = arith.extf %wk : bf16 to f32
+    %p = arith.mulf %a, %b fastmath<reassoc,contract> : f32
+    %r = arith.addf %sum, %p fastmath<reassoc,contract> : f32
+    linalg.yield %r : f32
+  }
+  return
+}
