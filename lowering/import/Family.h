@@ -103,9 +103,9 @@ struct DeltaModules {
   /// that share the key, and their gates. `rate` has for each: the rates of
   /// these heads, and their steps.
   bool fusesHeads = false;
-  /// The tensor that is in place of `in` if `fusesHeads` and split_qkvz are
-  /// true, as for GGUF files: it has the rows of all queries, keys and values,
-  /// and `gate` has those of the gates.
+  /// If `fusesHeads` and split_qkvz are true, as for GGUF files, two tensors
+  /// are in place of `in`: this one has the rows of all queries, keys and
+  /// values, and `gate` has the rows of the gates.
   llvm::StringLiteral splitIn = "linear_attn.in_proj_qkv";
   llvm::StringLiteral filter = "linear_attn.conv1d";
   /// Of each head: a gate for each number, the rate, and the step with the
