@@ -95,6 +95,7 @@ llvm::Error Compilation::select(const CompileOptions &options) {
   pipeline.cpu = cpus->front();
   pipeline.plain = options.plain;
   pipeline.lines = options.lines;
+  pipeline.alsoForGpus = options.alsoForGpus;
   linalgFile = options.linalgFile;
   pipeline.beforeTile = options.beforeTile;
   pipeline.chips = options.chips.empty() ? options.defaultChips : options.chips;

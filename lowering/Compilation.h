@@ -33,7 +33,7 @@ struct CompileOptions {
   /// NVIDIA chips for which the PTX is also assembled.
   std::vector<std::string> cubins;
   /// See PipelineOptions.
-  bool plain = false, lines = false;
+  bool plain = false, lines = false, alsoForGpus = false;
   /// The file in which the text of Linalg will be. `lines` then counts lines in
   /// this file for CPUs. If it is empty, `input` must be a text of Linalg or
   /// Tile, and `lines` counts lines in `input`.

@@ -63,6 +63,9 @@ def ConvertLlamaToLinalg : Pass<"convert-llama-to-linalg", "::mlir::ModuleOp"> {
     - A weight becomes a private function, `index -> tensor` or `() -> tensor`,
       that carries checkpoint name, count and slot in the attribute `cria.weight`; a
       rope table becomes two, `.cos` and `.sin`.
+    - A recurrence becomes a loop over tokens. In a prefill of one state it becomes
+      a loop over chunks of `recurrence-chunk` tokens, whose sums are products of
+      matrices, and a loop over the tokens that are left.
     - `llama.all_reduce` becomes `mpi.allreduce` of all processes, which adds in
       place. A module loses the attribute `llama.shards`.
     - A kernel becomes a call of a private function, whose name is the kernel's
@@ -71,7 +74,9 @@ def ConvertLlamaToLinalg : Pass<"convert-llama-to-linalg", "::mlir::ModuleOp"> {
       written in place. It returns the updated and the written tensors.
   }];
   let options = [Option<"chunk", "chunk", "int64_t", "512",
-                        "most tokens of one call of prefill">];
+                        "most tokens of one call of prefill">,
+                 Option<"recurrenceChunk", "recurrence-chunk", "int64_t", "1",
+                        "tokens that a recurrence takes at once in a prefill">];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::bufferization::BufferizationDialect",

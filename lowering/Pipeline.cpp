@@ -32,8 +32,19 @@
 using namespace mlir;
 using namespace cria;
 
+/// The tokens that a recurrence takes at once in a prefill. Products of a chunk
+/// are as many multiply-adds as its tokens one by one. With eight lanes they
+/// come closer to the multiply-add rate; with more, single tokens reach it
+/// (docs/performance.md, "States"). The schedule for GPUs takes one token, and
+/// keeps the state in registers.
+static int64_t recurrenceChunk(const PipelineOptions &options) {
+  bool isForGpus = options.device == Device::Cuda || options.alsoForGpus;
+  return isForGpus || options.cpu.unit.lanes != 8 ? 1 : 16;
+}
+
 static void buildLinalg(OpPassManager &pm, const PipelineOptions &options) {
-  pm.addPass(createConvertLlamaToLinalg({options.program.chunkSize()}));
+  pm.addPass(createConvertLlamaToLinalg(
+      {options.program.chunkSize(), recurrenceChunk(options)}));
   // Folds sizes and extensions that the lowering leaves. There is no CSE,
   // because merging two tensor.empty would make one buffer of two, and a copy.
   pm.addPass(createCanonicalizerPass());

@@ -20,6 +20,8 @@ struct PipelineOptions {
   /// architectures also run the PTX.
   std::vector<std::string> chips = {"sm_80"};
   ProgramOptions program;
+  /// Whether the program of a CPU is also compiled for GPUs, from Linalg on.
+  bool alsoForGpus = false;
   /// Whether each op becomes plain loops on CPUs, without our schedules.
   bool plain = false;
   /// Whether code says which lines of a text it comes from.

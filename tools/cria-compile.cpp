@@ -276,6 +276,7 @@ static llvm::Expected<CompileOptions> readOptions() {
   options.input = input;
   if (target.getNumOccurrences() && !hasBoth())
     options.device = target == "cuda" ? Device::Cuda : Device::Cpu;
+  options.alsoForGpus = hasBoth();
   if (target != "cpu" && target != "cuda" && target != "cpu,cuda")
     return llvm::createStringError("--target=" + target +
                                    ": expected cpu, cuda or cpu,cuda");

@@ -205,7 +205,8 @@ static func::FuncOp createEntry(OpBuilder &b, func::FuncOp old, int64_t chunk) {
   return entry;
 }
 
-static LogicalResult lowerEntry(func::FuncOp old, int64_t chunk) {
+static LogicalResult lowerEntry(func::FuncOp old, int64_t chunk,
+                                int64_t recurrenceChunk) {
   OpBuilder outer(old);
   func::FuncOp entry = createEntry(outer, old, chunk);
   FailureOr<EntryArguments> known = EntryArguments::of(entry);
@@ -223,7 +224,8 @@ static LogicalResult lowerEntry(func::FuncOp old, int64_t chunk) {
   FunctionLowering lowering(
       b, entry, old.getName(),
       {argument(EntryArgument::Logits),
-       hasHidden ? argument(EntryArgument::Hidden) : Value()});
+       hasHidden ? argument(EntryArgument::Hidden) : Value()},
+      recurrenceChunk);
   // The rows of the call's tokens, of a tensor with room for a chunk.
   auto rows = [&](Value value, Type old) -> Value {
     if (value.getType() == old)
@@ -275,10 +277,16 @@ struct ConvertLlamaToLinalg
   using ConvertLlamaToLinalgBase::ConvertLlamaToLinalgBase;
 
   void runOnOperation() override {
+    if (recurrenceChunk < 1) {
+      getOperation().emitError("recurrence-chunk=")
+          << recurrenceChunk << ": expected at least 1";
+      return signalPassFailure();
+    }
     auto functions = llvm::to_vector(getOperation().getOps<func::FuncOp>());
     for (func::FuncOp function : functions)
-      if (!function.isDeclaration() && (failed(verifyEntry(function, chunk)) ||
-                                        failed(lowerEntry(function, chunk))))
+      if (!function.isDeclaration() &&
+          (failed(verifyEntry(function, chunk)) ||
+           failed(lowerEntry(function, chunk, recurrenceChunk))))
         return signalPassFailure();
     if (failed(lowerSymbols(getOperation())))
       return signalPassFailure();

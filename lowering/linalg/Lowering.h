@@ -28,10 +28,13 @@ public:
   using Outputs = std::array<mlir::Value, kOutputs>;
 
   /// Lowers at the builder's insertion point, in `function`. The results of the
-  /// entry `entry` are written into `outputs`.
+  /// entry `entry` are written into `outputs`. A recurrence is a loop over
+  /// chunks of `recurrenceChunk` tokens.
   FunctionLowering(LinalgBuilder &builder, mlir::func::FuncOp function,
-                   llvm::StringRef entry, Outputs outputs)
-      : b(builder), function(function), entry(entry), outputs(outputs) {}
+                   llvm::StringRef entry, Outputs outputs,
+                   int64_t recurrenceChunk)
+      : b(builder), function(function), entry(entry), outputs(outputs),
+        recurrenceChunk(recurrenceChunk) {}
 
   void lowerBlock(mlir::Block &block);
   void set(mlir::Value old, mlir::Value stored) { storedForm[old] = stored; }
@@ -111,6 +114,7 @@ private:
   /// The entry's name. The names of the entry's kernels end with it.
   llvm::StringRef entry;
   Outputs outputs;
+  int64_t recurrenceChunk;
   /// The kernels, and the numbers of rows of their tensors.
   llvm::SmallVector<
       std::pair<mlir::func::FuncOp, llvm::SmallVector<mlir::Value>>>

@@ -9,6 +9,9 @@ In f32 the bar is that of f32. In bf16 it is that of bf16 with the text as the p
 artifact's logits are as close to f32 as the text's. The artifact's caches are no further
 from the text's than rounding takes the text's from f32. Hidden states are as close to f32
 as the text's, within a factor of 2.
+
+A recurrence is a loop over chunks of tokens in the text for CPUs with AVX2, and a loop over
+tokens in that for GPUs. Both are the same function.
 """
 
 import ctypes
@@ -39,6 +42,8 @@ from harness import (
 SEED = 7
 CHUNK = 16
 PIECES = [16, 7, 1, 5, 1, 1]
+LONG = 40  # two chunks of a recurrence and a half
+LONG_PIECES = [LONG, 1, 35, 16, 3]
 FORMATS = "q4_0,head=q8_0"
 FLIPPED = 1e-3  # of the integers in caches, that may be one more or less
 FAMILIES = {
@@ -56,6 +61,11 @@ FAMILIES = {
     "cache": families.config("llama", {"head_dim": 32}),  # in blocks
     "bart": None,  # programs
     "mixtral": None,
+}
+TARGETS = [["--target=cuda"], ["--target=cpu", "--cpu=x86-64-v3"]]
+RECURRENT = {
+    "qwen3_5_text": {"num_hidden_layers": 1, "layer_types": ["linear_attention"]},
+    "granitemoehybrid-mamba": {"num_hidden_layers": 1, "layer_types": ["mamba"]},
 }
 
 
@@ -108,7 +118,7 @@ def check_caches(want, got, what):
 class Memory:
     """The weights, tables and caches that a program is called with."""
 
-    def __init__(self, manifest, dtype, stored, rank=0):
+    def __init__(self, manifest, dtype, stored, rank=0, chunk=CHUNK):
         model = manifest["model"]
         share = rank, model.get("shards", 1)
         self.arrays = [None] * manifest["slots"]
@@ -142,21 +152,21 @@ class Memory:
             *(None if array is None else array.ctypes.data for array in self.arrays)
         )
         self.caches = [empty_cache(cache, stored) for cache in manifest["caches"]]
-        self.chunk = CHUNK
+        self.chunk = chunk
         columns = model.get("logits", model["vocab_size"])
-        self.logits = np.zeros((CHUNK, columns), np.float32)
+        self.logits = np.zeros((chunk, columns), np.float32)
         if "hidden" in manifest["model"]:
-            self.hidden = np.zeros((CHUNK, manifest["model"]["hidden"]), np.float32)
+            self.hidden = np.zeros((chunk, manifest["model"]["hidden"]), np.float32)
         self.arena = np.zeros(manifest["cpu"][0]["arena"] // 64 + 2, "V64")
 
 
-def fed(program, ids, source, sees_ahead=False):
-    """Logits of all ids, fed in PIECES; and hidden states of pieces of several ids. If
+def fed(program, ids, source, sees_ahead=False, pieces=PIECES):
+    """Logits of all ids, fed in `pieces`; and hidden states of pieces of several ids. If
     tokens may see ahead, those of a piece see one another, as those of an image do."""
     if source:
         program.call("encode", source, 0, 0)
     rows, hidden, position = [], [np.zeros((0, 1))], 0
-    for count in PIECES:
+    for count in pieces:
         part = ids[position : position + count]
         entry = "decode" if count == 1 else "prefill"
         program.call(entry, part, position, count - 1 if sees_ahead else len(source))
@@ -258,8 +268,37 @@ def check_family(tools, name, dtype):
             )
 
 
+def check_recurrence(tools, name, changes):
+    """A layer with a state, in both forms and as an artifact, in f32."""
+    program, flags = tools.scratch / f"{name}.json", [f"--chunk={LONG}", "--dtype=f32"]
+    program.write_text(json.dumps(families.FAMILIES[name] | changes))
+    artifact = tools.compile(program, *flags, *TARGETS[1], out=f"{name}.cria")
+    inspect = [tools.bin / "cria-inspect", artifact, "--json"]
+    manifest = json.loads(execute(inspect).ok().out)
+    memory = lambda: Memory(manifest, "f32", "f32", chunk=LONG)
+    vocab = manifest["model"]["vocab_size"]
+    ids = np.random.default_rng(0).integers(3, vocab, sum(LONG_PIECES)).tolist()
+    texts = [text_of(tools, program, [*flags, *target]) for target in TARGETS]
+    check(texts[0] != texts[1], f"{name}: one form for both targets")
+    tokens, chunks = (
+        Upstream(upstream(tools, text, f"{name}-{i}"), memory())
+        for i, text in enumerate(texts)
+    )
+    want, _ = fed(tokens, ids, [], pieces=LONG_PIECES)
+    spread = np.abs(want - want.mean(0)).max()
+    check(spread > 0.01, f"{name}: logits that depend on nothing")
+    for what, made in ("chunks", chunks), ("artifact", Artifact(artifact, memory())):
+        got, _ = fed(made, ids, [], pieces=LONG_PIECES)
+        check_close(want, got, f"{name}, {what}")
+        for i, caches in enumerate(zip(tokens.memory.caches, made.memory.caches)):
+            check_caches(*caches, f"{name}, {what}, state {i}")
+
+
 def main():
     tools = Tools(*sys.argv[1:3])
+    if sys.argv[3] == "f32" and not sys.argv[4:]:
+        for name, changes in RECURRENT.items():
+            check_recurrence(tools, name, changes)
     for name in some(sys.argv[4:] or FAMILIES, 8, sys.argv[3] == "bf16"):
         check_family(tools, name, sys.argv[3])
 
