@@ -52,22 +52,26 @@ public:
       rowsOfA.push_back(c.rowOfA(b, place));
       rowsOfC.push_back(c.rowOfC(b, place));
     }
-    pairs = b.unit.dotBf16 && c.aType().isBF16() && c.bType().isBF16();
-    width = b.unit.lanes * (pairs ? 2 : 1);
+    bool bf16 = c.aType().isBF16() && c.bType().isBF16();
+    pairs = b.unit.dotBf16 && bf16;
+    parts = bf16 && !pairs && !b.unit.neon ? 2 : 1;
+    width = b.unit.lanes * (pairs ? 2 : parts);
     if (c.invariant) {
       sets = kInvariantSets;
-      unroll = llvm::alignTo(rows * columns == 1 ? longTurn() : kInvariantTurn,
-                             sets);
+      unroll = rows * columns == 1 ? longTurn() : kInvariantTurn / parts;
+      unroll = llvm::alignTo(unroll, sets / parts);
       return;
     }
-    unroll = rows * columns == 1 ? longTurn() : fetches ? 4 : 1;
-    sets = std::clamp<int64_t>(b.unit.registers / (2 * rows * columns), 1,
-                               std::min<int64_t>(unroll, b.unit.neon ? 8 : 4));
+    unroll = rows * columns == 1 ? longTurn() : fetches ? 4 / parts : 1;
+    sets = std::clamp<int64_t>(
+        b.unit.registers / (2 * rows * columns), 1,
+        std::min<int64_t>(unroll * parts, b.unit.neon ? 8 : 4));
   }
   void emit();
 
 private:
   int64_t longTurn() const;
+  SmallVector<Value> load(Value memref, ArrayRef<Value> row, Value k);
   SmallVector<Value> step(Value k, ValueRange acc, int64_t vectors);
   void fetchAhead(const Column &column, Value k);
   void fetchNext(const Column &column, Value k, int64_t vectors);
@@ -82,10 +86,11 @@ private:
   /// `fetches`: the tile prefetches the next elements of its own rows.
   /// `fetchesNext`: it prefetches the rows of the next tile.
   bool fetches, fetchesNext, pairs;
-  // `width`: the elements of a vector. `unroll`: the vectors of a row in one
-  // turn of the loop. `sets`: the accumulators of a result, between which these
-  // vectors alternate.
-  int64_t width, unroll, sets;
+  // `width`: the elements that are loaded at once. `parts`: the vectors that
+  // they become, two if f32 is made of bf16 in even and in odd places.
+  // `unroll`: the loads of a row in one turn of the loop. `sets`: the
+  // accumulators of a result, between which the vectors alternate.
+  int64_t width, parts, unroll, sets;
 };
 } // namespace
 
@@ -93,7 +98,7 @@ private:
 /// Turns are long, because the end of a short loop is often predicted wrongly,
 /// and the loads of the next row then wait.
 int64_t DotTile::longTurn() const {
-  constexpr int64_t most = 64;
+  int64_t most = 64 / parts;
   int64_t vectors = std::max<int64_t>(c.k() / width, 1);
   return vectors / llvm::divideCeil(vectors, most);
 }
@@ -122,33 +127,39 @@ void DotTile::fetchNext(const Column &column, Value k, int64_t vectors) {
                {b.add(column.n, columns), b.add(k, at / bytes)}, /*level=*/2);
 }
 
-/// Adds the products of some vectors of k to the accumulators.
+/// The vectors of the elements of a row from k on.
+SmallVector<Value> DotTile::load(Value memref, ArrayRef<Value> row, Value k) {
+  SmallVector<Value> at(row);
+  at.push_back(k);
+  if (parts == 2)
+    return llvm::to_vector(b.loadHalves(memref, at));
+  return {pairs ? b.load(memref, at, width) : b.loadWide(memref, at, width)};
+}
+
+/// Adds the products of some loads of k to the accumulators.
 SmallVector<Value> DotTile::step(Value k, ValueRange acc, int64_t vectors) {
   SmallVector<Value> next(acc);
-  auto load = [&](Value memref, SmallVector<Value> at, int64_t v) {
-    at.push_back(b.add(k, v * width));
-    return pairs ? b.load(memref, at, width) : b.loadWide(memref, at, width);
-  };
-  SmallVector<Value> xs;
-  Value a; // the rows that xs are of
-  for (int64_t col = 0; col < columns; ++col) {
-    const Column &column = of[col];
-    if (a != column.product->a) {
-      a = column.product->a;
-      xs.clear();
-      for (int64_t v = 0; v < vectors; ++v)
+  for (int64_t v = 0; v < vectors; ++v) {
+    Value at = b.add(k, v * width), a; // the rows that xs are of
+    SmallVector<Value> xs;
+    for (int64_t col = 0; col < columns; ++col) {
+      const Column &column = of[col];
+      if (v == 0 && fetches && vectors == unroll)
+        fetchAhead(column, k);
+      if (v == 0 && fetchesNext)
+        fetchNext(column, k, vectors);
+      if (a != column.product->a) {
+        a = column.product->a;
+        xs.clear();
         for (int64_t r = 0; r < rows; ++r)
-          xs.push_back(load(a, rowsOfA[r], v));
-    }
-    if (fetches && vectors == unroll)
-      fetchAhead(column, k);
-    if (fetchesNext)
-      fetchNext(column, k, vectors);
-    for (int64_t v = 0; v < vectors; ++v) {
-      Value w = load(column.product->b, {column.n}, v);
-      for (int64_t r = 0; r < rows; ++r) {
-        Value &sum = next[((v % sets) * columns + col) * rows + r];
-        sum = product(w, xs[v * rows + r], sum);
+          llvm::append_range(xs, load(a, rowsOfA[r], at));
+      }
+      SmallVector<Value> ws = load(column.product->b, {column.n}, at);
+      for (int64_t i = 0; i < rows * parts; ++i) {
+        int64_t r = i / parts, part = i % parts,
+                set = (v * parts + part) % sets;
+        Value &sum = next[(set * columns + col) * rows + r];
+        sum = product(ws[part], xs[i], sum);
       }
     }
   }

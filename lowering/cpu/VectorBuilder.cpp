@@ -36,6 +36,21 @@ Value VectorBuilder::loadWide(Value memref, ValueRange at, int64_t lanes) {
   return create<arith::ExtFOp>(vectorType(lanes, getF32Type()), vector);
 }
 
+std::array<Value, 2> VectorBuilder::loadHalves(Value memref, ValueRange at) {
+  Type bits = vectorType(unit.lanes, getI32Type()),
+       floats = vectorType(unit.lanes, getF32Type());
+  Value pairs =
+      create<vector::BitCastOp>(bits, load(memref, at, 2 * unit.lanes));
+  auto constant = [&](uint32_t value) {
+    return create<arith::ConstantOp>(
+        DenseElementsAttr::get(cast<ShapedType>(bits), APInt(32, value)));
+  };
+  Value low = create<arith::ShLIOp>(pairs, constant(16)),
+        high = create<arith::AndIOp>(pairs, constant(0xffff0000));
+  return {create<vector::BitCastOp>(floats, low),
+          create<vector::BitCastOp>(floats, high)};
+}
+
 void VectorBuilder::store(Value vector, Value memref, ValueRange at) {
   create<vector::StoreOp>(vector, memref, at);
 }

@@ -4,6 +4,8 @@
 #include "lowering/cpu/VectorUnit.h"
 #include "lowering/kernel/LoopBuilder.h"
 
+#include <array>
+
 namespace cria {
 
 /// Builds vector code at one location.
@@ -21,6 +23,11 @@ public:
   mlir::Value load(mlir::Value memref, mlir::ValueRange at, int64_t lanes);
   /// A load of 16-bit or 32-bit floats as f32.
   mlir::Value loadWide(mlir::Value memref, mlir::ValueRange at, int64_t lanes);
+  /// A load of bf16, two for each lane, as f32: those in even places, and those
+  /// in odd ones. This takes two instructions, and wide loads of each half
+  /// four.
+  std::array<mlir::Value, 2> loadHalves(mlir::Value memref,
+                                        mlir::ValueRange at);
   void store(mlir::Value vector, mlir::Value memref, mlir::ValueRange at);
   /// Prefetches the cache line of memref[at] to the cache `level`; 1 is the
   /// nearest.

@@ -1,5 +1,6 @@
 /// Lowers the delta rule and the selective scan to linalg: a loop over tokens,
 /// or over chunks of tokens.
+#include "dialect/Attributes.h"
 #include "lowering/linalg/Lowering.h"
 #include "lowering/linalg/States.h"
 
@@ -430,7 +431,10 @@ void FunctionLowering::lowerRecurrence(Op op, Value query, Value key,
       })[0];
   StateLayer of{b, op.getStates() ? stored(op.getStates()) : Value(),
                 stored(op.getLayer()), stored(op.getPosition())};
-  bool chunks = !of.isOfTokens() && op.getValue().getType().getDimSize(0) != 1;
+  // What a token adds must not depend on where a text is cut.
+  bool isInvariant = function->hasAttr(kInvariantAttribute),
+       chunks = !of.isOfTokens() && !isInvariant &&
+                op.getValue().getType().getDimSize(0) != 1;
   Recurrence recurrence{b,
                         of,
                         chunks ? recurrenceChunk : 1,

@@ -15,6 +15,7 @@
 // CHECK: scf.forall (%{{.*}}) in (21)
 // CHECK: %[[EVEN:.*]] = vector.fma %{{.*}}, %{{.*}}, %cst
 // CHECK-NEXT: {{.*}}vector.load
+// CHECK-NEXT: {{.*}}vector.load
 // CHECK-NEXT: vector.fma %{{.*}}, %{{.*}}, %cst
 // CHECK: vector.fma %{{.*}}, %{{.*}}, %[[EVEN]]
 // CHECK: scf.forall (%{{.*}}) in (10)
@@ -32,6 +33,31 @@ func.func @few(%a: memref<?x144xf32>, %b: memref<21x144xf32>, %c: memref<?x21xf3
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<?x144xf32>, memref<21x144xf32>) outs(%c : memref<?x21xf32>) {
     ^bb0(%x: f32, %w: f32, %acc: f32):
+      %p = arith.mulf %x, %w : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
+      linalg.yield %s : f32
+  }
+  return
+}
+
+// Pairs of bf16 are split into those in even and those in odd places. Each half has
+// accumulators of its own.
+// CHECK-LABEL: func @halves
+// CHECK: %[[PAIRS:.*]] = vector.bitcast %{{.*}} : vector<16xbf16> to vector<8xi32>
+// CHECK: %[[LOW:.*]] = arith.shli %[[PAIRS]], %{{.*}} : vector<8xi32>
+// CHECK: %[[HIGH:.*]] = arith.andi %[[PAIRS]], %{{.*}} : vector<8xi32>
+// CHECK: %[[X0:.*]] = vector.bitcast %[[LOW]] : vector<8xi32> to vector<8xf32>
+// CHECK: %[[X1:.*]] = vector.bitcast %[[HIGH]] : vector<8xi32> to vector<8xf32>
+// CHECK: vector.fma %{{.*}}, %[[X0]], %[[ZERO:cst.*]] :
+// CHECK: vector.fma %{{.*}}, %[[X1]], %[[ZERO]] :
+// WIDE-LABEL: func @halves
+// WIDE: vector<32xbf16> to vector<16xi32>
+func.func @halves(%a: memref<?x144xbf16>, %b: memref<21x144xbf16>, %c: memref<?x21xf32>) attributes {cria.chunk = 8 : index, cria.invariant} {
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<?x144xbf16>, memref<21x144xbf16>) outs(%c : memref<?x21xf32>) {
+    ^bb0(%h: bf16, %g: bf16, %acc: f32):
+      %x = arith.extf %h : bf16 to f32
+      %w = arith.extf %g : bf16 to f32
       %p = arith.mulf %x, %w : f32
       %s = arith.addf %acc, %p fastmath<reassoc> : f32
       linalg.yield %s : f32
