@@ -19,15 +19,19 @@ static constexpr int64_t maxShards = 1024;
 static constexpr int64_t maxRows = 1 << 16;
 
 std::string WeightSpec::name(uint64_t index) const {
-  std::string text = pattern;
+  std::string text;
+  text.reserve(pattern.size() + 16);
+  size_t from = 0;
   auto put = [&](uint64_t number) {
-    text.replace(text.find("{}"), 2, std::to_string(number));
+    size_t place = pattern.find("{}", from);
+    text.append(pattern, from, place - from).append(std::to_string(number));
+    from = place + 2;
   };
   if (count)
     put(first + (experts ? index / experts : index));
   if (experts && !stacked)
     put(index % experts);
-  return text;
+  return text.append(pattern, from);
 }
 
 uint64_t WeightSpec::bytes() const { return *tensorBytes(shape, type); }

@@ -9,7 +9,6 @@
 #include <map>
 #include <set>
 #include <tuple>
-#include <unordered_set>
 
 namespace cria {
 
@@ -124,18 +123,46 @@ static void warnUnused(std::vector<std::string> names, const char *why,
               " not used", why, ": ", firstTen(names)}));
 }
 
+namespace {
+
+/// The checkpoint's tensors that weights are made of.
+class Used {
+public:
+  explicit Used(const Checkpoint &checkpoint) : checkpoint(checkpoint) {
+    for (const TensorFile &file : checkpoint.files()) {
+      firsts.push_back(flags.size());
+      flags.resize(flags.size() + file.tensors.size());
+    }
+  }
+  void add(const Checkpoint::Tensor &place) { flags[numberOf(place)] = true; }
+  bool has(const Checkpoint::Tensor &place) const {
+    return flags[numberOf(place)];
+  }
+
+private:
+  size_t numberOf(const Checkpoint::Tensor &place) const {
+    auto within = place.tensor - checkpoint.files()[place.file].tensors.data();
+    return firsts[place.file] + static_cast<size_t>(within);
+  }
+
+  const Checkpoint &checkpoint;
+  std::vector<size_t> firsts; // number of the first tensor of each file
+  std::vector<bool> flags;
+};
+
+} // namespace
+
 /// Warns about tensors that are not in `used` and lists layers that the
 /// artifact does not have.
 static void addExtras(const Manifest &manifest, const Checkpoint &checkpoint,
-                      const std::unordered_set<std::string> &used,
-                      bool allowUnused, Binding &binding) {
+                      const Used &used, bool allowUnused, Binding &binding) {
   std::vector<std::string> names, derived, images;
   std::set<std::pair<size_t, std::string>> beyond; // layer 9 before layer 10
   Layers layers(manifest);
   for (const auto &[view, place] : checkpoint.tensors()) {
-    std::string name(view);
-    if (used.count(name))
+    if (used.has(place))
       continue;
+    std::string name(view);
     std::string layer = allowUnused ? "" : layers.unknownLayer(name);
     if (isDerived(name))
       derived.push_back(quote(name));
@@ -193,11 +220,13 @@ public:
   Matcher(const Manifest &manifest, const Checkpoint &checkpoint,
           const PackedConfig &config, const Loras &loras, Binding &binding)
       : manifest(manifest), checkpoint(checkpoint), config(config),
-        loras(loras), binding(binding) {}
+        loras(loras), binding(binding), used(checkpoint) {}
 
   void match(const WeightSpec &weight);
 
-  std::unordered_set<std::string> used;
+  /// The tensors of the checkpoint that weights are bound to.
+  const Used &usedTensors() const { return used; }
+
   Conversions conversions;
 
 private:
@@ -207,7 +236,7 @@ private:
   std::string nameOf(const WeightSpec &weight, uint64_t index) const;
   void match(const WeightSpec &weight, const WeightSpec &form, uint64_t index);
   void add(const WeightSpec &weight, const WeightSpec &form, uint64_t index,
-           const std::string &tensor);
+           const std::string &tensor, const Checkpoint::Tensor *place);
   void addPlain(const WeightSpec &weight, const WeightSpec &form,
                 uint64_t index, const Checkpoint::Tensor &place);
   void addPacked(const WeightSpec &weight, uint64_t index, PackedWeight packed);
@@ -218,6 +247,7 @@ private:
   const PackedConfig &config;
   const Loras &loras;
   Binding &binding;
+  Used used;
 };
 
 } // namespace
@@ -232,7 +262,8 @@ bool Matcher::isBound(const WeightSpec &weight) const {
 bool Matcher::has(const WeightSpec &weight, const std::string &name) const {
   std::string ignored;
   return checkpoint.find(name) ||
-         findPacked(checkpoint, name, weight.wholeShape(), config, ignored);
+         findPacked(checkpoint, name, nullptr, weight.wholeShape(), config,
+                    ignored);
 }
 
 /// Makes `form` say where checkpoints have the experts of a layer in one tensor
@@ -297,8 +328,9 @@ void Matcher::match(const WeightSpec &weight, const WeightSpec &form,
                     uint64_t index) {
   bool hasForm = &form != &weight;
   std::string tensor = hasForm ? form.name(index) : nameOf(weight, index);
-  if (const Checkpoint::Tensor *place = checkpoint.find(tensor))
-    used.insert(place->tensor->name);
+  const Checkpoint::Tensor *place = checkpoint.find(tensor);
+  if (place)
+    used.add(*place);
   const WeightSpec &origin = manifest.origin(weight);
   bool sharesTensor = weight.tied && tensor == nameOf(origin, 0) &&
                       checkpoint.replacement(weight.name(0)) ==
@@ -307,7 +339,7 @@ void Matcher::match(const WeightSpec &weight, const WeightSpec &form,
     binding.aliases.push_back(aliasOf(manifest, weight));
   // If the origin is not bound, a problem already says why.
   else if (!sharesTensor || isBound(origin))
-    add(weight, form, index, tensor);
+    add(weight, form, index, tensor, place);
 }
 
 /// Binds all tensors of `weight`. The experts of a layer have one form.
@@ -325,7 +357,9 @@ void Matcher::match(const WeightSpec &weight) {
 /// only the rows and columns that the weight has.
 static ElementsPtr finished(ElementsPtr x, const WeightSpec &weight,
                             uint64_t index, const Loras &loras) {
-  return slice(loras.merged(weight.name(index), std::move(x)), weight, index);
+  if (loras.changeAny())
+    x = loras.merged(weight.name(index), std::move(x));
+  return slice(std::move(x), weight, index);
 }
 
 /// `weight`, called `name`, if `checkpoint` has its rows in two tensors in
@@ -359,21 +393,26 @@ static std::optional<PackedWeight> findTurns(const Checkpoint &checkpoint,
 }
 
 /// Binds tensor `index` of `weight` to what an adapter saved, or else to the
-/// checkpoint's `tensor`, which has the weight in the form `form`.
+/// checkpoint's `tensor`, which has the weight in the form `form`, at `place`,
+/// or is packed.
 void Matcher::add(const WeightSpec &weight, const WeightSpec &form,
-                  uint64_t index, const std::string &tensor) {
+                  uint64_t index, const std::string &tensor,
+                  const Checkpoint::Tensor *place) {
   std::string problem;
-  const Checkpoint::Tensor *place = checkpoint.replacement(weight.name(index));
-  if (!place) {
-    auto packed =
-        findPacked(checkpoint, tensor, form.wholeShape(), config, problem);
-    place = checkpoint.find(tensor);
+  const Checkpoint::Tensor *replacement =
+      checkpoint.hasReplacements() ? checkpoint.replacement(weight.name(index))
+                                   : nullptr;
+  if (!replacement) {
+    auto packed = findPacked(checkpoint, tensor, place, form.wholeShape(),
+                             config, problem);
     if (!packed && !place && problem.empty())
       packed = findTurns(checkpoint, tensor, weight, problem);
     if (packed)
       return addPacked(weight, index, std::move(*packed));
   } else if (&form != &weight) {
-    return add(weight, weight, index, tensor); // as Hugging Face has it
+    return add(weight, weight, index, tensor, place); // as Hugging Face has it
+  } else {
+    place = replacement;
   }
   if (problem.empty())
     problem =
@@ -403,7 +442,7 @@ void Matcher::addPlain(const WeightSpec &weight, const WeightSpec &form,
 void Matcher::addPacked(const WeightSpec &weight, uint64_t index,
                         PackedWeight packed) {
   for (const Checkpoint::Tensor *place : packed.tensors)
-    used.insert(place->tensor->name);
+    used.add(*place);
   if (packed.type != weight.type || !packed.format.empty())
     conversions[{packed.type, weight.type, packed.format}] +=
         weight.place(index) == 0; // one of the experts of a tensor
@@ -439,7 +478,7 @@ Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint,
     if (weight.isOfCheckpoint())
       matcher.match(weight);
   addConversions(matcher.conversions, binding);
-  addExtras(manifest, checkpoint, matcher.used, allowUnused, binding);
+  addExtras(manifest, checkpoint, matcher.usedTensors(), allowUnused, binding);
   return binding;
 }
 

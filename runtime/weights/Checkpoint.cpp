@@ -2,6 +2,7 @@
 
 #include "runtime/base/Cores.h"
 #include "runtime/base/Json.h"
+#include "runtime/base/PlainJson.h"
 #include "runtime/gguf/Files.h"
 #include "runtime/weights/Elements.h"
 #include "runtime/weights/Safetensors.h"
@@ -16,6 +17,7 @@ namespace cria {
 
 static constexpr char singleName[] = "model.safetensors";
 static constexpr char indexName[] = "model.safetensors.index.json";
+static constexpr char weightMap[] = "weight_map";
 
 /// What precedes the name of a tensor. A prefix comes before the longer ones
 /// that begin with it. Pointers would need relocations.
@@ -171,27 +173,74 @@ Status Checkpoint::add(TensorFile file) {
 }
 
 /// Whether `name` is the name of a file in the index's own folder.
-static bool isPlainName(const std::string &name) {
+static bool isPlainName(std::string_view name) {
   return !name.empty() && name != "." && name != ".." &&
-         name.find('/') == std::string::npos;
+         name.find('/') == name.npos;
 }
 
-/// The index at `path`, whose "weight_map" has the name of a shard for each
-/// tensor.
-static Result<JsonDocument> readIndex(const std::string &path) {
-  Result<JsonDocument> index = readJson(path);
-  if (!index.ok())
-    return index;
+namespace {
+
+/// An index, which names the shard of each tensor. The names are parts of the
+/// text, or, if the text is not plain, of the document.
+struct Index {
+  std::string text;
+  JsonDocument document;
+  /// The shards of the tensors, in order. Neighbours differ.
+  std::vector<std::string_view> shards;
+  /// Each tensor; its `file` is a place in `shards`.
+  std::unordered_map<std::string_view, Checkpoint::Tensor> tensors;
+
+  void add(std::string_view name, std::string_view shard) {
+    if (shards.empty() || shards.back() != shard)
+      shards.push_back(shard);
+    tensors.emplace(name, Checkpoint::Tensor{shards.size() - 1, nullptr});
+  }
+};
+
+} // namespace
+
+/// Reads the index of a plain text. False if it is not plain or has an error.
+static bool readPlainIndex(Index &index) {
+  PlainJson json(index.text);
+  bool isMapped = false;
+  json.object([&](std::string_view key) {
+    if (key == weightMap) {
+      isMapped = true;
+      json.object([&](std::string_view name) {
+        std::string_view shard = json.string();
+        if (!isPlainName(shard))
+          json.fail();
+        index.add(name, shard);
+      });
+    } else if (key == "metadata") {
+      json.object([&](std::string_view) { json.scalar(); });
+    } else {
+      json.fail();
+    }
+  });
+  return json.isPlain() && isMapped;
+}
+
+/// Reads any index, that of the file at `path`.
+static Status readIndex(const std::string &path, Index &index) {
+  index.shards.clear();
+  index.tensors.clear();
+  Result<JsonDocument> document = parseJson(index.text, path);
+  if (!document.ok())
+    return document.status();
+  index.document = std::move(*document);
   Status status;
-  JsonCursor map = JsonCursor(index->root(), path, status)["weight_map"];
+  JsonCursor map = JsonCursor(index.document.root(), path, status)[weightMap];
   if (status.ok() && !map.raw().is_object())
     map.expected("an object");
   if (!status.ok())
     return status;
   for (const auto &item : map.raw().items()) {
     const auto *shard = item.value().get_ptr<const std::string *>();
-    if (shard && isPlainName(*shard))
+    if (shard && isPlainName(*shard)) {
+      index.add(item.key(), *shard);
       continue;
+    }
     JsonCursor member = map[item.key()];
     member.string();
     if (status.ok())
@@ -200,7 +249,7 @@ static Result<JsonDocument> readIndex(const std::string &path) {
                   ", expected the name of a file in the index's folder"}));
     return status;
   }
-  return index;
+  return status;
 }
 
 static std::vector<std::string> listOf(const std::set<std::string> &names) {
@@ -225,14 +274,19 @@ openAll(const std::vector<std::string> &paths) {
 }
 
 Status Checkpoint::addShards(const std::string &indexPath) {
-  auto index = readIndex(indexPath);
-  if (!index.ok())
-    return index.status();
-  const nlohmann::json &map = index->root()["weight_map"];
+  Result<std::string> text = readFile(indexPath, JsonLimits().bytes);
+  if (!text.ok())
+    return text.status();
+  Index index;
+  index.text = std::move(*text);
+  if (!readPlainIndex(index))
+    if (Status status = readIndex(indexPath, index); !status.ok())
+      return status;
   std::set<std::string> shards, repeated, absent;
-  for (const nlohmann::json &shard : map)
-    shards.insert(shard.get_ref<const std::string &>());
+  for (std::string_view shard : index.shards)
+    shards.emplace(shard);
   std::filesystem::path parent = std::filesystem::path(indexPath).parent_path();
+  places.reserve(index.tensors.size());
   std::vector<std::string> paths;
   for (const std::string &shard : shards)
     paths.push_back(parent / shard);
@@ -248,16 +302,16 @@ Status Checkpoint::addShards(const std::string &indexPath) {
       if (isNew)
         continue;
       repeated.insert(quote(tensor.name));
-      auto named = map.find(tensor.name);
+      auto named = index.tensors.find(tensor.name);
       const std::string &earlier = opened[place->second.file].file.path();
-      if (named == map.end() ||
-          earlier != parent / named->get_ref<const std::string &>())
+      if (named == index.tensors.end() ||
+          earlier != parent / index.shards[named->second.file])
         place->second = here;
     }
   }
-  for (const auto &item : map.items())
-    if (!places.count(item.key()))
-      absent.insert(quote(item.key()));
+  for (const auto &[name, place] : index.tensors)
+    if (!places.count(name))
+      absent.insert(quote(name));
   if (!repeated.empty())
     notes.push_back(
         concat({"several shards have ", firstTen(listOf(repeated)),

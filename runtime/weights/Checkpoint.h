@@ -74,6 +74,7 @@ public:
   /// own. FAILED_PRECONDITION if an earlier file did so with another tensor.
   Status replace(const std::string &file,
                  const std::multimap<std::string, std::string> &tensors);
+  bool hasReplacements() const { return !replaced.empty(); }
   /// What counts in place of the tensor called `name`, or null.
   const Tensor *replacement(const std::string &name) const;
 

@@ -2,15 +2,17 @@
 
 #include "runtime/Abi.h"
 #include "runtime/base/Json.h"
+#include "runtime/base/PlainJson.h"
 
 #include <algorithm>
 #include <cstring>
 #include <tuple>
-#include <unordered_set>
 
 namespace cria {
 
 static constexpr uint64_t maxHeaderBytes = 100'000'000, maxNameBytes = 512;
+static constexpr size_t maxRank = 8;
+static constexpr char metadataKey[] = "__metadata__";
 
 namespace {
 
@@ -83,23 +85,37 @@ static Result<Header> readHeader(const File &file) {
   return Header{std::move(text), 8 + length};
 }
 
+static const ElementType *findType(std::string_view name) {
+  for (const ElementType &known : elementTypes)
+    if (name == known.name)
+      return &known;
+  return nullptr;
+}
+
+/// The numbers of an array. 4.0 is none.
+static Shape readSizes(const JsonCursor &at, size_t most) {
+  Shape sizes = at.sizes(most, 0, INT64_MAX);
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (at.raw()[i].is_number_float())
+      at.element(i).expected("digits alone");
+  return sizes;
+}
+
 static TensorEntry readEntry(const std::string &name, const JsonCursor &at) {
   TensorEntry tensor;
   tensor.name = name;
   tensor.typeName = at["dtype"].string();
-  tensor.shape = at["shape"].sizes(8, 0, INT64_MAX);
+  tensor.shape = readSizes(at["shape"], maxRank);
   JsonCursor place = at["data_offsets"];
-  std::vector<uint64_t> offsets = place.sizes(2, 0, INT64_MAX);
+  Shape offsets = readSizes(place, 2);
   if (offsets.size() != 2) {
     place.expected("two offsets");
     return tensor;
   }
   tensor.begin = offsets[0];
   tensor.end = offsets[1];
-  auto type = std::find_if(
-      std::begin(elementTypes), std::end(elementTypes),
-      [&](const ElementType &known) { return tensor.typeName == known.name; });
-  if (type == std::end(elementTypes)) {
+  const ElementType *type = findType(tensor.typeName);
+  if (!type) {
     at["dtype"].fail(concat({"is ", quote(tensor.typeName),
                              ", no type of safetensors known here"}),
                      CRIA_UNIMPLEMENTED);
@@ -119,118 +135,90 @@ static TensorEntry readEntry(const std::string &name, const JsonCursor &at) {
   return tensor;
 }
 
-namespace {
-
-/// Makes the tensors of a header one by one, in memory for one.
-class EntryReader : public JsonSink {
-public:
-  explicit EntryReader(const std::string &path) : path(path) {}
-
-  void scalar(nlohmann::json value, const std::string &spelling) override {
-    if (value.is_number_float()) // 4.0 is no offset
-      value = spelling;
-    if (depth == 1)
-      finish(std::move(value));
-    else if (depth == 2)
-      add(std::move(value));
-    else if (depth == 3 && isKept && tensor.root()[member].is_array())
-      tensor.root()[member].push_back(std::move(value));
+/// The tensor called `name`, whose description comes next.
+static TensorEntry readPlainEntry(std::string_view name, PlainJson &json) {
+  TensorEntry tensor;
+  tensor.name = name;
+  Shape place;
+  auto readSizes = [&](Shape &sizes, size_t most) {
+    sizes.reserve(most);
+    json.array([&] {
+      sizes.push_back(json.number());
+      if (sizes.size() > most)
+        json.fail();
+    });
+  };
+  int members = 0;
+  json.object([&](std::string_view key) {
+    ++members;
+    if (key == "dtype")
+      tensor.typeName = json.string();
+    else if (key == "shape")
+      readSizes(tensor.shape, maxRank);
+    else if (key == "data_offsets")
+      readSizes(place, 2);
+    else
+      json.fail();
+  });
+  const ElementType *type = findType(tensor.typeName);
+  if (members != 3 || !type || place.size() != 2 || place[1] < place[0] ||
+      packedBytes(tensor.shape, type->bits) != place[1] - place[0]) {
+    json.fail();
+    return tensor;
   }
-  void open(bool object) override {
-    auto none = object ? nlohmann::json::object() : nlohmann::json::array();
-    if (depth == 1 && !object)
-      finish(std::move(none));
-    else if (depth == 1)
-      tensor = JsonDocument(std::move(none));
-    else if (depth >= 2)
-      scalar(std::move(none), "");
-    ++depth;
-  }
-  void close() override {
-    if (--depth == 1 && !isMetadata)
-      finish(std::move(tensor.root()));
-  }
-  void key(std::string name) override;
-
-  std::vector<TensorEntry> tensors;
-  Status failure; // names the file
-
-private:
-  void add(nlohmann::json value);
-  void finish(nlohmann::json value);
-
-  const std::string &path;
-  int depth = 0;
-  std::string name, member;
-  bool isMetadata = false, isKept = false;
-  JsonDocument tensor;
-  /// Hashes of the header's keys, and of those of the metadata. A file that is
-  /// made to have two alike is refused.
-  std::unordered_set<uint64_t> seen;
-};
-
-} // namespace
-
-void EntryReader::key(std::string key) {
-  static constexpr std::string_view kept[] = {"dtype", "shape", "data_offsets"};
-  uint64_t start = depth == 1 ? CRIA_FNV_OFFSET : ~CRIA_FNV_OFFSET;
-  bool isNew = true;
-  if (depth == 1 || (depth == 2 && isMetadata))
-    isNew = seen.insert(criaFnv1a64(start, key.data(), key.size())).second;
-  else if (depth == 2)
-    isNew = !tensor.root().contains(key);
-  if (!isNew)
-    status = Status(CRIA_INVALID_ARGUMENT, "duplicate key " + quote(key));
-  if (depth == 1 && key.size() > maxNameBytes)
-    status =
-        Status(CRIA_INVALID_ARGUMENT,
-               {"the name of a tensor has ", key.size(),
-                " bytes, expected at most ", maxNameBytes, ": ", quote(key)});
-  if (depth == 1) {
-    isMetadata = key == "__metadata__";
-    name = std::move(key);
-  } else if (depth == 2) {
-    isKept = std::find(std::begin(kept), std::end(kept), key) != std::end(kept);
-    member = std::move(key);
-  }
+  tensor.type = type->type;
+  tensor.begin = place[0];
+  tensor.end = place[1];
+  return tensor;
 }
 
-/// A member of a tensor or of the metadata.
-void EntryReader::add(nlohmann::json value) {
-  if (isMetadata && !value.is_string()) {
-    tensor.root()[member] = std::move(value);
-    finish(std::move(tensor.root()));
-  } else if (isKept && !isMetadata)
-    tensor.root()[member] = std::move(value);
-}
-
-/// Reads the value of the header's key `name`.
-void EntryReader::finish(nlohmann::json value) {
-  if (!failure.ok())
-    return;
-  JsonDocument held(std::move(value));
-  JsonCursor at(held.root(), path, failure, name);
-  if (!isMetadata)
-    tensors.push_back(readEntry(name, at));
-  else if (!at.raw().is_object())
-    at.expected("an object");
-  else
-    at[member].string();
-  status = failure;
+/// Reads the same tensors as `readEntries`. False if the header is not plain or
+/// has an error.
+static bool readPlainEntries(std::string_view text,
+                             std::vector<TensorEntry> &tensors) {
+  PlainJson json(text);
+  json.object([&](std::string_view name) {
+    if (name.size() > maxNameBytes)
+      json.fail();
+    else if (name == metadataKey)
+      json.object([&](std::string_view) { json.string(); });
+    else
+      tensors.push_back(readPlainEntry(name, json));
+  });
+  return json.isPlain();
 }
 
 /// Reads every tensor of the header. Offsets still count from the header's end.
 static Result<std::vector<TensorEntry>> readEntries(const std::string &text,
                                                     const std::string &path) {
+  std::vector<TensorEntry> tensors;
+  if (readPlainEntries(text, tensors))
+    return tensors;
+  tensors.clear();
   JsonLimits limits;
   limits.bytes = maxHeaderBytes;
-  EntryReader reader(path);
-  Status status = parseJson(text, path, limits, reader);
-  if (!reader.failure.ok())
-    return reader.failure;
-  if (!status.ok())
-    return status;
-  return std::move(reader.tensors);
+  Result<JsonDocument> header = parseJson(text, path, limits);
+  if (!header.ok())
+    return header.status();
+  Status status;
+  for (const auto &[name, value] : header->root().items()) {
+    JsonCursor at(value, path, status, name);
+    if (name.size() > maxNameBytes)
+      return Status(CRIA_INVALID_ARGUMENT,
+                    {path, ": the name of a tensor has ", name.size(),
+                     " bytes, expected at most ", maxNameBytes, ": ",
+                     quote(name)});
+    if (name != metadataKey)
+      tensors.push_back(readEntry(name, at));
+    else if (!value.is_object())
+      at.expected("an object");
+    else
+      for (const auto &[key, text] : value.items())
+        at[key].string();
+    if (!status.ok())
+      return status;
+  }
+  return tensors;
 }
 
 /// Sorts the tensors and checks that they fill [0, `size`) without a gap.

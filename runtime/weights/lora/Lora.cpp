@@ -269,6 +269,8 @@ Result<Loras> Loras::open(const WeightSource &source,
                           const Manifest &manifest) {
   Loras loras;
   loras.unmerged = source.loraUnmerged;
+  if (source.loras.empty())
+    return loras;
   Opener opener(loras, manifest);
   loras.files.reserve(source.loras.size());
   for (const LoraSource &each : source.loras)

@@ -131,12 +131,10 @@ static void choose(PackedElements &weight, const PackedConfig &config,
   }
 }
 
-std::optional<PackedWeight> findPacked(const Checkpoint &checkpoint,
-                                       const std::string &name,
-                                       const Shape &shape,
-                                       const PackedConfig &config,
-                                       std::string &problem) {
-  const Checkpoint::Tensor *place = checkpoint.find(name);
+std::optional<PackedWeight>
+findPacked(const Checkpoint &checkpoint, const std::string &name,
+           const Checkpoint::Tensor *place, const Shape &shape,
+           const PackedConfig &config, std::string &problem) {
   static const std::string suffix = ".weight";
   std::unique_ptr<PackedElements> found;
   if (place && place->tensor->type == DType::F8_E4M3 &&

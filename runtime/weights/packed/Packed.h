@@ -59,14 +59,13 @@ inline bool hasPacked(const Checkpoint &checkpoint) {
 Result<PackedConfig> readPackedConfig(const Checkpoint &checkpoint,
                                       const nlohmann::json &config);
 
-/// The weight `name` of `shape`, if `checkpoint` has it packed. Nothing if it
-/// is one plain tensor or missing, or if its tensors are wrong or are not as
-/// `config` says, as `problem` then says. Reads headers alone; the checkpoint
-/// must outlive the elements.
-std::optional<PackedWeight> findPacked(const Checkpoint &checkpoint,
-                                       const std::string &name,
-                                       const Shape &shape,
-                                       const PackedConfig &config,
-                                       std::string &problem);
+/// The weight `name` of `shape`, if `checkpoint` has it packed. `place` is the
+/// tensor of this name, or null. Nothing if it is one plain tensor or missing,
+/// or if its tensors are wrong or are not as `config` says, as `problem` then
+/// says. Reads headers alone; the checkpoint must outlive the elements.
+std::optional<PackedWeight>
+findPacked(const Checkpoint &checkpoint, const std::string &name,
+           const Checkpoint::Tensor *place, const Shape &shape,
+           const PackedConfig &config, std::string &problem);
 
 } // namespace cria

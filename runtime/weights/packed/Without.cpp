@@ -14,6 +14,7 @@ Result<PackedConfig> readPackedConfig(const Checkpoint &checkpoint,
 }
 
 std::optional<PackedWeight> findPacked(const Checkpoint &, const std::string &,
+                                       const Checkpoint::Tensor *,
                                        const Shape &, const PackedConfig &,
                                        std::string &) {
   return std::nullopt;

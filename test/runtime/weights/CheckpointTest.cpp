@@ -112,6 +112,25 @@ TEST_F(CheckpointTest, FindsWhatTheIndexListsElsewhereOrNotAtAll) {
               ElementsAre("no shard has 'ghost', which the index lists"));
 }
 
+// With an escape, an index is read as a document.
+TEST_F(CheckpointTest, ReadsPlainIndexesLikeAllOthers) {
+  writeShards();
+  map["gho\"st"] = "a.safetensors";
+  auto checkpoint = openMapped();
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  EXPECT_EQ(checkpoint->tensors().size(), 3u);
+  EXPECT_THAT(checkpoint->warnings(),
+              ElementsAre("no shard has 'gho\"st', which the index lists"));
+  map["gho\"st"] = "../a.safetensors";
+  Status escaped = openMapped().status();
+  map.erase("gho\"st");
+  map["ghost"] = "../a.safetensors";
+  for (const Status &status : {escaped, openMapped().status()})
+    EXPECT_THAT(status, fails(CRIA_INVALID_ARGUMENT,
+                              "is '../a.safetensors', expected the name of a "
+                              "file in the index's folder"));
+}
+
 TEST_F(CheckpointTest, FindsTensorsOfBaseModels) {
   std::string path = folder.write(
       "b.safetensors", safetensorsOf({{"norm.weight", "F32", {0}, ""},

@@ -6,6 +6,8 @@
 
 #include <sys/stat.h>
 
+#include <tuple>
+
 using namespace cria;
 using namespace cria::test;
 
@@ -129,6 +131,35 @@ TEST_F(SafetensorsTest, RejectsHeadersThatAreNoPaddedObject) {
               fails(CRIA_INVALID_ARGUMENT, "'__metadata__.n' is 1"));
   EXPECT_THAT(openHeader("\"__metadata__\":[]", 0),
               fails(CRIA_INVALID_ARGUMENT, "'__metadata__' is array"));
+}
+
+// A header without escapes is read in place. With an escape, it is read as a
+// document: both must accept the same.
+TEST_F(SafetensorsTest, ReadsPlainHeadersLikeAllOthers) {
+  std::string plain = entry("a", "F32", "[1, 2]", "[0,8]") + ", " +
+                      entry("b", "U8", "[]", "[8,9]");
+  auto read = [&](const std::string &members, const std::string &metadata) {
+    std::string text = "{\"__metadata__\":{" + metadata + "}," + members + "}";
+    return openSafetensors(
+        folder.write("x.safetensors", safetensorsOf(text, std::string(9, 0))));
+  };
+  int accepted = 0;
+  for (size_t i = 0; i < plain.size(); ++i)
+    for (char c : std::string_view("{]\",:0.- b\x7f\xc3", 12)) {
+      std::string members = plain;
+      members[i] = c;
+      auto one = read(members, "\"format\":\"pt\""),
+           other = read(members, R"("format":"\u0070t")");
+      ASSERT_EQ(one.ok(), other.ok()) << members;
+      accepted += one.ok();
+      for (size_t tensor = 0; one.ok() && tensor < 2; ++tensor) {
+        const TensorEntry &a = one->tensors[tensor],
+                          &b = other->tensors[tensor];
+        EXPECT_EQ(std::tie(a.name, a.type, a.shape),
+                  std::tie(b.name, b.type, b.shape));
+      }
+    }
+  EXPECT_GT(accepted, 40); // other names, spaces
 }
 
 TEST_F(SafetensorsTest, RejectsOverlapsAndHolesNamingBothTensors) {
