@@ -1,8 +1,9 @@
 /// c[n] += sum of blocks b of scales(x, b) * scales(w[n], b) * (x[b] . w[n, b])
 ///
-/// for one row x of activations, as in decode. Rows of weights are read in
-/// place, S streams that are far apart at a time, as in Dot.cpp. A block is a
-/// vector of 32 integers of 8 bits:
+/// for one row x of activations, as in decode, or a few, which share the loads
+/// of w: of a batch, or of one expert. Rows of weights are read in place, S
+/// streams that are far apart at a time, as in Dot.cpp. A block is a vector of
+/// 32 integers of 8 bits:
 ///
 ///   sums[8 lanes] = 4 products each, of integers; exact
 ///   acc[n]       += float(sums) * (scale of x * scale of w)
@@ -24,6 +25,9 @@ using namespace mlir;
 using namespace cria;
 
 static constexpr int64_t kNumbers = BlockProduct::kNumbers;
+/// The bytes of neighbouring rows of an expert's weights that one iteration
+/// reads, or more. The first of these rows is not prefetched.
+static constexpr int64_t kUnitBytes = 64 << 10;
 /// The number of blocks whose scales are converted together.
 static constexpr int64_t kGroup = 8;
 
@@ -98,17 +102,23 @@ void cria::fetchBlocksAhead(VectorBuilder &b, const BlockProduct &product,
 }
 
 namespace {
-/// Dot products of rows of x, from m on, with the columns n, n + apart, ... of
-/// c, which are rows of weights.
+/// A row of x, and of c.
+struct BlockRow {
+  SmallVector<Value> x, out; // indices
+  Value number;              // of its initial sums
+};
+
+/// Dot products of rows of x with the columns n, n + apart, ... of c, which are
+/// rows of weights.
 class BlockDots {
 public:
   /// `first` has the initial sums, (M * B, lanes) i32; null if w has no offset.
-  BlockDots(VectorBuilder &b, const BlockProduct &product, Value first, Value m,
-            int64_t rows, Value n, int64_t columns, int64_t apart,
+  BlockDots(VectorBuilder &b, const BlockProduct &product, Value first,
+            ArrayRef<BlockRow> of, Value n, int64_t columns, int64_t apart,
             bool fromZero)
-      : b(b), product(product), first(first), m(m), n(n), rows(rows),
-        columns(columns), apart(apart), sets(columns >= 4 ? 1 : 4),
-        fromZero(fromZero) {}
+      : b(b), product(product), first(first), n(n), of(of),
+        rows(static_cast<int64_t>(of.size())), columns(columns), apart(apart),
+        sets(columns >= 4 ? 1 : 4), fromZero(fromZero) {}
   void emit();
 
 private:
@@ -122,13 +132,21 @@ private:
 
   VectorBuilder &b;
   const BlockProduct &product;
-  Value first, m, n;
+  Value first, n;
+  ArrayRef<BlockRow> of;
   int64_t rows;
   /// `sets`: the blocks of a column alternate between sets of accumulators.
   int64_t columns, apart, sets;
   bool fromZero;
 };
 } // namespace
+
+/// The indices `outer` and then `inner`.
+static SmallVector<Value> at(ValueRange outer, ValueRange inner) {
+  SmallVector<Value> indices(outer);
+  indices.append(inner.begin(), inner.end());
+  return indices;
+}
 
 /// Half of a block's 32 integers, from `first` on.
 static Value halfOf(VectorBuilder &b, Value block, int64_t first) {
@@ -189,12 +207,11 @@ Value BlockDots::multiply(Value x, Value w, Value row, Value block) {
 SmallVector<Value> BlockDots::group(Value block, ValueRange acc,
                                     int64_t count) {
   SmallVector<Value> next(acc), xs, scales;
-  for (int64_t r = 0; r < rows; ++r) {
-    Value row = b.add(m, r);
+  for (const BlockRow &row : of) {
     for (int64_t i = 0; i < count; ++i)
-      xs.push_back(
-          b.load(product.codes, {row, b.add(block, i), b.index(0)}, kNumbers));
-    scales.push_back(b.loadWide(product.scales, {row, block}, count));
+      xs.push_back(b.load(product.codes,
+                          at(row.x, {b.add(block, i), b.index(0)}), kNumbers));
+    scales.push_back(b.loadWide(product.scales, at(row.x, block), count));
   }
   for (int64_t column = 0; column < columns; ++column) {
     Value row = rowOf(column);
@@ -206,11 +223,11 @@ SmallVector<Value> BlockDots::group(Value block, ValueRange acc,
       factors.push_back(b.create<arith::MulFOp>(scale, ofWeights));
     VectorType floats = b.vectorType(sumsOf(b.unit), b.getF32Type());
     for (int64_t i = 0; i < count; ++i) {
-      Value at = b.add(block, i);
-      Value w = loadCodes(b, product, row, at, /*isSigned=*/!first);
+      Value place = b.add(block, i);
+      Value w = loadCodes(b, product, row, place, /*isSigned=*/!first);
       for (int64_t r = 0; r < rows; ++r) {
         Value sums = b.create<arith::SIToFPOp>(
-            floats, multiply(xs[r * count + i], w, b.add(m, r), at));
+            floats, multiply(xs[r * count + i], w, of[r].number, place));
         Value factor = b.create<vector::BroadcastOp>(
             floats, b.create<vector::ExtractOp>(factors[r], i));
         Value &acc = sum(next, r, column, i % sets);
@@ -238,67 +255,86 @@ void BlockDots::emit() {
       vector = b.create<arith::AddFOp>(vector, sum(acc, row, column, set));
     Value result = b.create<vector::ReductionOp>(
         vector::CombiningKind::ADD, vector, arith::FastMathFlags::reassoc);
-    SmallVector<Value> at = {b.add(m, row), rowOf(column)};
+    SmallVector<Value> place = at(of[row].out, rowOf(column));
     if (!fromZero)
       result = b.create<arith::AddFOp>(
-          result, b.create<memref::LoadOp>(product.out, at));
-    b.create<memref::StoreOp>(result, product.out, at);
+          result, b.create<memref::LoadOp>(product.out, place));
+    b.create<memref::StoreOp>(result, product.out, place);
   }
 }
 
-/// The initial sums: for each block of x, the sums of four neighbours times the
-/// negative offset of the weights.
-static Value firstSums(VectorBuilder &b, const BlockProduct &product,
-                       int64_t maxRows) {
-  int64_t lanes = sumsOf(b.unit);
-  auto type =
-      MemRefType::get({maxRows * product.blocks(), lanes}, b.getI32Type());
-  Value first = b.create<memref::AllocOp>(type, b.getI64IntegerAttr(64));
+/// Whether sums of blocks begin with what an offset of the weights adds.
+static bool hasFirstSums(const VectorUnit &unit, const BlockProduct &product) {
+  return product.bits == 4 || (unit.dotBytes && !unit.neon);
+}
+
+/// Room for the initial sums of `rows` rows: for each block of x, the sums of
+/// four neighbours times the negative offset of the weights.
+static Value allocateSums(VectorBuilder &b, const BlockProduct &product,
+                          int64_t rows) {
+  auto type = MemRefType::get({rows * product.blocks(), sumsOf(b.unit)},
+                              b.getI32Type());
+  return b.create<memref::AllocOp>(type, b.getI64IntegerAttr(64));
+}
+
+/// Computes the initial sums of the row of x at `x`, the row with this number.
+static void setSums(VectorBuilder &b, const BlockProduct &product, Value first,
+                    ValueRange x, Value number) {
   Value factor = b.create<arith::ConstantOp>(DenseElementsAttr::get(
-      b.vectorType(lanes, b.getI32Type()),
+      b.vectorType(sumsOf(b.unit), b.getI32Type()),
       b.getI32IntegerAttr(static_cast<int32_t>(-offsetOf(product)))));
-  auto ofRow = [&](Value row) {
-    b.loop(b.index(0), b.index(product.blocks()), 1, [&](Value block) {
-      Value x = b.load(product.codes, {row, block, b.index(0)}, kNumbers);
-      Value sums = dotBytes(b, zeroSums(b), bytes(b, 1, kNumbers), x);
-      Value at = b.add(block, b.mul(row, product.blocks()));
-      b.store(b.create<arith::MulIOp>(sums, factor), first, {at, b.index(0)});
-    });
-  };
-  if (maxRows == 1)
-    ofRow(b.index(0));
-  else
-    b.loop(b.index(0), b.size(product.codes, 0), 1, ofRow);
-  return first;
+  b.loop(b.index(0), b.index(product.blocks()), 1, [&](Value block) {
+    Value codes = b.load(product.codes, at(x, {block, b.index(0)}), kNumbers);
+    Value sums = dotBytes(b, zeroSums(b), bytes(b, 1, kNumbers), codes);
+    Value place = b.add(block, b.mul(number, product.blocks()));
+    b.store(b.create<arith::MulIOp>(sums, factor), first, {place, b.index(0)});
+  });
+}
+
+/// Calls `tile` for the rows [begin, end), some at a time: two if there are
+/// many columns or few registers, else four.
+static void forTiles(VectorBuilder &b, Value begin, Value end,
+                     llvm::function_ref<void(Value, int64_t)> tile) {
+  int64_t most = b.unit.streams >= 4 || b.unit.registers < 32 ? 2 : 4;
+  Value done = begin, count = b.sub(end, begin);
+  for (int64_t size = most; size; size /= 2) {
+    Value next = b.add(begin, b.mul(b.div(count, size), size));
+    b.loop(done, next, size, [&](Value m) { tile(m, size); });
+    done = next;
+  }
 }
 
 static void emitRows(VectorBuilder &b, const BlockProduct &product,
                      bool fromZero, int64_t maxRows, bool parallel) {
   int64_t streams = b.unit.streams, turns = product.columns() / streams;
-  Value first;
-  if (product.bits == 4 || (b.unit.dotBytes && !b.unit.neon))
-    first = firstSums(b, product, maxRows);
-  // Two rows of x at a time if there are many columns or few registers, else
-  // four.
-  int64_t most = streams >= 4 || b.unit.registers < 32 ? 2 : 4;
+  Value first, none = b.index(0);
+  if (hasFirstSums(b.unit, product)) {
+    first = allocateSums(b, product, maxRows);
+    auto ofRow = [&](Value row) { setSums(b, product, first, row, row); };
+    if (maxRows == 1)
+      ofRow(none);
+    else
+      b.loop(none, b.size(product.codes, 0), 1, ofRow);
+  }
   auto columns = [&](Value n, int64_t count, int64_t apart) {
     auto tile = [&](Value m, int64_t rows) {
-      BlockDots(b, product, first, m, rows, n, count, apart, fromZero).emit();
+      SmallVector<BlockRow> of;
+      for (int64_t r = 0; r < rows; ++r) {
+        Value row = b.add(m, r);
+        of.push_back({{row}, {row}, row});
+      }
+      BlockDots(b, product, first, of, n, count, apart, fromZero).emit();
     };
     if (maxRows == 1)
-      return tile(b.index(0), 1);
-    Value done = b.index(0), rows = b.size(product.codes, 0);
-    for (int64_t size = most; size; size /= 2) {
-      Value end = b.mul(b.div(rows, size), size);
-      b.loop(done, end, size, [&](Value m) { tile(m, size); });
-      done = end;
-    }
+      tile(none, 1);
+    else
+      forTiles(b, none, b.size(product.codes, 0), tile);
   };
   auto turn = [&](Value n) { columns(n, streams, turns); };
   if (parallel)
     b.parallel(b.index(turns), turn);
   else
-    b.loop(b.index(0), b.index(turns), 1, turn);
+    b.loop(none, b.index(turns), 1, turn);
   b.loop(b.index(turns * streams), b.index(product.columns()), 1,
          [&](Value n) { columns(n, 1, 1); });
 }
@@ -311,4 +347,69 @@ void cria::emitBlockDot(VectorBuilder &b, const BlockProduct &product,
 void cria::emitFewBlockDots(VectorBuilder &b, const BlockProduct &product,
                             bool fromZero, int64_t maxRows) {
   emitRows(b, product, fromZero, maxRows, /*parallel=*/true);
+}
+
+/// The initial sums of the rows of x of all tokens, at most `maxTokens`, if
+/// there are parts of rows. Null if w has no offset.
+static Value sumsOfTokens(VectorBuilder &b, const BlockProduct &product,
+                          const ExpertRows &experts, bool ofExperts,
+                          int64_t maxTokens) {
+  if (!hasFirstSums(b.unit, product))
+    return Value();
+  int64_t each = ofExperts ? experts.chosen : 1; // rows of a token
+  Value first = allocateSums(b, product, maxTokens * each);
+  Value rows = b.create<arith::SelectOp>(b.less(b.index(0), experts.count),
+                                         b.mul(b.size(product.codes, 0), each),
+                                         b.index(0));
+  b.parallel(rows, [&](Value row) {
+    SmallVector<Value> x = {row};
+    if (ofExperts)
+      x = experts.indices(b, row, ofExperts);
+    setSums(b, product, first, x, row);
+  });
+  return first;
+}
+
+void cria::emitSortedBlockDots(VectorBuilder &b, const BlockProduct &product,
+                               const ExpertRows &experts, int64_t maxTokens) {
+  int64_t streams = b.unit.streams, turns = product.columns() / streams;
+  int64_t unit = llvm::divideCeil(
+      kUnitBytes, product.blocks() * product.blockBytes()); // turns
+  bool ofExperts = product.type(product.scales).getRank() == 3;
+  Value first = sumsOfTokens(b, product, experts, ofExperts, maxTokens);
+  auto rowAt = [&](Value place) {
+    Value row = experts.rowAt(b, place);
+    SmallVector<Value> x = experts.indices(b, row, ofExperts);
+    return BlockRow{x, experts.indices(b, row, /*ofExperts=*/true),
+                    ofExperts ? row : x[0]};
+  };
+  // Runs `body` for units of parts, with a function that multiplies some
+  // columns with the rows of the part.
+  auto forParts = [&](int64_t units, auto body) {
+    b.parallel(b.mul(experts.count, units), [&](Value i) {
+      ExpertPart part(b, experts, product.weights, b.div(i, units));
+      BlockProduct of = product;
+      of.weights = part.matrix;
+      body(b.rem(i, units), [&](Value n, int64_t count, int64_t apart) {
+        forTiles(b, part.begin, part.end, [&](Value place, int64_t rows) {
+          SmallVector<BlockRow> tile;
+          for (int64_t r = 0; r < rows; ++r)
+            tile.push_back(rowAt(b.add(place, r)));
+          BlockDots(b, of, first, tile, n, count, apart, /*fromZero=*/false)
+              .emit();
+        });
+      });
+    });
+  };
+  if (turns)
+    forParts(llvm::divideCeil(turns, unit), [&](Value number, auto columns) {
+      Value begin = b.mul(number, unit);
+      Value end = b.min(b.add(begin, unit), b.index(turns));
+      b.loop(begin, end, 1, [&](Value n) { columns(n, streams, turns); });
+    });
+  if (product.columns() % streams)
+    forParts(1, [&](Value, auto columns) {
+      b.loop(b.index(turns * streams), b.index(product.columns()), 1,
+             [&](Value n) { columns(n, 1, 1); });
+    });
 }

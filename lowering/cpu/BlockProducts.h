@@ -31,6 +31,11 @@ void emitBlockDot(VectorBuilder &b, const BlockProduct &product, bool fromZero,
 void emitFewBlockDots(VectorBuilder &b, const BlockProduct &product,
                       bool fromZero, int64_t maxRows);
 
+/// The same with experts, for the rows of at most `maxTokens` tokens: rows of
+/// an expert's matrix are read from memory once.
+void emitSortedBlockDots(VectorBuilder &b, const BlockProduct &product,
+                         const ExpertRows &experts, int64_t maxTokens);
+
 /// Rows of activations, packed for emitBlockPanel.
 struct BlockPanels {
   mlir::Value codes;  // (panels, B, steps of k, lanes * k of a step)

@@ -115,11 +115,6 @@ ExpertRows sortRows(VectorBuilder &b, mlir::Value experts, int64_t count,
                     mlir::Value first, int64_t maxTokens, int64_t alignment,
                     int64_t mostRows);
 
-/// The end of the tokens [0, few) whose rows should be multiplied one by one
-/// with experts in blocks: all tokens if most experts have no second row, else
-/// none.
-mlir::Value fewTokens(VectorBuilder &b, mlir::Value experts, int64_t count);
-
 /// A column of c, which is a row of b (n, k).
 struct Column {
   const Contraction *product;

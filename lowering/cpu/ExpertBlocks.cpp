@@ -8,9 +8,11 @@
 ///         }
 ///
 /// The inner products are products of one row with a matrix in blocks
-/// (BlockProduct.h). With one token, threads share the rows of an expert; with
-/// several, they share tokens and experts. The rows of many tokens are sorted
-/// by expert instead (Experts.cpp), and multiplied as panels (BlockPanel.cpp).
+/// (BlockProduct.h). With one token, threads share the rows of an expert. Where
+/// only a call knows how many tokens there are, they share tokens and experts,
+/// and the rows of several tokens are sorted by expert instead (Experts.cpp):
+/// few rows of an expert are multiplied in place (BlockDot.cpp), others as
+/// panels (BlockPanel.cpp).
 #include "lowering/cpu/BlockProducts.h"
 #include "lowering/kernel/LinalgBuilder.h"
 #include "lowering/kernel/Product.h"

@@ -215,13 +215,6 @@ void cria::emitExpertDots(VectorBuilder &b, const ExpertProduct &product,
     });
 }
 
-Value cria::fewTokens(VectorBuilder &b, Value experts, int64_t count) {
-  Value tokens = b.size(experts, 0);
-  int64_t most = count / (2 * type(experts).getDimSize(1));
-  Value more = b.less(b.index(std::max<int64_t>(most, 1)), tokens);
-  return b.create<arith::SelectOp>(more, b.index(0), tokens);
-}
-
 ExpertRows cria::sortRows(VectorBuilder &b, Value experts, int64_t count,
                           Value first, int64_t maxTokens, int64_t alignment,
                           int64_t mostRows) {

@@ -70,12 +70,35 @@ static bool isWrittenBetween(Operation *first, Operation *last, Value memref) {
   return false;
 }
 
+/// The most rows for which an invariant product multiplies row by row.
+static constexpr int64_t kFewRows = 64;
+
+/// The most tokens of a call of `chunk` tokens whose rows, sorted by expert,
+/// are multiplied where they are, and not packed: each of `count` experts has
+/// then at most `rows` / 2 rows on average. Each token chooses `chosen`
+/// experts.
+static int64_t fewTokens(int64_t rows, int64_t count, int64_t chosen,
+                         bool invariant, int64_t chunk) {
+  if (invariant)
+    return chunk <= kFewRows ? chunk : 0;
+  return count * rows / 2 / chosen;
+}
+
+/// `rows` if there are at most `few` tokens of `chunk`, else none; and `rows`
+/// if there are more.
+static std::pair<ExpertRows, ExpertRows> byTokens(VectorBuilder &b,
+                                                  const ExpertRows &rows,
+                                                  Value tokens, int64_t few,
+                                                  int64_t chunk) {
+  if (few <= 0 || few >= chunk)
+    return {rows, rows};
+  return {rows.onlyIf(b, b.less(tokens, b.index(few + 1))),
+          rows.onlyIf(b, b.less(b.index(few), tokens))};
+}
+
 static bool fitsAmx(const Contraction &c) {
   return c.aType().isBF16() && c.bType().isBF16() && c.n() >= 32;
 }
-
-/// The most rows for which an invariant product multiplies row by row.
-static constexpr int64_t kFewRows = 64;
 
 namespace {
 /// A product with blocks, and the first product of as many bits that reads the
@@ -289,20 +312,15 @@ private:
     int64_t alignment = tiles ? 32 : b.unit.lanes;
     int64_t most = tiles ? llvm::alignTo(chunk, alignment)
                          : mostPanelRows(b.unit, c, chunk);
-    // The most tokens whose rows are not packed. Tiles take no longer than dot
-    // products if many experts have a second row, vectors of rows if half of
-    // their lanes are filled.
-    int64_t rows = product.count() * (tiles ? 1 : b.unit.lanes) / 2,
-            few = rows / product.chosen();
-    if (c.invariant)
-      few = chunk <= kFewRows ? chunk : 0;
-    bool both = 0 < few && few < chunk;
+    // Tiles take no longer than dot products if many experts have a second row,
+    // vectors of rows if half of their lanes are filled.
+    int64_t few = fewTokens(tiles ? 1 : b.unit.lanes, product.count(),
+                            product.chosen(), c.invariant, chunk);
     if (!first.rows) {
       ExpertRows all = sortRows(b, product.experts, product.count(), begin,
                                 chunk, alignment, most);
-      Value tokens = b.size(product.experts, 0);
-      first.dots = both ? all.onlyIf(b, b.less(tokens, b.index(few + 1))) : all;
-      first.rows = both ? all.onlyIf(b, b.less(b.index(few), tokens)) : all;
+      std::tie(first.dots, first.rows) =
+          byTokens(b, all, b.size(product.experts, 0), few, chunk);
     }
     if (few) {
       c.experts = first.dots;
@@ -319,25 +337,38 @@ private:
       emitPanels(b, c, most, first.packed);
   }
 
-  /// Leaves the rows of few tokens to the loop of products of one row, and adds
-  /// a product of the others, sorted by expert.
+  /// Leaves the rows of one token to the loop of products of one row, and adds
+  /// products of the others, sorted by expert.
   void lowerSorted(ExpertBlocks product, int64_t chunk,
                    const VectorUnit &unit) {
-    bool invariant = getOperation()->hasAttr(kInvariantAttribute);
     auto loop = product.row->getParentOfType<scf::ForallOp>();
-    if (invariant && chunk <= kFewRows)
-      return;
     OpBuilder builder(loop);
     VectorBuilder b(product.row.getLoc(), builder, unit);
+    bool invariant = getOperation()->hasAttr(kInvariantAttribute);
     int64_t count = product.all.type(product.all.weights).getDimSize(0);
-    Value few = invariant ? b.index(0) : fewTokens(b, product.experts, count);
-    loop.getDynamicUpperBoundMutable().assign(few);
-    b.setInsertionPointAfter(loop);
+    int64_t chosen = product.all.type(product.experts).getDimSize(1);
+    // Vectors of rows take no longer than dot products if half of their lanes
+    // are filled, or, with four bits, whose products need no wider integers, a
+    // quarter.
     int64_t lanes = unit.lanes, most = llvm::alignTo(chunk, lanes);
+    int64_t full = unit.amxBytes           ? 1
+                   : product.all.bits == 4 ? lanes / 2
+                                           : lanes;
+    int64_t few = fewTokens(full, count, chosen, invariant, chunk);
+    Value tokens = b.size(product.experts, 0), one = b.index(0);
+    if (!invariant || few)
+      one = b.create<arith::SelectOp>(b.less(b.index(1), tokens), one, tokens);
+    loop.getDynamicUpperBoundMutable().assign(one);
+    b.setInsertionPointAfter(loop);
     ExpertRows rows =
-        sortRows(b, product.experts, count, few, chunk, lanes, most);
-    BlockPanels packed = packBlocks(b, product.all, chunk, &rows);
-    emitBlockPanel(b, product.all, packed, /*fromZero=*/false, &rows);
+        sortRows(b, product.experts, count, one, chunk, lanes, most);
+    auto [dots, panels] = byTokens(b, rows, tokens, few, chunk);
+    if (few)
+      emitSortedBlockDots(b, product.all, dots, std::min(few, chunk));
+    if (few >= chunk)
+      return;
+    BlockPanels packed = packBlocks(b, product.all, chunk, &panels);
+    emitBlockPanel(b, product.all, packed, /*fromZero=*/false, &panels);
   }
 
   void lower(VectorBuilder &b, const Contraction &c, Operation *op,

@@ -2,7 +2,8 @@
 pools of random sizes, which may refuse pages, with drafts and without. Each sequence draws
 the same ids and has the same logits and hidden states, bit by bit, as a session that is
 fed the same ids alone. Runs for SECONDS or longer, and at least four rounds of each model.
-BatchRandomTest does the same on a device that fails. Two of the models have states.
+BatchRandomTest does the same on a device that fails. Two of the models have states, and
+one of these has experts in blocks.
 
 Greedy ids are also those of transformers (examples/tiny/expected.json).
 """
@@ -21,8 +22,9 @@ from harness import check
 TINY = harness.HERE.parent.parent / "examples/tiny"
 EXPECTED = json.loads((TINY / "expected.json").read_text())["prompts"]
 VOCAB, CONTEXT, HIDDEN = 768, 256, 96
-# Models with states have the same sizes.
+# Models with states have the same sizes, and rows of whole blocks.
 SIZES = {
+    "intermediate_size": 64,
     "vocab_size": VOCAB,
     "max_position_embeddings": CONTEXT,
     "hidden_size": HIDDEN,
@@ -256,8 +258,8 @@ def check_greedy(model):
     batch.free()
 
 
-def compile_for_batches(tools, config, type):
-    flags = "--batch=12", f"--dtype={type}", "--chunk=64"
+def compile_for_batches(tools, config, type, *flags):
+    flags += "--batch=12", f"--dtype={type}", "--chunk=64"
     return tools.compile(config, *flags, out=f"{config.parent.name}-{config.stem}-{type}.cria")
 
 
@@ -268,10 +270,13 @@ def main():
         path = compile_for_batches(tools, TINY / "config.json", type)
         models.append(capi.Model(tools, path, 0, VOCAB, weights=TINY))
     check_greedy(models[1])
-    for family in ("qwen3_5_text", "granitemoehybrid-mamba"):
+    for family, flags in {
+        "qwen3_5_text": [],
+        "granitemoehybrid-experts": ["--quantize=q4_0"],
+    }.items():
         config = tools.scratch / f"{family}.json"
         config.write_text(json.dumps(families.FAMILIES[family] | SIZES))
-        path = compile_for_batches(tools, config, "f32")
+        path = compile_for_batches(tools, config, "f32", *flags)
         models.append(capi.Model(tools, path, 7, VOCAB))
     seed, total = 0, collections.Counter()
     end = time.monotonic() + float(sys.argv[3])

@@ -236,8 +236,9 @@ func.func @turned(%e: memref<1x2xi32>, %x: memref<1x64xf32>, %w: memref<8x64x64x
 #scales = affine_map<(t, s, n, b, j) -> (t, b)>
 #out = affine_map<(t, s, n, b, j) -> (t, s, n)>
 
-// Experts in blocks are products of one row with the blocks of one expert; of more than
-// 2 tokens, panels of rows that are sorted by expert.
+// Experts in blocks: the row of one token is multiplied with each of its experts; the rows
+// of at most 16 tokens are sorted by expert and multiplied in place, two at a time, and those
+// of more are packed.
 // CHECK-LABEL: func @blocks
 // CHECK-SAME: %[[E:[^:]*]]: memref<?x2xi32>, %[[X:[^:]*]]: memref<?x4x32xi8>, %{{[^:]*}}: memref<?x4xf16>, %[[W:[^:]*]]: memref<8x40x4x34xi8>
 // CHECK: scf.forall (%[[T:.*]], %[[S:.*]]) in (%{{.*}}, 2)
@@ -246,13 +247,27 @@ func.func @turned(%e: memref<1x2xi32>, %x: memref<1x64xf32>, %w: memref<8x64x64x
 // CHECK: memref.subview %[[X]][%[[T]], 0, 0] [1, 4, 32]
 // CHECK-NOT: scf.forall
 // CHECK: vector.fma
-// CHECK: memref.alloc() {{.*}} : memref<88xi32>
+// CHECK: memref.alloc() {{.*}} : memref<120xi32>
 // CHECK: %[[PARTS:.*]] = memref.alloc() {{.*}} : memref<10x3xi32>
-// CHECK: memref.alloc() {{.*}} : memref<11x4x16x16xi16>
+// CHECK: %[[FEW:.*]] = arith.cmpi slt, %{{.*}}, %c17
+// CHECK: arith.select %[[FEW]]
+// CHECK: scf.forall
+// CHECK: memref.load %[[PARTS]]
+// CHECK: memref.subview %[[W]][%{{.*}}, 0, 0, 0] [1, 40, 4, 34]
+// CHECK: vector.load %[[X]][%[[ONE:.*]], %c0, %c0]
+// CHECK: vector.load %[[X]][%[[OTHER:.*]], %c0, %c0]
+// CHECK: memref.alloc() {{.*}} : memref<15x4x16x16xi16>
 // CHECK: memref.load %[[PARTS]]
 // CHECK: memref.subview %[[W]][%{{.*}}, 0, 0, 0] [1, 40, 4, 34]
 // CHECK-NOT: linalg.generic
-func.func @blocks(%e: memref<?x2xi32>, %x: memref<?x4x32xi8>, %d: memref<?x4xf16>, %w: memref<8x40x4x34xi8>, %y: memref<?x2x40xf32>) attributes {cria.chunk = 16 : index} {
+
+// Vectors of 16: no call has so many tokens that their rows are packed.
+// AMX-LABEL: func @blocks
+// AMX: memref.alloc() {{.*}} : memref<{{.*}}x3xi32>
+// AMX: scf.forall
+// AMX-NOT: memref.alloc
+// AMX-LABEL: func @none
+func.func @blocks(%e: memref<?x2xi32>, %x: memref<?x4x32xi8>, %d: memref<?x4xf16>, %w: memref<8x40x4x34xi8>, %y: memref<?x2x40xf32>) attributes {cria.chunk = 32 : index} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c2 = arith.constant 2 : index
