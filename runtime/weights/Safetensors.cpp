@@ -224,20 +224,24 @@ static Result<std::vector<TensorEntry>> readEntries(const std::string &text,
 /// Sorts the tensors and checks that they fill [0, `size`) without a gap.
 static Status checkLayout(std::vector<TensorEntry> &tensors, uint64_t size,
                           const std::string &path) {
-  std::sort(tensors.begin(), tensors.end(),
-            [](const TensorEntry &a, const TensorEntry &b) {
-              return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
-            });
+  auto before = [](const TensorEntry &a, const TensorEntry &b) {
+    return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
+  };
+  // Nearly all files are sorted, and a heap takes less code than std::sort.
+  if (!std::is_sorted(tensors.begin(), tensors.end(), before)) {
+    std::make_heap(tensors.begin(), tensors.end(), before);
+    std::sort_heap(tensors.begin(), tensors.end(), before);
+  }
   uint64_t end = 0;
-  const TensorEntry *before = nullptr;
+  const TensorEntry *last = nullptr;
   for (const TensorEntry &tensor : tensors) {
     if (tensor.begin != end)
       return Status(CRIA_INVALID_ARGUMENT,
                     {path, ": tensor ", quote(tensor.name), " begins at ",
                      tensor.begin, ", expected ", end, ", the end of ",
-                     before ? quote(before->name) : "the header"});
+                     last ? quote(last->name) : "the header"});
     end = tensor.end;
-    before = &tensor;
+    last = &tensor;
   }
   if (end > size)
     return Status(CRIA_DATA_LOSS, {path, ": expected ", end,
