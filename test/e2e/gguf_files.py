@@ -143,6 +143,7 @@ LAYER = {
     "feed_forward.experts.w3": "ffn_up_exps",
     "feed_forward.gate": "ffn_gate_inp",
     "mlp.experts.gate_proj": "ffn_gate_exps",
+    "mlp.experts.gate_up_proj": "ffn_gate_up_exps",
     "mlp.experts.up_proj": "ffn_up_exps",
     "mlp.experts.down_proj": "ffn_down_exps",
     "mlp.gate": "ffn_gate_inp",
@@ -525,6 +526,16 @@ def stored(array, kind):
     if array.ndim == 1 or array.shape[-1] % block:
         kind = TYPES.F32
     return gguf.quants.quantize(array.astype(np.float32), kind), kind
+
+
+def fused(arrays):
+    """The matrices gate and up of an expert as one (--fuse-gate-up-exps)."""
+    result = dict(arrays)
+    for name in arrays:
+        if re.search(r"\.experts\.\d+\.gate_proj\.weight$", name):
+            halves = [result.pop(name), result.pop(name.replace(".gate_", ".up_"))]
+            result[name.replace(".gate_", ".gate_up_")] = np.concatenate(halves)
+    return result
 
 
 def write(path, config, arrays, kind, text=None, split=0, blocks=None):

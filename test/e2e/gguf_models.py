@@ -115,6 +115,7 @@ MODELS = {
     "qwen3_5_moe_text": family(
         "qwen3_5_moe_text", rope_theta=None, linear_num_value_heads=6
     ),
+    "qwen3_5_moe_text-fused": family("qwen3_5_moe_text", rope_theta=None),
     "qwen3_5_text": family("qwen3_5_text", rope_theta=None),
     "qwen3_next": family("qwen3_next", norm_topk_prob=True),
     "qwen3_vl_text": family("qwen3_vl_text"),
@@ -219,6 +220,8 @@ def check_plain(model, dtype):
     }
     expected = model.logits(model.path, model.write(arrays, dtype), dtype)
     file = model.folder / f"{dtype}.gguf"
+    if model.name.endswith("-fused"):
+        arrays = gguf_files.fused(arrays)
     gguf_files.write(file, model.config, arrays, PLAIN[dtype])
     apart = np.abs(expected - model.logits(file, file, dtype)).max()
     bound = NEARLY if model.name in TYPE else 0
