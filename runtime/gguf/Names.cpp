@@ -22,6 +22,7 @@ static constexpr Architecture architectures[] = {
     {"lfm2", false, false},         {"lfm2moe", false, false},
     {"llama", true, false},         {"minimax-m2", false, false},
     {"mistral3", true, false},      {"nemotron", false, true},
+    {"nemotron_h", true, false},    {"nemotron_h_moe", true, false},
     {"olmo", true, false},          {"olmo2", false, false},
     {"olmoe", false, false},        {"phi2", false, false},
     {"phi3", false, false},         {"qwen2", false, false},
@@ -141,6 +142,30 @@ static constexpr char ofArchitectures[] =
     "minimax-m2.ffn_gate_exps=block_sparse_moe.experts.{}.w1 "
     "minimax-m2.ffn_gate_inp=block_sparse_moe.gate "
     "minimax-m2.ffn_up_exps=block_sparse_moe.experts.{}.w3 "
+    "nemotron_h.attn_k=mixer.k_proj "
+    "nemotron_h.attn_norm=norm "
+    "nemotron_h.attn_output=mixer.o_proj "
+    "nemotron_h.attn_q=mixer.q_proj "
+    "nemotron_h.attn_v=mixer.v_proj "
+    "nemotron_h.blk=backbone.layers "
+    "nemotron_h.exp_probs_b.bias=mixer.gate.e_score_correction_bias "
+    "nemotron_h.ffn_down=mixer.down_proj "
+    "nemotron_h.ffn_down_exps=mixer.experts.{}.down_proj "
+    "nemotron_h.ffn_down_shexp=mixer.shared_experts.down_proj "
+    "nemotron_h.ffn_gate_inp=mixer.gate "
+    "nemotron_h.ffn_up=mixer.up_proj "
+    "nemotron_h.ffn_up_exps=mixer.experts.{}.up_proj "
+    "nemotron_h.ffn_up_shexp=mixer.shared_experts.up_proj "
+    "nemotron_h.output_norm=backbone.norm_f "
+    "nemotron_h.ssm_a=mixer.A_log "
+    "nemotron_h.ssm_conv1d=mixer.conv1d "
+    "nemotron_h.ssm_d=mixer.D "
+    "nemotron_h.ssm_dt.bias=mixer.dt_bias "
+    "nemotron_h.ssm_in=mixer.in_proj "
+    "nemotron_h.ssm_norm=mixer.norm "
+    "nemotron_h.ssm_out=mixer.out_proj "
+    "nemotron_h.token_embd=backbone.embeddings "
+    "nemotron_h_moe=nemotron_h "
     "olmo2.ffn_norm= "
     "phi2.attn_output=self_attn.dense "
     "phi2.ffn_down=mlp.fc2 "

@@ -38,11 +38,12 @@ ARCHITECTURES = {
 }
 INTERLEAVED = (
     *("arcee", "granite", "granitemoe", "granitemoehybrid", "llama", "ministral3"),
-    *("mistral", "mixtral", "olmo", "smollm3"),
+    *("mistral", "mixtral", "nemotron_h", "olmo", "smollm3"),
 )
 DELTA = ("qwen3_5_moe_text", "qwen3_5_text", "qwen3_next")
 LATENT = ("deepseek_v2", "deepseek_v3")
 WITH_STATES = ("granitemoehybrid", "lfm2", "lfm2_moe")
+LAYER_EPS = ("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon")
 WINDOWED = (
     *("cohere2", "exaone4", "gemma2", "gemma3_text", "gemma4_text", "gpt_oss"),
     *("mistral", "phi3"),
@@ -59,6 +60,8 @@ OUTER = {
     "transformer.wpe": "position_embd",
     "transformer.wte": "token_embd",
     "model.final_layernorm": "output_norm",
+    "backbone.embeddings": "token_embd",
+    "backbone.norm_f": "output_norm",
 }
 LAYER = {
     "self_attn.q_proj": "attn_q",
@@ -111,6 +114,17 @@ LAYER = {
     "mamba.in_proj": "ssm_in",
     "mamba.norm": "ssm_norm",
     "mamba.out_proj": "ssm_out",
+    "mixer.conv1d": "ssm_conv1d",
+    "mixer.in_proj": "ssm_in",
+    "mixer.norm": "ssm_norm",
+    "mixer.out_proj": "ssm_out",
+    "mixer.q_proj": "attn_q",
+    "mixer.k_proj": "attn_k",
+    "mixer.v_proj": "attn_v",
+    "mixer.o_proj": "attn_output",
+    "mixer.up_proj": "ffn_up",
+    "mixer.down_proj": "ffn_down",
+    "norm": "attn_norm",
     "per_layer_input_gate": "inp_gate",
     "per_layer_projection": "proj",
     "post_feedforward_layernorm_1": "post_ffw_norm_1",
@@ -146,6 +160,11 @@ LAYER = {
     "mlp.experts.gate_up_proj": "ffn_gate_up_exps",
     "mlp.experts.up_proj": "ffn_up_exps",
     "mlp.experts.down_proj": "ffn_down_exps",
+    "mixer.experts.up_proj": "ffn_up_exps",
+    "mixer.experts.down_proj": "ffn_down_exps",
+    "mixer.gate": "ffn_gate_inp",
+    "mixer.shared_experts.up_proj": "ffn_up_shexp",
+    "mixer.shared_experts.down_proj": "ffn_down_shexp",
     "mlp.gate": "ffn_gate_inp",
     "mlp.gate.wg": "ffn_gate_inp",
     "mlp.router": "ffn_gate_inp",
@@ -162,6 +181,9 @@ TENSORS = {
     "mamba.A_log": "ssm_a",
     "mamba.D": "ssm_d",
     "mamba.dt_bias": "ssm_dt.bias",
+    "mixer.A_log": "ssm_a",
+    "mixer.D": "ssm_d",
+    "mixer.dt_bias": "ssm_dt.bias",
     "router.per_expert_scale": "ffn_down_exps.scale",
     "router.scale": "ffn_gate_inp.scale",
     "self_attn.sinks": "attn_sinks.weight",
@@ -237,11 +259,11 @@ def converted(name, array, config):
         array = in_turns(name, array, config)
     if name.endswith(".A_log"):
         array = -np.exp(array)
-        return array[:, None] if ".mamba." in name else array
-    if name.endswith(".mamba.D"):
+        return array if ".linear_attn." in name else array[:, None]
+    if name.endswith((".mamba.D", ".mixer.D")):
         return array[:, None]
-    if name.endswith(".mamba.norm.weight"):
-        return array.reshape(config.get("mamba_n_groups", 1), -1)
+    if name.endswith((".mamba.norm.weight", ".mixer.norm.weight")):
+        return array.reshape(mamba(config)[0], -1)
     plus_one = family in ("gemma", "gemma2", "gemma3_text", "nemotron", *DELTA)
     if plus_one and re.search(r"norm\.weight$(?<!attn\.norm\.weight)", name):
         return array + np.float32(1)  # norms are f32
@@ -277,6 +299,15 @@ def head_size(config):
     return config.get("head_dim") or config["hidden_size"] // heads
 
 
+def mamba(config):
+    """The groups, the heads, and the size of a state."""
+    return (
+        config.get("mamba_n_groups", config.get("n_groups", 1)),
+        config.get("mamba_n_heads") or config["mamba_num_heads"],
+        config.get("mamba_d_state") or config["ssm_state_size"],
+    )
+
+
 def kv_heads(config):
     """0 for layers that have a state in place of attention."""
     if config["model_type"] in LATENT:
@@ -286,6 +317,8 @@ def kv_heads(config):
         full = config["num_global_key_value_heads"]
         windows = [kind == "sliding_attention" for kind in config["layer_types"]]
         return [count if window else full for window in windows]
+    if letters := config.get("hybrid_override_pattern"):
+        return [count * (letter == "*") for letter in letters]
     if config["model_type"] not in WITH_STATES:
         return count
     counts = [count * ("attention" in kind) for kind in config["layer_types"]]
@@ -304,11 +337,13 @@ def add_config(writer, config):
         layers = config["num_hidden_layers"]
         shared = config["num_kv_shared_layers"]
         widths = (layers - shared) * [widths] + shared * [2 * widths]
+    if letters := config.get("hybrid_override_pattern"):
+        widths = [widths * (letter in "-E") for letter in letters]
     writer.add_feed_forward_length(widths)
     writer.add_head_count(heads)
     writer.add_head_count_kv(kv_heads(config))
     rms = [config[key] for key in ("rms_norm_eps", "norm_eps") if key in config]
-    layer = [config[key] for key in ("layer_norm_eps", "norm_epsilon") if key in config]
+    layer = [config[key] for key in LAYER_EPS if key in config]
     for eps in rms:
         writer.add_layer_norm_rms_eps(eps)
     for eps in layer or (rms if family == "nemotron" else []):
@@ -385,14 +420,15 @@ def add_config(writer, config):
     if family == "granitemoehybrid":
         width = config["shared_intermediate_size"]
         writer.add_expert_shared_feed_forward_length(width)
-        heads = config["mamba_n_heads"]
+    if "mamba_d_state" in config or family == "nemotron_h":
+        groups, heads, state = mamba(config)
+        inner = heads * config.get("mamba_head_dim", 0) or 2 * config["hidden_size"]
         writer.add_ssm_conv_kernel(config.get("mamba_d_conv", 4))
-        if "mamba_d_state" in config:
-            writer.add_ssm_state_size(config["mamba_d_state"])
-            writer.add_ssm_group_count(config.get("mamba_n_groups", 1))
-            writer.add_ssm_inner_size(2 * config["hidden_size"])
-            writer.add_ssm_time_step_rank(heads)
-            writer.add_rope_scaling_finetuned(False)
+        writer.add_ssm_state_size(state)
+        writer.add_ssm_group_count(groups)
+        writer.add_ssm_inner_size(inner)
+        writer.add_ssm_time_step_rank(heads)
+        writer.add_rope_scaling_finetuned(False)
     if family in ("granite", "granitemoe", "granitemoehybrid"):
         writer.add_attention_scale(config["attention_multiplier"])
         writer.add_embedding_scale(config["embedding_multiplier"])
@@ -419,7 +455,7 @@ def add_experts(writer, config):
         (writer.add_expert_feed_forward_length, "moe_intermediate_size"),
         (
             writer.add_expert_shared_feed_forward_length,
-            "shared_expert_intermediate_size",
+            *("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"),
         ),
         (
             writer.add_leading_dense_block_count,
@@ -442,9 +478,10 @@ def add_experts(writer, config):
         writer.add_expert_shared_feed_forward_length(width * count)
     if family in ("deepseek_v3", "dots1", "glm4_moe", "lfm2_moe", "minimax_m2"):
         writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
-    if "routed_scaling_factor" in config and family in ("dots1", "glm4_moe", *LATENT):
+    scaled = ("dots1", "glm4_moe", "nemotron_h", *LATENT)
+    if "routed_scaling_factor" in config and family in scaled:
         writer.add_expert_weights_scale(config["routed_scaling_factor"])
-    if config.get("norm_topk_prob") and family in ("deepseek_v3", "dots1", "glm4_moe"):
+    if config.get("norm_topk_prob") and family in scaled and family != "deepseek_v2":
         writer.add_expert_weights_norm(True)
 
 
@@ -547,6 +584,8 @@ def write(path, config, arrays, kind, text=None, split=0, blocks=None):
     architecture = ARCHITECTURES.get(family, family)
     if "mamba" in config.get("layer_types", []):
         architecture = "granitehybrid"
+    if family == "nemotron_h" and "n_routed_experts" in config:
+        architecture = "nemotron_h_moe"
     writer = gguf.GGUFWriter(
         path,
         architecture,

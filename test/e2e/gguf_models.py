@@ -29,6 +29,7 @@ EPSILONS = dict.fromkeys(
     ["cohere", "cohere2", "gpt2", "gpt_bigcode", "jais2", "phi", "stablelm"],
     "layer_norm_eps",
 ) | {"olmo": "", "starcoder2": "norm_epsilon"}
+EPSILONS["nemotron_h"] = "layer_norm_epsilon"
 EPSILONS |= dict.fromkeys(["lfm2", "lfm2_moe", "nemotron"], "norm_eps")
 PLAIN = {"f32": TYPES.F32, "f16": TYPES.F16, "bf16": TYPES.BF16}
 
@@ -110,6 +111,21 @@ MODELS = {
     "lfm2_moe": family("lfm2_moe", routed_scaling_factor=1.0),
     "ministral3": family("ministral3", rope_theta=None),
     "nemotron": family("nemotron", partial_rotary_factor=0.5),
+    "nemotron_h": family(
+        "nemotron_h",
+        hybrid_override_pattern="M-M*-M-M*-M-",
+        **dict.fromkeys(["n_routed_experts", "num_experts_per_tok", "n_group"]),
+        **dict.fromkeys(["topk_group", "moe_intermediate_size"]),
+        **dict.fromkeys(["moe_shared_expert_intermediate_size", "rope_theta"]),
+        routed_scaling_factor=None,
+    ),
+    "nemotron_h-experts": family(
+        "nemotron_h",
+        hybrid_override_pattern="MEM*EMEM*EME",
+        intermediate_size=40,
+        norm_topk_prob=True,
+        rope_theta=None,
+    ),
     "olmo": family("olmo"),
     "phi": family("phi", partial_rotary_factor=0.5),
     "qwen3_5_moe_text": family(

@@ -48,6 +48,7 @@ private:
   void readHeads();
   void readLayers();
   void readStates(const Value &value);
+  void readParts(json &types);
   void readStateSizes();
   const char *stateType() const;
   /// Whether the model is a Gemma 2 or 3.
@@ -167,6 +168,7 @@ static constexpr struct {
     {"lfm2moe", "lfm2_moe"},
     {"minimax-m2", "minimax_m2"},
     {"mistral3", "mistral"},
+    {"nemotron_h_moe", "nemotron_h"},
     {"phi2", "phi"},
     {"qwen2moe", "qwen2_moe"},
     {"qwen35", "qwen3_5_text"},
@@ -262,11 +264,15 @@ void ConfigReader::checkKeys() {
 /// Checks required keys. Sets keys whose default in GGUF differs from the
 /// default in transformers.
 void ConfigReader::checkMissing() {
-  const char *rms = ".attention.layer_norm_rms_epsilon";
-  bool isRms = findKey(full(rms), architecture->name)->use == KeyUse::Number;
+  const char *rms = ".attention.layer_norm_rms_epsilon",
+             *other = ".attention.layer_norm_epsilon";
+  auto counts = [&](const char *key) {
+    return findKey(full(key), architecture->name)->use == KeyUse::Number;
+  };
+  bool isRms = counts(rms) && !(counts(other) && find(other));
   for (const char *key :
-       {".attention.head_count", isRms ? rms : ".attention.layer_norm_epsilon",
-        ".block_count", ".context_length", ".embedding_length"})
+       {".attention.head_count", isRms ? rms : other, ".block_count",
+        ".context_length", ".embedding_length"})
     if (!find(key))
       fail("'" + full(key) + "' is missing");
   // Models whose layers all have experts need no other width.
@@ -362,9 +368,40 @@ void ConfigReader::readLayers() {
                     "attention, and 0 for the others",
                 CRIA_UNIMPLEMENTED);
   config["num_key_value_heads"] = heads;
+  if (config["model_type"] == "nemotron_h")
+    readParts(types);
   if (value->isArray())
     config["layer_types"] = types;
   result.origins.emplace_back("layer_types", full(".attention.head_count_kv"));
+}
+
+/// Sets which layers are an MLP or experts: those that have a width. The others
+/// are what `types` says, of all layers, of which it keeps the model's.
+void ConfigReader::readParts(json &types) {
+  const Value *value = find(".feed_forward_length");
+  auto widths = value && value->isArray() && value->size() <= mostLayers
+                    ? value->integers()
+                    : std::nullopt;
+  auto layers = config["num_hidden_layers"].get<size_t>();
+  bool fits = widths && widths->size() >= layers && types.size() >= layers;
+  int64_t width = 0;
+  for (size_t i = 0; fits && i < layers; ++i) {
+    int64_t own = (*widths)[i];
+    if (!own)
+      continue;
+    fits = types[i] == stateType() && own > 0 && (!width || own == width);
+    types[i] = config.contains("n_routed_experts") ? "moe" : "mlp";
+    width = own;
+  }
+  if (!fits)
+    return fail("'" + full(".feed_forward_length") + "' is " +
+                    (value ? value->shown() : "missing") +
+                    ", expected a number for each layer: 0, or the same for "
+                    "all that have neither KV heads nor a state",
+                CRIA_UNIMPLEMENTED);
+  types.erase(types.begin() + static_cast<ptrdiff_t>(layers), types.end());
+  if (width)
+    config["intermediate_size"] = width;
 }
 
 /// Sets which layers have a state, of those that are not left out.
@@ -571,7 +608,8 @@ void ConfigReader::readExperts() {
     config["norm_topk_prob"] = false;
   if (type == "qwen3_moe" || type == "lfm2_moe" || type == "qwen3_next")
     config["norm_topk_prob"] = true;
-  if ((type == "deepseek_v3" || type == "dots1" || type == "glm4_moe") &&
+  if ((type == "deepseek_v3" || type == "dots1" || type == "glm4_moe" ||
+       type == "nemotron_h") &&
       !config.contains("norm_topk_prob"))
     config["norm_topk_prob"] = false;
   readShared(type == "ernie4_5_moe"     ? "moe_num_shared_experts"
@@ -675,8 +713,9 @@ void ConfigReader::readTensors() {
       std::string name = checkpointName(*architecture, info.name);
       bool bias =
           name.size() > 5 && name.compare(name.size() - 5, 5, ".bias") == 0;
-      attention |= bias && name.find(".self_attn.") != name.npos;
-      mlp |= bias && name.find(".mlp.") != name.npos;
+      attention |= bias && (name.find(".self_attn.") != name.npos ||
+                            info.name.find(".attn_q.") != name.npos);
+      mlp |= bias && info.name.find(".ffn_up.") != name.npos;
       filters |= bias && (name.find(".conv.") != name.npos ||
                           name.find(".conv1d.") != name.npos);
       headNorms |= name.find(".self_attn.q_norm.") != name.npos;
@@ -693,7 +732,7 @@ void ConfigReader::readTensors() {
     config["use_qk_norm"] = headNorms;
   if (type == "lfm2" || type == "lfm2_moe")
     config["conv_bias"] = filters;
-  if (type == "granitemoehybrid")
+  if (type == "granitemoehybrid" || type == "nemotron_h")
     config["mamba_conv_bias"] = filters;
   if ((type == "qwen2_moe" || type == "qwen3_moe" || type == "qwen3_next") &&
       !dense.empty())
