@@ -169,6 +169,8 @@ struct ModelConfig {
   /// Whether gates of the delta rule have a tensor of their own, although
   /// `fusesHeads` is true.
   bool splitsDeltaGates = false;
+  /// Whether the weights hold the factors of what linears read and make.
+  bool scalesWeights = false;
   int64_t maxPositions = 0; // max_position_embeddings
   /// If not 0, the positions beyond which the model computes what is not
   /// supported.

@@ -400,8 +400,8 @@ static const Family kFamilies[] = {
              "lm_head_multiplier mamba_conv_bias mamba_d_conv mamba_d_head "
              "mamba_d_ssm mamba_d_state mamba_expand mamba_n_groups "
              "mamba_n_heads mamba_norm_before_gate mamba_rms_norm mlp_bias "
-             "mlp_multipliers rms_norm_eps ssm_in_multiplier ssm_multipliers "
-             "ssm_out_multiplier",
+             "mlp_multipliers rms_norm_eps scaled_weights ssm_in_multiplier "
+             "ssm_multipliers ssm_out_multiplier",
      .defaults = R"({"attention_in_multiplier": 1.0,
          "attention_out_multiplier": 1.0, "hidden_act": "silu",
          "key_multiplier": 1.0, "lm_head_multiplier": 1.0,
@@ -418,6 +418,7 @@ static const Family kFamilies[] = {
      .ignored = "mamba_chunk_size mlp_expansion_factor num_logits_to_keep "
                 "time_step_floor time_step_max time_step_min",
      .norms = {.mlp = "pre_ff_layernorm"},
+     .scaledLayers = "model.scaled_layers",
      .lastNorm = "model.final_layernorm",
      .mamba = {.in = "mamba.in_proj", .roundsOnce = true, .isBeside = true},
      .mlp = {"feed_forward.gate_proj", "feed_forward.up_proj",

@@ -359,6 +359,9 @@ struct Family {
   NormKind norm = {};
   LayerNorms norms = {};
   llvm::StringLiteral embedding = "model.embed_tokens", layers = "model.layers";
+  /// What layers are called if scaled_weights is true, as for GGUF files, whose
+  /// weights hold the factors of what linears read and make.
+  llvm::StringLiteral scaledLayers = "";
   /// Tensors with a factor for each column of what attention and the MLP add to
   /// the residual stream; empty if there are none.
   llvm::StringLiteral attentionFactor = "", mlpFactor = "";

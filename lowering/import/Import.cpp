@@ -226,10 +226,11 @@ WeightOp Importer::declare(StringRef path, StringRef kind,
                            ArrayRef<int64_t> shape, Layers layers,
                            StringRef symbol) {
   bool layered = !layers.empty();
-  StringRef dot = path.empty() ? "" : ".";
+  StringRef dot = path.empty() ? "" : ".",
+            outer = c.scalesWeights ? family.scaledLayers : family.layers;
   std::string own = (path + dot).str(),
               module = layered ? (layerPath + dot + path).str() : path.str(),
-              source = (layered ? family.layers + ".{}." + own : own).str();
+              source = (layered ? outer + ".{}." + own : own).str();
   if (size_t expert = module.find("{}"); expert != std::string::npos)
     module.replace(expert, 2, "*");
   at(module);

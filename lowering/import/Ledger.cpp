@@ -769,6 +769,10 @@ static const LedgerKey kKeys[] = {
      optionalPositive<&Draft::depthScale>},
     {"scale_emb", false, "", "factor of embeddings",
      optionalPositive<&Draft::embeddingMultiplier>},
+    {"scaled_weights", false, "false",
+     "weights hold the factors of what linears read and make, and layers are "
+     "in model.scaled_layers, as in GGUF files",
+     flag<&Draft::scalesWeights>},
     {"sep_token_id", false, "id", "text has no segments", nullptr},
     {"shared_expert_intermediate_size", false, "",
      "width of the MLP beside the experts", size<&Draft::sharedSize, kMaxDim>},

@@ -8,30 +8,31 @@
 namespace cria::gguf {
 
 static constexpr Architecture architectures[] = {
-    {"arcee", true, false},         {"cohere2", false, false},
-    {"command-r", false, false},    {"deepseek2", false, false},
-    {"dots1", false, false},        {"ernie4_5", false, false},
-    {"ernie4_5-moe", false, false}, {"exaone4", false, false},
-    {"gemma", false, true},         {"gemma2", false, true},
-    {"gemma3", false, true},        {"gemma4", false, false},
-    {"glm4", false, false},         {"glm4moe", false, false},
-    {"gpt-oss", false, false},      {"gpt2", false, false},
-    {"granite", true, false},       {"granitehybrid", true, false},
-    {"granitemoe", true, false},    {"hunyuan-dense", false, false},
-    {"hunyuan-moe", false, false},  {"jais2", false, false},
-    {"lfm2", false, false},         {"lfm2moe", false, false},
-    {"llama", true, false},         {"minimax-m2", false, false},
-    {"mistral3", true, false},      {"nemotron", false, true},
-    {"nemotron_h", true, false},    {"nemotron_h_moe", true, false},
-    {"olmo", true, false},          {"olmo2", false, false},
-    {"olmoe", false, false},        {"phi2", false, false},
-    {"phi3", false, false},         {"qwen2", false, false},
-    {"qwen2moe", false, false},     {"qwen3", false, false},
-    {"qwen35", false, true, true},  {"qwen35moe", false, true, true},
-    {"qwen3moe", false, false},     {"qwen3next", false, true},
-    {"qwen3vl", false, false},      {"seed_oss", false, false},
-    {"smollm3", true, false},       {"stablelm", false, false},
-    {"starcoder", false, false},    {"starcoder2", false, false},
+    {"arcee", true, false},           {"cohere2", false, false},
+    {"command-r", false, false},      {"deepseek2", false, false},
+    {"dots1", false, false},          {"ernie4_5", false, false},
+    {"ernie4_5-moe", false, false},   {"exaone4", false, false},
+    {"falcon-h1", false, false},      {"gemma", false, true},
+    {"gemma2", false, true},          {"gemma3", false, true},
+    {"gemma4", false, false},         {"glm4", false, false},
+    {"glm4moe", false, false},        {"gpt-oss", false, false},
+    {"gpt2", false, false},           {"granite", true, false},
+    {"granitehybrid", true, false},   {"granitemoe", true, false},
+    {"hunyuan-dense", false, false},  {"hunyuan-moe", false, false},
+    {"jais2", false, false},          {"lfm2", false, false},
+    {"lfm2moe", false, false},        {"llama", true, false},
+    {"minimax-m2", false, false},     {"mistral3", true, false},
+    {"nemotron", false, true},        {"nemotron_h", true, false},
+    {"nemotron_h_moe", true, false},  {"olmo", true, false},
+    {"olmo2", false, false},          {"olmoe", false, false},
+    {"phi2", false, false},           {"phi3", false, false},
+    {"qwen2", false, false},          {"qwen2moe", false, false},
+    {"qwen3", false, false},          {"qwen35", false, true, true},
+    {"qwen35moe", false, true, true}, {"qwen3moe", false, false},
+    {"qwen3next", false, true},       {"qwen3vl", false, false},
+    {"seed_oss", false, false},       {"smollm3", true, false},
+    {"stablelm", false, false},       {"starcoder", false, false},
+    {"starcoder2", false, false},
 };
 
 // Lists of modules, "name=module in Hugging Face's checkpoints". They are texts
@@ -43,6 +44,13 @@ static constexpr Architecture architectures[] = {
 static constexpr char ofArchitectures[] =
     "ernie4_5-moe.exp_probs_b.bias=mlp.moe_statics.e_score_correction_bias "
     "exaone4.ffn_norm= "
+    "falcon-h1.blk=model.scaled_layers "
+    "falcon-h1.ffn_down=feed_forward.down_proj "
+    "falcon-h1.ffn_gate.weight=feed_forward.gate_proj.weight "
+    "falcon-h1.ffn_norm=pre_ff_layernorm.weight "
+    "falcon-h1.ffn_up.weight=feed_forward.up_proj.weight "
+    "falcon-h1.output_norm=model.final_layernorm "
+    "falcon-h1=granitehybrid "
     "gemma2.ffn_norm=pre_feedforward_layernorm "
     "gemma3.ffn_norm=pre_feedforward_layernorm "
     "gemma4.ffn_down_exps.scale=router.per_expert_scale "

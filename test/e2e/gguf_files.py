@@ -15,6 +15,7 @@ ARCHITECTURES = {
     "deepseek_v2": "deepseek2",
     "deepseek_v3": "deepseek2",
     "ernie4_5_moe": "ernie4_5-moe",
+    "falcon_h1": "falcon-h1",
     "gemma3_text": "gemma3",
     "gemma4_text": "gemma4",
     "glm4_moe": "glm4moe",
@@ -137,6 +138,9 @@ LAYER = {
     "self_attn.out_proj": "attn_output",
     "self_attn.q_layernorm": "attn_q_norm",
     "self_attn.k_layernorm": "attn_k_norm",
+    "feed_forward.gate_proj": "ffn_gate",
+    "feed_forward.up_proj": "ffn_up",
+    "feed_forward.down_proj": "ffn_down",
     "feed_forward.w1": "ffn_gate",
     "feed_forward.w2": "ffn_down",
     "feed_forward.w3": "ffn_up",
@@ -184,6 +188,7 @@ TENSORS = {
     "mixer.A_log": "ssm_a",
     "mixer.D": "ssm_d",
     "mixer.dt_bias": "ssm_dt.bias",
+    "pre_ff_layernorm.weight": "ffn_norm",
     "router.per_expert_scale": "ffn_down_exps.scale",
     "router.scale": "ffn_gate_inp.scale",
     "self_attn.sinks": "attn_sinks.weight",
@@ -247,9 +252,38 @@ def in_turns(name, array, config):
     return array if name.endswith(".norm.weight") else turned(array)
 
 
+def scaled(name, array, config):
+    """A weight of Falcon-H1 with the factors of what it reads and makes."""
+    gate, mlp = config["mlp_multipliers"]
+    reads, ssm = config["attention_in_multiplier"], config["ssm_in_multiplier"]
+    for module, factor in (
+        ("embed_tokens", config["embedding_multiplier"]),
+        ("lm_head", config["lm_head_multiplier"]),
+        ("gate_proj", gate),
+        ("down_proj", mlp),
+        ("q_proj", reads),
+        ("k_proj", config["key_multiplier"] * reads),
+        ("v_proj", reads),
+        ("o_proj", config["attention_out_multiplier"]),
+        ("in_proj", ssm),
+        ("out_proj", config["ssm_out_multiplier"]),
+    ):
+        if f".{module}." in f".{name}":
+            array = array * np.float32(factor)
+    if name.endswith(".in_proj.weight") and config.get("ssm_multipliers"):
+        groups, heads, state = mamba(config)
+        inner = config["mamba_d_ssm"]
+        sizes = [inner, inner, groups * state, groups * state, heads]
+        rows = np.repeat(config["ssm_multipliers"], sizes)
+        array = array * rows[:, None].astype("f4")
+    return array
+
+
 def converted(name, array, config):
     """The elements that the file holds."""
     family = config["model_type"]
+    if family == "falcon_h1":
+        array = scaled(name, array, config)
     heads = config["num_attention_heads"]
     if ".k_proj." in name:
         heads = config.get("num_key_value_heads") or heads
@@ -422,11 +456,11 @@ def add_config(writer, config):
         writer.add_expert_shared_feed_forward_length(width)
     if "mamba_d_state" in config or family == "nemotron_h":
         groups, heads, state = mamba(config)
-        inner = heads * config.get("mamba_head_dim", 0) or 2 * config["hidden_size"]
+        inner = config.get("mamba_d_ssm") or heads * config.get("mamba_head_dim", 0)
         writer.add_ssm_conv_kernel(config.get("mamba_d_conv", 4))
         writer.add_ssm_state_size(state)
         writer.add_ssm_group_count(groups)
-        writer.add_ssm_inner_size(inner)
+        writer.add_ssm_inner_size(inner or 2 * config["hidden_size"])
         writer.add_ssm_time_step_rank(heads)
         writer.add_rope_scaling_finetuned(False)
     if family in ("granite", "granitemoe", "granitemoehybrid"):

@@ -69,7 +69,7 @@ CASES = {kind: Case(kind) for kind in KINDS}
 # Files have -exp(A_log).
 STATES = ["qwen3_5-square", "qwen3_5_moe-square", "qwen3_next-square"]
 STATES += ["granitemoehybrid-mamba", "granitemoehybrid-experts"]
-STATES += ["nemotron_h", "nemotron_h-experts"]
+STATES += ["falcon_h1", "falcon_h1-norm", "nemotron_h", "nemotron_h-experts"]
 CASES |= {kind: Case(kind, close=1e-4) for kind in STATES}
 CASES |= {
     # Longer than what longrope calls short: llama.cpp asks the context's length.

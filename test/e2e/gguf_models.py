@@ -22,8 +22,9 @@ from harness import Tools, check, execute, nmse, some
 
 IDS = [1, 5, 9, 200, 33, 7, 7, 12]
 ROUNDED = 5e-4  # NMSE of products that round rows to integers of 8 bits
-# Of logits in f32: files have -exp(A_log), and gates of Qwen 3 Next apart.
-NEARLY, TYPE = 5e-6, {"qwen3_next": ["f32"]}
+# Of logits in f32: files have -exp(A_log), and gates of Qwen 3 Next apart. Weights of
+# Falcon-H1 hold the factors of what they read and make.
+NEARLY, TYPE = 5e-6, dict.fromkeys(["falcon_h1", "falcon_h1-norm", "qwen3_next"], ["f32"])
 # Their names in families of layer norms; OLMo 1 has none.
 EPSILONS = dict.fromkeys(
     ["cohere", "cohere2", "gpt2", "gpt_bigcode", "jais2", "phi", "stablelm"],
@@ -92,6 +93,8 @@ MODELS = {
     "cohere2": family("cohere2", sliding_window_pattern=4),
     "ernie4_5": family("ernie4_5"),
     "exaone4": family("exaone4"),
+    "falcon_h1": family("falcon_h1"),
+    "falcon_h1-norm": family("falcon_h1-norm", mamba_norm_before_gate=False),
     "glm4": family("glm4", partial_rotary_factor=0.5),
     "gpt2": family("gpt2", num_key_value_heads=None),
     "gpt_bigcode": family("gpt_bigcode"),

@@ -158,6 +158,7 @@ static constexpr struct {
     {"command-r", "cohere"},
     {"deepseek2", "deepseek_v3"},
     {"ernie4_5-moe", "ernie4_5_moe"},
+    {"falcon-h1", "falcon_h1"},
     {"gemma3", "gemma3_text"},
     {"gemma4", "gemma4_text"},
     {"glm4moe", "glm4_moe"},
@@ -429,7 +430,9 @@ void ConfigReader::readStateSizes() {
   bool isMamba = config.contains("mamba_n_heads");
   config[isMamba ? "mamba_d_head" : "linear_value_head_dim"] = *inner / *heads;
   auto hidden = std::max<int64_t>(config["hidden_size"].get<int64_t>(), 1);
-  if (isMamba)
+  if (config["model_type"] == "falcon_h1")
+    config["mamba_d_ssm"] = *inner;
+  else if (isMamba)
     config["mamba_expand"] = *inner / hidden;
 }
 
@@ -732,7 +735,7 @@ void ConfigReader::readTensors() {
     config["use_qk_norm"] = headNorms;
   if (type == "lfm2" || type == "lfm2_moe")
     config["conv_bias"] = filters;
-  if (type == "granitemoehybrid" || type == "nemotron_h")
+  if (type == "falcon_h1" || type == "granitemoehybrid" || type == "nemotron_h")
     config["mamba_conv_bias"] = filters;
   if ((type == "qwen2_moe" || type == "qwen3_moe" || type == "qwen3_next") &&
       !dense.empty())
@@ -929,6 +932,15 @@ void ConfigReader::finishFamily() {
   if (auto width = whole(".expert_shared_feed_forward_length");
       width && type == "granite")
     config["intermediate_size"] = *width;
+  if (type == "falcon_h1") {
+    config["scaled_weights"] = true;
+    config["mamba_rms_norm"] = tensor("blk.0.ssm_norm.weight") != nullptr;
+    config["mamba_norm_before_gate"] = false; // llama.cpp knows no other
+    if (!tensor("output.weight"))             // it would need another factor
+      fail("tensor 'output.weight' is missing, and 'token_embd.weight' holds "
+           "the factor of embeddings",
+           CRIA_UNIMPLEMENTED);
+  }
   if (type == "smollm3")
     config["no_rope_layer_interval"] = 4;
   if (type == "qwen3_next") // the file has two tensors

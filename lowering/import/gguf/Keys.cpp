@@ -16,7 +16,7 @@ static constexpr char
     groups[] = "deepseek2 dots1 glm4moe nemotron_h_moe",
     sigmoids[] = "dots1 glm4moe lfm2moe minimax-m2 nemotron_h_moe",
     nemotrons[] = "nemotron_h nemotron_h_moe",
-    mambas[] = "granitehybrid nemotron_h nemotron_h_moe",
+    mambas[] = "falcon-h1 granitehybrid nemotron_h nemotron_h_moe",
     withStates[] = "granitehybrid lfm2 lfm2moe nemotron_h nemotron_h_moe",
     ofOwnWidth[] = "deepseek2 dots1 ernie4_5-moe gemma4 glm4moe hunyuan-moe "
                    "lfm2moe nemotron_h_moe qwen2moe qwen35moe qwen3moe "
@@ -267,7 +267,8 @@ static const Key keys[] = {
     {".ssm.group_count", deltas, KeyUse::Whole, "linear_num_key_heads",
      "heads of keys of states"},
     {".ssm.inner_size",
-     "granitehybrid nemotron_h nemotron_h_moe qwen35 qwen35moe qwen3next",
+     "falcon-h1 granitehybrid nemotron_h nemotron_h_moe qwen35 qwen35moe "
+     "qwen3next",
      KeyUse::Read, none, "numbers of the values of all heads of states"},
     {".ssm.state_size", mambas, KeyUse::Whole, "mamba_d_state",
      "size of a key of states"},
