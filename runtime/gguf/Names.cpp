@@ -8,210 +8,280 @@
 namespace cria::gguf {
 
 static constexpr Architecture architectures[] = {
-    {"arcee", true, false},           {"cohere2", false, false},
-    {"command-r", false, false},      {"deepseek2", false, false},
-    {"dots1", false, false},          {"ernie4_5", false, false},
-    {"ernie4_5-moe", false, false},   {"exaone4", false, false},
-    {"falcon-h1", false, false},      {"gemma", false, true},
-    {"gemma2", false, true},          {"gemma3", false, true},
-    {"gemma4", false, false},         {"glm4", false, false},
-    {"glm4moe", false, false},        {"gpt-oss", false, false},
-    {"gpt2", false, false},           {"granite", true, false},
-    {"granitehybrid", true, false},   {"granitemoe", true, false},
-    {"hunyuan-dense", false, false},  {"hunyuan-moe", false, false},
-    {"jais2", false, false},          {"lfm2", false, false},
-    {"lfm2moe", false, false},        {"llama", true, false},
-    {"minimax-m2", false, false},     {"mistral3", true, false},
-    {"nemotron", false, true},        {"nemotron_h", true, false},
-    {"nemotron_h_moe", true, false},  {"olmo", true, false},
-    {"olmo2", false, false},          {"olmoe", false, false},
-    {"phi2", false, false},           {"phi3", false, false},
-    {"qwen2", false, false},          {"qwen2moe", false, false},
-    {"qwen3", false, false},          {"qwen35", false, true, true},
-    {"qwen35moe", false, true, true}, {"qwen3moe", false, false},
-    {"qwen3next", false, true},       {"qwen3vl", false, false},
-    {"seed_oss", false, false},       {"smollm3", true, false},
-    {"stablelm", false, false},       {"starcoder", false, false},
+    {"arcee", true, false},
+    {"chatglm", false, false},
+    {"cohere2", false, false},
+    {"command-r", false, false},
+    {"deepseek2", false, false},
+    {"dots1", false, false},
+    {"ernie4_5", false, false},
+    {"ernie4_5-moe", false, false},
+    {"exaone4", false, false},
+    {"falcon-h1", false, false},
+    {"gemma", false, true},
+    {"gemma2", false, true},
+    {"gemma3", false, true},
+    {"gemma4", false, false},
+    {"glm4", false, false},
+    {"glm4moe", false, false},
+    {"gpt-oss", false, false},
+    {"gpt2", false, false},
+    {"gptneox", false, false, false, true},
+    {"granite", true, false},
+    {"granitehybrid", true, false},
+    {"granitemoe", true, false},
+    {"hunyuan-dense", false, false},
+    {"hunyuan-moe", false, false},
+    {"jais2", false, false},
+    {"lfm2", false, false},
+    {"lfm2moe", false, false},
+    {"llama", true, false},
+    {"minicpm3", false, false},
+    {"minimax-m2", false, false},
+    {"mistral3", true, false},
+    {"nemotron", false, true},
+    {"nemotron_h", true, false},
+    {"nemotron_h_moe", true, false},
+    {"olmo", true, false},
+    {"olmo2", false, false},
+    {"olmoe", false, false},
+    {"phi2", false, false},
+    {"phi3", false, false},
+    {"qwen2", false, false},
+    {"qwen2moe", false, false},
+    {"qwen3", false, false},
+    {"qwen35", false, true, true},
+    {"qwen35moe", false, true, true},
+    {"qwen3moe", false, false},
+    {"qwen3next", false, true},
+    {"qwen3vl", false, false},
+    {"seed_oss", false, false},
+    {"smollm3", true, false},
+    {"stablelm", false, false},
+    {"starcoder", false, false},
     {"starcoder2", false, false},
 };
 
 // Lists of modules, "name=module in Hugging Face's checkpoints". They are texts
 // because tables of pointers would need relocations.
 
-/// Modules and tensors that an architecture calls otherwise than most do.
-/// "name=" is a module that the architecture does not have; "blk" is what has
-/// the layers. "lfm2moe=lfm2": it has the names of lfm2, too.
+/// Modules and tensors that an architecture calls otherwise than most do, after
+/// "@" and its name. "name=" is a module that the architecture does not have;
+/// "blk" is what has the layers. "=lfm2": it has the names of lfm2, too.
 static constexpr char ofArchitectures[] =
-    "ernie4_5-moe.exp_probs_b.bias=mlp.moe_statics.e_score_correction_bias "
-    "exaone4.ffn_norm= "
-    "falcon-h1.blk=model.scaled_layers "
-    "falcon-h1.ffn_down=feed_forward.down_proj "
-    "falcon-h1.ffn_gate.weight=feed_forward.gate_proj.weight "
-    "falcon-h1.ffn_norm=pre_ff_layernorm.weight "
-    "falcon-h1.ffn_up.weight=feed_forward.up_proj.weight "
-    "falcon-h1.output_norm=model.final_layernorm "
-    "falcon-h1=granitehybrid "
-    "gemma2.ffn_norm=pre_feedforward_layernorm "
-    "gemma3.ffn_norm=pre_feedforward_layernorm "
-    "gemma4.ffn_down_exps.scale=router.per_expert_scale "
-    "gemma4.ffn_down_exps.weight=experts.down_proj "
-    "gemma4.ffn_gate_inp.scale=router.scale "
-    "gemma4.ffn_gate_inp=router.proj "
-    "gemma4.ffn_gate_up_exps.weight=experts.gate_up_proj "
-    "gemma4.ffn_norm=pre_feedforward_layernorm "
-    "gemma4.inp_gate=per_layer_input_gate "
-    "gemma4.layer_output_scale.weight=layer_scalar "
-    "gemma4.per_layer_model_proj=model.per_layer_model_projection "
-    "gemma4.per_layer_proj_norm=model.per_layer_projection_norm "
-    "gemma4.per_layer_token_embd=model.embed_tokens_per_layer "
-    "gemma4.post_ffw_norm_1=post_feedforward_layernorm_1 "
-    "gemma4.post_ffw_norm_2=post_feedforward_layernorm_2 "
-    "gemma4.post_norm=post_per_layer_input_norm "
-    "gemma4.pre_ffw_norm_2=pre_feedforward_layernorm_2 "
-    "gemma4.proj=per_layer_projection "
-    "glm4.ffn_up=mlp.gate_up_proj "
-    "glm4.post_attention_norm=post_self_attn_layernorm "
-    "glm4.post_ffw_norm=post_mlp_layernorm "
-    "glm4moe.ffn_norm= "
-    "gpt-oss.attn_sinks.weight=self_attn.sinks "
-    "gpt-oss.ffn_down_exps.bias=mlp.experts.down_proj_bias "
-    "gpt-oss.ffn_down_exps.weight=mlp.experts.down_proj[rows] "
-    "gpt-oss.ffn_gate_exps.bias=mlp.experts.gate_up_proj_bias[0%2] "
-    "gpt-oss.ffn_gate_exps.weight=mlp.experts.gate_up_proj[0%2] "
-    "gpt-oss.ffn_gate_inp=mlp.router "
-    "gpt-oss.ffn_norm= "
-    "gpt-oss.ffn_up_exps.bias=mlp.experts.gate_up_proj_bias[1%2] "
-    "gpt-oss.ffn_up_exps.weight=mlp.experts.gate_up_proj[1%2] "
-    "gpt2.attn_norm=ln_1 "
-    "gpt2.attn_output.bias=attn.c_proj.bias "
-    "gpt2.attn_output.weight=attn.c_proj.weight[rows] "
-    "gpt2.attn_qkv.bias=attn.c_attn.bias "
-    "gpt2.attn_qkv.weight=attn.c_attn.weight[rows] "
-    "gpt2.blk=transformer.h "
-    "gpt2.ffn_down.bias=mlp.c_proj.bias "
-    "gpt2.ffn_down.weight=mlp.c_proj.weight[rows] "
-    "gpt2.ffn_norm=ln_2 "
-    "gpt2.ffn_up.bias=mlp.c_fc.bias "
-    "gpt2.ffn_up.weight=mlp.c_fc.weight[rows] "
-    "gpt2.output_norm=transformer.ln_f "
-    "gpt2.position_embd=transformer.wpe "
-    "gpt2.token_embd=transformer.wte "
-    "granitehybrid.ffn_down=shared_mlp.output_linear "
-    "granitehybrid.ffn_down_shexp=shared_mlp.output_linear "
-    "granitehybrid.ffn_gate.weight=shared_mlp.input_linear.weight[0/2] "
-    "granitehybrid.ffn_gate_shexp.weight=shared_mlp.input_linear.weight[0/2] "
-    "granitehybrid.ffn_up.weight=shared_mlp.input_linear.weight[1/2] "
-    "granitehybrid.ffn_up_shexp.weight=shared_mlp.input_linear.weight[1/2] "
-    "granitehybrid.ssm_a=mamba.A_log "
-    "granitehybrid.ssm_conv1d=mamba.conv1d "
-    "granitehybrid.ssm_d=mamba.D "
-    "granitehybrid.ssm_dt.bias=mamba.dt_bias "
-    "granitehybrid.ssm_in=mamba.in_proj "
-    "granitehybrid.ssm_norm=mamba.norm "
-    "granitehybrid.ssm_out=mamba.out_proj "
-    "granitehybrid=granitemoe "
-    "granitemoe.ffn_down_exps=block_sparse_moe.output_linear "
-    "granitemoe.ffn_gate_exps.weight=block_sparse_moe.input_linear.weight[0/2] "
-    "granitemoe.ffn_gate_inp=block_sparse_moe.router.layer "
-    "granitemoe.ffn_up_exps.weight=block_sparse_moe.input_linear.weight[1/2] "
-    "hunyuan-dense.attn_k_norm=self_attn.key_layernorm "
-    "hunyuan-dense.attn_q_norm=self_attn.query_layernorm "
-    "hunyuan-moe.attn_k_norm=self_attn.key_layernorm "
-    "hunyuan-moe.attn_q_norm=self_attn.query_layernorm "
-    "hunyuan-moe.ffn_down_shexp=mlp.shared_mlp.down_proj "
-    "hunyuan-moe.ffn_gate_inp=mlp.gate.wg "
-    "hunyuan-moe.ffn_gate_shexp=mlp.shared_mlp.gate_proj "
-    "hunyuan-moe.ffn_up_shexp=mlp.shared_mlp.up_proj "
-    "lfm2.attn_k_norm=self_attn.k_layernorm "
-    "lfm2.attn_norm=operator_norm "
-    "lfm2.attn_output=self_attn.out_proj "
-    "lfm2.attn_q_norm=self_attn.q_layernorm "
-    "lfm2.exp_probs_b.bias=feed_forward.expert_bias "
-    "lfm2.ffn_down=feed_forward.w2 "
-    "lfm2.ffn_down_exps=feed_forward.experts.{}.w2 "
-    "lfm2.ffn_gate=feed_forward.w1 "
-    "lfm2.ffn_gate_exps=feed_forward.experts.{}.w1 "
-    "lfm2.ffn_gate_inp=feed_forward.gate "
-    "lfm2.ffn_norm=ffn_norm "
-    "lfm2.ffn_up=feed_forward.w3 "
-    "lfm2.ffn_up_exps=feed_forward.experts.{}.w3 "
-    "lfm2.output_norm= "
-    "lfm2.shortconv.conv=conv.conv "
-    "lfm2.shortconv.in_proj=conv.in_proj "
-    "lfm2.shortconv.out_proj=conv.out_proj "
-    "lfm2.token_embd_norm=model.embedding_norm "
-    "lfm2moe=lfm2 "
-    "llama.ffn_down_exps=block_sparse_moe.experts.{}.w2 "
-    "llama.ffn_gate_exps=block_sparse_moe.experts.{}.w1 "
-    "llama.ffn_gate_inp=block_sparse_moe.gate "
-    "llama.ffn_up_exps=block_sparse_moe.experts.{}.w3 "
-    "minimax-m2.exp_probs_b.bias=block_sparse_moe.e_score_correction_bias "
-    "minimax-m2.ffn_down_exps=block_sparse_moe.experts.{}.w2 "
-    "minimax-m2.ffn_gate_exps=block_sparse_moe.experts.{}.w1 "
-    "minimax-m2.ffn_gate_inp=block_sparse_moe.gate "
-    "minimax-m2.ffn_up_exps=block_sparse_moe.experts.{}.w3 "
-    "nemotron_h.attn_k=mixer.k_proj "
-    "nemotron_h.attn_norm=norm "
-    "nemotron_h.attn_output=mixer.o_proj "
-    "nemotron_h.attn_q=mixer.q_proj "
-    "nemotron_h.attn_v=mixer.v_proj "
-    "nemotron_h.blk=backbone.layers "
-    "nemotron_h.exp_probs_b.bias=mixer.gate.e_score_correction_bias "
-    "nemotron_h.ffn_down=mixer.down_proj "
-    "nemotron_h.ffn_down_exps=mixer.experts.{}.down_proj "
-    "nemotron_h.ffn_down_shexp=mixer.shared_experts.down_proj "
-    "nemotron_h.ffn_gate_inp=mixer.gate "
-    "nemotron_h.ffn_up=mixer.up_proj "
-    "nemotron_h.ffn_up_exps=mixer.experts.{}.up_proj "
-    "nemotron_h.ffn_up_shexp=mixer.shared_experts.up_proj "
-    "nemotron_h.output_norm=backbone.norm_f "
-    "nemotron_h.ssm_a=mixer.A_log "
-    "nemotron_h.ssm_conv1d=mixer.conv1d "
-    "nemotron_h.ssm_d=mixer.D "
-    "nemotron_h.ssm_dt.bias=mixer.dt_bias "
-    "nemotron_h.ssm_in=mixer.in_proj "
-    "nemotron_h.ssm_norm=mixer.norm "
-    "nemotron_h.ssm_out=mixer.out_proj "
-    "nemotron_h.token_embd=backbone.embeddings "
-    "nemotron_h_moe=nemotron_h "
-    "olmo2.ffn_norm= "
-    "phi2.attn_output=self_attn.dense "
-    "phi2.ffn_down=mlp.fc2 "
-    "phi2.ffn_up=mlp.fc1 "
-    "phi2.output_norm=model.final_layernorm "
-    "phi3.ffn_up=mlp.gate_up_proj "
-    "qwen2moe.ffn_down_shexp=mlp.shared_expert.down_proj "
-    "qwen2moe.ffn_gate_shexp=mlp.shared_expert.gate_proj "
-    "qwen2moe.ffn_up_shexp=mlp.shared_expert.up_proj "
-    "qwen35.attn_gate=linear_attn.in_proj_z "
-    "qwen35.attn_qkv=linear_attn.in_proj_qkv "
-    "qwen35.ffn_down_shexp=mlp.shared_expert.down_proj "
-    "qwen35.ffn_gate_shexp=mlp.shared_expert.gate_proj "
-    "qwen35.ffn_norm= "
-    "qwen35.ffn_up_shexp=mlp.shared_expert.up_proj "
-    "qwen35.ssm_a=linear_attn.A_log "
-    "qwen35.ssm_alpha=linear_attn.in_proj_a "
-    "qwen35.ssm_ba=linear_attn.in_proj_ba "
-    "qwen35.ssm_beta=linear_attn.in_proj_b "
-    "qwen35.ssm_conv1d=linear_attn.conv1d "
-    "qwen35.ssm_dt.bias=linear_attn.dt_bias "
-    "qwen35.ssm_norm=linear_attn.norm "
-    "qwen35.ssm_out=linear_attn.out_proj "
-    "qwen35moe=qwen35 "
-    "qwen3next=qwen35 "
-    "seed_oss.ffn_norm= "
-    "starcoder.attn_norm=ln_1 "
-    "starcoder.attn_output=attn.c_proj "
-    "starcoder.attn_qkv=attn.c_attn "
-    "starcoder.blk=transformer.h "
-    "starcoder.ffn_down=mlp.c_proj "
-    "starcoder.ffn_norm=ln_2 "
-    "starcoder.ffn_up=mlp.c_fc "
-    "starcoder.output_norm=transformer.ln_f "
-    "starcoder.position_embd=transformer.wpe "
-    "starcoder.token_embd=transformer.wte "
-    "starcoder2.ffn_down=mlp.c_proj "
-    "starcoder2.ffn_up=mlp.c_fc";
+    "@chatglm "
+    "ffn_up=mlp.gate_up_proj "
+    "@ernie4_5-moe "
+    "exp_probs_b.bias=mlp.moe_statics.e_score_correction_bias "
+    "@exaone4 "
+    "ffn_norm= "
+    "@falcon-h1 "
+    "=granitehybrid "
+    "blk=model.scaled_layers "
+    "ffn_down=feed_forward.down_proj "
+    "ffn_gate.weight=feed_forward.gate_proj.weight "
+    "ffn_norm=pre_ff_layernorm.weight "
+    "ffn_up.weight=feed_forward.up_proj.weight "
+    "output_norm=model.final_layernorm "
+    "@gemma2 "
+    "ffn_norm=pre_feedforward_layernorm "
+    "@gemma3 "
+    "ffn_norm=pre_feedforward_layernorm "
+    "@gemma4 "
+    "attn_qkv= "
+    "ffn_down_exps.scale=router.per_expert_scale "
+    "ffn_down_exps.weight=experts.down_proj "
+    "ffn_gate_inp.scale=router.scale "
+    "ffn_gate_inp=router.proj "
+    "ffn_gate_up_exps.weight=experts.gate_up_proj "
+    "ffn_norm=pre_feedforward_layernorm "
+    "inp_gate=per_layer_input_gate "
+    "layer_output_scale.weight=layer_scalar "
+    "per_layer_model_proj=model.per_layer_model_projection "
+    "per_layer_proj_norm=model.per_layer_projection_norm "
+    "per_layer_token_embd=model.embed_tokens_per_layer "
+    "post_ffw_norm_1=post_feedforward_layernorm_1 "
+    "post_ffw_norm_2=post_feedforward_layernorm_2 "
+    "post_norm=post_per_layer_input_norm "
+    "pre_ffw_norm_2=pre_feedforward_layernorm_2 "
+    "proj=per_layer_projection "
+    "@glm4 "
+    "ffn_up=mlp.gate_up_proj "
+    "post_attention_norm=post_self_attn_layernorm "
+    "post_ffw_norm=post_mlp_layernorm "
+    "@glm4moe "
+    "ffn_norm= "
+    "@gpt-oss "
+    "attn_sinks.weight=self_attn.sinks "
+    "ffn_down_exps.bias=mlp.experts.down_proj_bias "
+    "ffn_down_exps.weight=mlp.experts.down_proj[rows] "
+    "ffn_gate_exps.bias=mlp.experts.gate_up_proj_bias[0%2] "
+    "ffn_gate_exps.weight=mlp.experts.gate_up_proj[0%2] "
+    "ffn_gate_inp=mlp.router "
+    "ffn_norm= "
+    "ffn_up_exps.bias=mlp.experts.gate_up_proj_bias[1%2] "
+    "ffn_up_exps.weight=mlp.experts.gate_up_proj[1%2] "
+    "@gpt2 "
+    "attn_norm=ln_1 "
+    "attn_output.bias=attn.c_proj.bias "
+    "attn_output.weight=attn.c_proj.weight[rows] "
+    "attn_qkv.bias=attn.c_attn.bias "
+    "attn_qkv.weight=attn.c_attn.weight[rows] "
+    "blk=transformer.h "
+    "ffn_down.bias=mlp.c_proj.bias "
+    "ffn_down.weight=mlp.c_proj.weight[rows] "
+    "ffn_norm=ln_2 "
+    "ffn_up.bias=mlp.c_fc.bias "
+    "ffn_up.weight=mlp.c_fc.weight[rows] "
+    "output_norm=transformer.ln_f "
+    "position_embd=transformer.wpe "
+    "token_embd=transformer.wte "
+    "@gptneox "
+    "attn_output=attention.dense "
+    "attn_qkv=attention.query_key_value "
+    "blk=gpt_neox.layers "
+    "ffn_down=mlp.dense_4h_to_h "
+    "ffn_up=mlp.dense_h_to_4h "
+    "output=embed_out "
+    "output_norm=gpt_neox.final_layer_norm "
+    "token_embd=gpt_neox.embed_in "
+    "@granitehybrid "
+    "=granitemoe "
+    "ffn_down=shared_mlp.output_linear "
+    "ffn_down_shexp=shared_mlp.output_linear "
+    "ffn_gate.weight=shared_mlp.input_linear.weight[0/2] "
+    "ffn_gate_shexp.weight=shared_mlp.input_linear.weight[0/2] "
+    "ffn_up.weight=shared_mlp.input_linear.weight[1/2] "
+    "ffn_up_shexp.weight=shared_mlp.input_linear.weight[1/2] "
+    "ssm_a=mamba.A_log "
+    "ssm_conv1d=mamba.conv1d "
+    "ssm_d=mamba.D "
+    "ssm_dt.bias=mamba.dt_bias "
+    "ssm_in=mamba.in_proj "
+    "ssm_norm=mamba.norm "
+    "ssm_out=mamba.out_proj "
+    "@granitemoe "
+    "ffn_down_exps=block_sparse_moe.output_linear "
+    "ffn_gate_exps.weight=block_sparse_moe.input_linear.weight[0/2] "
+    "ffn_gate_inp=block_sparse_moe.router.layer "
+    "ffn_up_exps.weight=block_sparse_moe.input_linear.weight[1/2] "
+    "@hunyuan-dense "
+    "attn_k_norm=self_attn.key_layernorm "
+    "attn_q_norm=self_attn.query_layernorm "
+    "@hunyuan-moe "
+    "attn_k_norm=self_attn.key_layernorm "
+    "attn_q_norm=self_attn.query_layernorm "
+    "ffn_down_shexp=mlp.shared_mlp.down_proj "
+    "ffn_gate_inp=mlp.gate.wg "
+    "ffn_gate_shexp=mlp.shared_mlp.gate_proj "
+    "ffn_up_shexp=mlp.shared_mlp.up_proj "
+    "@lfm2 "
+    "attn_k_norm=self_attn.k_layernorm "
+    "attn_norm=operator_norm "
+    "attn_output=self_attn.out_proj "
+    "attn_q_norm=self_attn.q_layernorm "
+    "exp_probs_b.bias=feed_forward.expert_bias "
+    "ffn_down=feed_forward.w2 "
+    "ffn_down_exps=feed_forward.experts.{}.w2 "
+    "ffn_gate=feed_forward.w1 "
+    "ffn_gate_exps=feed_forward.experts.{}.w1 "
+    "ffn_gate_inp=feed_forward.gate "
+    "ffn_norm=ffn_norm "
+    "ffn_up=feed_forward.w3 "
+    "ffn_up_exps=feed_forward.experts.{}.w3 "
+    "output_norm= "
+    "shortconv.conv=conv.conv "
+    "shortconv.in_proj=conv.in_proj "
+    "shortconv.out_proj=conv.out_proj "
+    "token_embd_norm=model.embedding_norm "
+    "@lfm2moe "
+    "=lfm2 "
+    "@llama "
+    "ffn_down_exps=block_sparse_moe.experts.{}.w2 "
+    "ffn_gate_exps=block_sparse_moe.experts.{}.w1 "
+    "ffn_gate_inp=block_sparse_moe.gate "
+    "ffn_up_exps=block_sparse_moe.experts.{}.w3 "
+    "@minimax-m2 "
+    "exp_probs_b.bias=block_sparse_moe.e_score_correction_bias "
+    "ffn_down_exps=block_sparse_moe.experts.{}.w2 "
+    "ffn_gate_exps=block_sparse_moe.experts.{}.w1 "
+    "ffn_gate_inp=block_sparse_moe.gate "
+    "ffn_up_exps=block_sparse_moe.experts.{}.w3 "
+    "@nemotron_h "
+    "attn_k=mixer.k_proj "
+    "attn_norm=norm "
+    "attn_output=mixer.o_proj "
+    "attn_q=mixer.q_proj "
+    "attn_v=mixer.v_proj "
+    "blk=backbone.layers "
+    "exp_probs_b.bias=mixer.gate.e_score_correction_bias "
+    "ffn_down=mixer.down_proj "
+    "ffn_down_exps=mixer.experts.{}.down_proj "
+    "ffn_down_shexp=mixer.shared_experts.down_proj "
+    "ffn_gate_inp=mixer.gate "
+    "ffn_up=mixer.up_proj "
+    "ffn_up_exps=mixer.experts.{}.up_proj "
+    "ffn_up_shexp=mixer.shared_experts.up_proj "
+    "output_norm=backbone.norm_f "
+    "ssm_a=mixer.A_log "
+    "ssm_conv1d=mixer.conv1d "
+    "ssm_d=mixer.D "
+    "ssm_dt.bias=mixer.dt_bias "
+    "ssm_in=mixer.in_proj "
+    "ssm_norm=mixer.norm "
+    "ssm_out=mixer.out_proj "
+    "token_embd=backbone.embeddings "
+    "@nemotron_h_moe "
+    "=nemotron_h "
+    "@olmo2 "
+    "ffn_norm= "
+    "@phi2 "
+    "attn_output=self_attn.dense "
+    "ffn_down=mlp.fc2 "
+    "ffn_up=mlp.fc1 "
+    "output_norm=model.final_layernorm "
+    "@phi3 "
+    "attn_qkv=self_attn.qkv_proj "
+    "ffn_up=mlp.gate_up_proj "
+    "@qwen2moe "
+    "ffn_down_shexp=mlp.shared_expert.down_proj "
+    "ffn_gate_shexp=mlp.shared_expert.gate_proj "
+    "ffn_up_shexp=mlp.shared_expert.up_proj "
+    "@qwen35 "
+    "attn_gate=linear_attn.in_proj_z "
+    "attn_qkv=linear_attn.in_proj_qkv "
+    "ffn_down_shexp=mlp.shared_expert.down_proj "
+    "ffn_gate_shexp=mlp.shared_expert.gate_proj "
+    "ffn_norm= "
+    "ffn_up_shexp=mlp.shared_expert.up_proj "
+    "ssm_a=linear_attn.A_log "
+    "ssm_alpha=linear_attn.in_proj_a "
+    "ssm_ba=linear_attn.in_proj_ba "
+    "ssm_beta=linear_attn.in_proj_b "
+    "ssm_conv1d=linear_attn.conv1d "
+    "ssm_dt.bias=linear_attn.dt_bias "
+    "ssm_norm=linear_attn.norm "
+    "ssm_out=linear_attn.out_proj "
+    "@qwen35moe "
+    "=qwen35 "
+    "@qwen3next "
+    "=qwen35 "
+    "@seed_oss "
+    "ffn_norm= "
+    "@starcoder "
+    "attn_norm=ln_1 "
+    "attn_output=attn.c_proj "
+    "attn_qkv=attn.c_attn "
+    "blk=transformer.h "
+    "ffn_down=mlp.c_proj "
+    "ffn_norm=ln_2 "
+    "ffn_up=mlp.c_fc "
+    "output_norm=transformer.ln_f "
+    "position_embd=transformer.wpe "
+    "token_embd=transformer.wte "
+    "@starcoder2 "
+    "ffn_down=mlp.c_proj "
+    "ffn_up=mlp.c_fc";
 
 /// Modules of the model, and modules and tensors of a layer, of most
 /// architectures.
@@ -233,7 +303,7 @@ static constexpr char outerModules[] = "blk=model.layers "
                           "attn_q_a_norm=self_attn.q_a_layernorm "
                           "attn_q_b=self_attn.q_b_proj "
                           "attn_q_norm=self_attn.q_norm "
-                          "attn_qkv=self_attn.qkv_proj "
+                          "attn_qkv=self_attn.*_proj "
                           "attn_v=self_attn.v_proj "
                           "attn_v_b=self_attn.v_b_proj "
                           "exp_probs_b.bias=mlp.gate.e_score_correction_bias "
@@ -309,19 +379,29 @@ static std::string_view eatLayer(std::string_view &name) {
   return layer;
 }
 
+/// The part of `ofArchitectures` that follows "@" and `architecture`.
+static std::string_view namesOf(std::string_view architecture) {
+  std::string_view names = ofArchitectures;
+  std::string before = concat({"@", architecture, " "});
+  size_t found = names.find(before);
+  if (found == names.npos)
+    return "";
+  names.remove_prefix(found + before.size());
+  return names.substr(0, names.find('@'));
+}
+
 /// Sets `name` to what Hugging Face's checkpoints call the tensor, or the
 /// module, `name` of an architecture; false if the architecture has none.
 static bool translate(const Architecture &architecture, bool isOfLayer,
                       std::string_view &name) {
-  std::string_view like = architecture.name;
-  do {
-    std::string own = concat({like, ".", name});
-    std::string_view found = own;
-    if (translate(ofArchitectures, found)) {
-      name = found;
+  bool hasMore = true;
+  for (std::string_view like = architecture.name; hasMore;) {
+    std::string_view names = namesOf(like);
+    if (translate(names, name))
       return true;
-    }
-  } while (translate(ofArchitectures, like));
+    like = "";
+    hasMore = translate(names, like);
+  }
   return translate(isOfLayer ? layerModules : outerModules, name);
 }
 

@@ -20,6 +20,9 @@ struct Architecture {
   /// Heads of values that share a key are not one after the other: see
   /// runtime/weights/gguf/Order.h.
   bool valuesInTurns = false;
+  /// One tensor has the rows of all queries, then of all keys, then of all
+  /// values, where Hugging Face's has those of each head together.
+  bool joinsHeads = false;
 };
 
 /// The architecture called `name`, or null.
@@ -32,7 +35,8 @@ std::string architectureNames();
 /// "model.layers.0.self_attn.q_proj.weight" for "blk.0.attn_q.weight". Empty
 /// if the architecture has no such tensor. A name with `{}` stands for the
 /// tensors of all experts, and one with `[...]` has another form; see
-/// Matcher::isOther in runtime/weights/Binding.cpp.
+/// Matcher::isOther in runtime/weights/Binding.cpp. One with `*` stands for
+/// three tensors, with `q`, `k` and `v` there, whose rows follow one another.
 std::string checkpointName(const Architecture &architecture,
                            std::string_view name);
 

@@ -18,8 +18,10 @@ ARCHITECTURES = {
     "falcon_h1": "falcon-h1",
     "gemma3_text": "gemma3",
     "gemma4_text": "gemma4",
+    "glm": "chatglm",
     "glm4_moe": "glm4moe",
     "gpt_bigcode": "starcoder",
+    "gpt_neox": "gptneox",
     "gpt_oss": "gpt-oss",
     "granitemoehybrid": "granite",
     "hunyuan_v1_dense": "hunyuan-dense",
@@ -29,6 +31,7 @@ ARCHITECTURES = {
     "ministral3": "mistral3",
     "mistral": "llama",
     "mixtral": "llama",
+    "olmo3": "olmo2",
     "phi": "phi2",
     "qwen2_moe": "qwen2moe",
     "qwen3_moe": "qwen3moe",
@@ -47,7 +50,7 @@ WITH_STATES = ("granitemoehybrid", "lfm2", "lfm2_moe")
 LAYER_EPS = ("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon")
 WINDOWED = (
     *("cohere2", "exaone4", "gemma2", "gemma3_text", "gemma4_text", "gpt_oss"),
-    *("mistral", "phi3"),
+    *("mistral", "olmo3", "phi3"),
 )
 OUTER = {
     "model.embed_tokens": "token_embd",
@@ -61,6 +64,9 @@ OUTER = {
     "transformer.wpe": "position_embd",
     "transformer.wte": "token_embd",
     "model.final_layernorm": "output_norm",
+    "embed_out": "output",
+    "gpt_neox.embed_in": "token_embd",
+    "gpt_neox.final_layer_norm": "output_norm",
     "backbone.embeddings": "token_embd",
     "backbone.norm_f": "output_norm",
 }
@@ -79,6 +85,10 @@ LAYER = {
     "input_layernorm": "attn_norm",
     "pre_feedforward_layernorm": "ffn_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
+    "attention.query_key_value": "attn_qkv",
+    "attention.dense": "attn_output",
+    "mlp.dense_h_to_4h": "ffn_up",
+    "mlp.dense_4h_to_h": "ffn_down",
     "attn.c_attn": "attn_qkv",
     "attn.c_proj": "attn_output",
     "ln_1": "attn_norm",
@@ -209,7 +219,7 @@ def tensor_name(name, family, shares=False):
             return f"blk.{name.split('.')[2]}.{part}"
     if module in OUTER:
         return f"{OUTER[module]}.{kind}"
-    layer, module = re.fullmatch(r"[a-z.]+\.(\d+)\.(.*)", module).groups()
+    layer, module = re.fullmatch(r"[a-z_.]+\.(\d+)\.(.*)", module).groups()
     if kind in ("e_score_correction_bias", "expert_bias"):
         return f"blk.{layer}.exp_probs_b.bias"
     if shares and module.startswith("shared_mlp."):
@@ -219,7 +229,7 @@ def tensor_name(name, family, shares=False):
     if module == "post_attention_layernorm":
         behind = family in (
             *("exaone4", "gemma2", "gemma3_text", "gemma4_text", "glm4_moe"),
-            *("gpt_oss", "olmo2"),
+            *("gpt_oss", "olmo2", "olmo3"),
             *("seed_oss", *DELTA),
         )
         part = "post_attention_norm" if behind else "ffn_norm"
@@ -289,6 +299,9 @@ def converted(name, array, config):
         heads = config.get("num_key_value_heads") or heads
     if family in INTERLEAVED and re.search(r"\.[qk]_proj\.", name):
         return interleaved(array, heads)
+    if ".query_key_value." in name:
+        parts = array.reshape(heads, 3, -1, *array.shape[1:])
+        return parts.swapaxes(0, 1).reshape(array.shape)
     if ".linear_attn." in name and family != "qwen3_next":
         array = in_turns(name, array, config)
     if name.endswith(".A_log"):
@@ -400,6 +413,10 @@ def add_config(writer, config):
         writer.add_value_length(latent)
         writer.add_key_length_mla(config["qk_nope_head_dim"] + rotated)
         writer.add_value_length_mla(config["v_head_dim"])
+    if family == "minicpm3":
+        writer.add_q_lora_rank(config["q_lora_rank"])
+        writer.add_kv_lora_rank(config["kv_lora_rank"])
+        writer.add_key_length(config["qk_nope_head_dim"] + rotated)
     if family == "gemma4_text":
         full = config["global_head_dim"]
         writer.add_key_length(full)
@@ -424,11 +441,11 @@ def add_config(writer, config):
         writer.add_final_logit_softcapping(config["final_logit_softcapping"])
     if family in ("cohere", "cohere2"):
         writer.add_logit_scale(config["logit_scale"])
-    if family == "exaone4":
+    if family in ("exaone4", "olmo3"):
         layers = range(config["num_hidden_layers"])
         writer.add_sliding_window_pattern([i % 4 != 3 for i in layers])
-    if family == "stablelm":
-        writer.add_parallel_residual(False)
+    if family in ("gpt_neox", "stablelm"):
+        writer.add_parallel_residual(family == "gpt_neox")
     if family == "ministral3":
         rope = config["rope_parameters"]
         writer.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
@@ -609,6 +626,16 @@ def fused(arrays):
     return result
 
 
+def joined(arrays):
+    """The matrices of queries, keys and values as one (--fuse-qkv)."""
+    result = dict(arrays)
+    for name in arrays:
+        if ".q_proj." in name:
+            parts = [result.pop(name.replace(".q_", f".{kind}_")) for kind in "qkv"]
+            result[name.replace(".q_", ".qkv_")] = np.concatenate(parts)
+    return result
+
+
 def write(path, config, arrays, kind, text=None, split=0, blocks=None):
     """A file of the checkpoint `arrays`, {name: f32 array}, matrices as `kind`,
     in `blocks` if there are some, {name: bytes}. `text(writer)` adds the
@@ -650,7 +677,7 @@ def write(path, config, arrays, kind, text=None, split=0, blocks=None):
         data = converted(name, data, config)
         if re.search(r"\.(shared_expert_gate|moe_statics)\.", name):
             data = data[0]
-        if ".kv_b_proj." in name:
+        if ".kv_b_proj." in name and family in LATENT:
             heads = values.reshape(config["num_attention_heads"], -1, values.shape[-1])
             keys, values = np.split(heads, [config["qk_nope_head_dim"]], axis=1)
             for part, half in (("k", keys.swapaxes(1, 2)), ("v", values)):

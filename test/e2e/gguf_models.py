@@ -27,7 +27,7 @@ ROUNDED = 5e-4  # NMSE of products that round rows to integers of 8 bits
 NEARLY, TYPE = 5e-6, dict.fromkeys(["falcon_h1", "falcon_h1-norm", "qwen3_next"], ["f32"])
 # Their names in families of layer norms; OLMo 1 has none.
 EPSILONS = dict.fromkeys(
-    ["cohere", "cohere2", "gpt2", "gpt_bigcode", "jais2", "phi", "stablelm"],
+    ["cohere", "cohere2", "gpt2", "gpt_bigcode", "gpt_neox", "jais2", "phi", "stablelm"],
     "layer_norm_eps",
 ) | {"olmo": "", "starcoder2": "norm_epsilon"}
 EPSILONS["nemotron_h"] = "layer_norm_epsilon"
@@ -95,9 +95,14 @@ MODELS = {
     "exaone4": family("exaone4"),
     "falcon_h1": family("falcon_h1"),
     "falcon_h1-norm": family("falcon_h1-norm", mamba_norm_before_gate=False),
+    "glm": family("glm", head_dim=16, partial_rotary_factor=0.5),
+    "glm-joined": family("glm", head_dim=16, partial_rotary_factor=0.5),
     "glm4": family("glm4", partial_rotary_factor=0.5),
     "gpt2": family("gpt2", num_key_value_heads=None),
     "gpt_bigcode": family("gpt_bigcode"),
+    "gpt_neox": family(
+        "gpt_neox", num_key_value_heads=None, partial_rotary_factor=0.5
+    ),
     "granitemoehybrid": family("granitemoehybrid", intermediate_size=96),
     "granitemoehybrid-mamba": family(
         "granitemoehybrid-mamba", intermediate_size=172, position_embedding_type="nope"
@@ -112,6 +117,7 @@ MODELS = {
     "jais2": family("jais2"),
     "lfm2": family("lfm2"),
     "lfm2_moe": family("lfm2_moe", routed_scaling_factor=1.0),
+    "minicpm3": family("minicpm3", dim_model_base=256),
     "ministral3": family("ministral3", rope_theta=None),
     "nemotron": family("nemotron", partial_rotary_factor=0.5),
     "nemotron_h": family(
@@ -130,6 +136,7 @@ MODELS = {
         rope_theta=None,
     ),
     "olmo": family("olmo"),
+    "olmo3": family("olmo3"),
     "phi": family("phi", partial_rotary_factor=0.5),
     "qwen3_5_moe_text": family(
         "qwen3_5_moe_text", rope_theta=None, linear_num_value_heads=6
@@ -241,6 +248,8 @@ def check_plain(model, dtype):
     file = model.folder / f"{dtype}.gguf"
     if model.name.endswith("-fused"):
         arrays = gguf_files.fused(arrays)
+    if model.name.endswith("-joined"):
+        arrays = gguf_files.joined(arrays)
     gguf_files.write(file, model.config, arrays, PLAIN[dtype])
     apart = np.abs(expected - model.logits(file, file, dtype)).max()
     bound = NEARLY if model.name in TYPE else 0

@@ -155,6 +155,7 @@ void ConfigReader::noteTensor(const std::string &name, const std::string &why) {
 static constexpr struct {
   std::string_view architecture, modelType;
 } modelTypes[] = {
+    {"chatglm", "glm"},
     {"command-r", "cohere"},
     {"deepseek2", "deepseek_v3"},
     {"ernie4_5-moe", "ernie4_5_moe"},
@@ -163,6 +164,7 @@ static constexpr struct {
     {"gemma4", "gemma4_text"},
     {"glm4moe", "glm4_moe"},
     {"gpt-oss", "gpt_oss"},
+    {"gptneox", "gpt_neox"},
     {"granitehybrid", "granitemoehybrid"},
     {"hunyuan-dense", "hunyuan_v1_dense"},
     {"hunyuan-moe", "hunyuan_v1_moe"},
@@ -539,11 +541,13 @@ void ConfigReader::readProportionalRope() {
 
 /// Whether keys and values are made of latent numbers.
 bool ConfigReader::isLatent() const {
-  return architecture->name == std::string_view("deepseek2");
+  return architecture->name == std::string_view("deepseek2") ||
+         architecture->name == std::string_view("minicpm3");
 }
 
 /// Reads the sizes of latent attention, and which DeepSeek it is. Older files
 /// have sizes of keys and values where others have sizes of what makes them.
+/// MiniCPM 3 has no size of values, which are then as wide as a head.
 void ConfigReader::readLatent() {
   auto need = [&](const char *key) {
     auto size = whole(key);
@@ -555,10 +559,16 @@ void ConfigReader::readLatent() {
   int64_t rotated = need(".rope.dimension_count"),
           key = need(isNew ? ".attention.key_length_mla"
                            : ".attention.key_length");
-  config["v_head_dim"] =
-      need(isNew ? ".attention.value_length_mla" : ".attention.value_length");
+  bool isMini = config["model_type"] == "minicpm3";
+  auto heads =
+      std::max<int64_t>(config["num_attention_heads"].get<int64_t>(), 1);
+  config["v_head_dim"] = isMini && !find(".attention.value_length")
+                             ? config["hidden_size"].get<int64_t>() / heads
+                             : need(isNew ? ".attention.value_length_mla"
+                                          : ".attention.value_length");
   need(".attention.kv_lora_rank");
-  need(".expert_count");
+  if (!isMini)
+    need(".expert_count");
   if (key <= rotated)
     fail("'" + full(".rope.dimension_count") + "' is " +
          std::to_string(rotated) + ", expected less than " +
@@ -566,10 +576,12 @@ void ConfigReader::readLatent() {
   config["qk_rope_head_dim"] = rotated;
   config["qk_nope_head_dim"] = key - rotated;
   config["num_key_value_heads"] = config["num_attention_heads"];
+  config.emplace("q_lora_rank", nullptr);
+  if (isMini)
+    return;
   config["split_kv_b"] = tensor("blk.0.attn_k_b.weight") != nullptr;
   for (const char *key : {"n_group", "topk_group"})
     config.emplace(key, 1);
-  config.emplace("q_lora_rank", nullptr);
   config.emplace("first_k_dense_replace", 0);
   config.emplace("routed_scaling_factor", 1.0);
   // A file without the key has softmaxes, unless its sizes are GLM-4.7 Flash's.
@@ -648,7 +660,8 @@ void ConfigReader::checkPattern(const Value &pattern) {
          CRIA_UNIMPLEMENTED);
 }
 
-/// A llama model with a window belongs to the family mistral.
+/// A llama model with a window belongs to the family mistral, an olmo2 to
+/// olmo3.
 void ConfigReader::readWindow() {
   auto window = whole(".attention.sliding_window");
   std::string type = config["model_type"];
@@ -657,10 +670,18 @@ void ConfigReader::readWindow() {
   if (const Value *pattern = find(".attention.sliding_window_pattern");
       pattern && !isGemma4())
     checkPattern(*pattern);
+  const char *base = ".rope.freq_base_swa";
+  if (auto own = number(base);
+      own && type == "olmo2" && json(*own) != config["rope_theta"])
+    fail("'" + full(base) + "' is " + std::to_string(*own) + ", expected '" +
+             full(".rope.freq_base") + "'",
+         CRIA_UNIMPLEMENTED);
   if (window && *window > 0) {
     config["sliding_window"] = *window;
-    if (config["model_type"] == "llama")
+    if (type == "llama")
       config["model_type"] = "mistral";
+    else if (type == "olmo2")
+      config["model_type"] = "olmo3";
   } else if (isGemma2() && window) {
     fail("'" + full(".attention.sliding_window") + "' is 0, expected a window");
   }
@@ -675,9 +696,11 @@ static const struct {
 } biasKeys[] = {
     {"ernie4_5", "use_bias", ""},
     {"ernie4_5_moe", "use_bias", ""},
+    {"glm", "attention_bias", ""},
     {"glm4", "attention_bias", ""},
     {"gpt2", "", ""},
     {"gpt_bigcode", "", ""},
+    {"gpt_neox", "attention_bias", ""},
     {"gpt_oss", "attention_bias", ""},
     {"jais2", "attention_bias", "mlp_bias"},
     {"phi", "", ""},
@@ -717,7 +740,8 @@ void ConfigReader::readTensors() {
       bool bias =
           name.size() > 5 && name.compare(name.size() - 5, 5, ".bias") == 0;
       attention |= bias && (name.find(".self_attn.") != name.npos ||
-                            info.name.find(".attn_q.") != name.npos);
+                            info.name.find(".attn_q.") != name.npos ||
+                            info.name.find(".attn_qkv.") != name.npos);
       mlp |= bias && info.name.find(".ffn_up.") != name.npos;
       filters |= bias && (name.find(".conv.") != name.npos ||
                           name.find(".conv1d.") != name.npos);

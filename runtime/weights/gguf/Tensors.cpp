@@ -30,30 +30,51 @@ static bool isOf(const std::string &name, const std::string &module) {
   return name.find(concat({".", module, "."})) != name.npos;
 }
 
-/// The number of heads of queries or keys if the file stores their rows in
-/// pairs; 0 for other tensors.
-static Result<uint64_t> interleavedHeads(const Header &header,
-                                         const Architecture &architecture,
-                                         const TensorInfo &tensor) {
-  bool queries = isOf(tensor.name, "attn_q"),
-       keys = isOf(tensor.name, "attn_k");
-  if (!architecture.interleaved || !(queries || keys))
-    return uint64_t(0);
-  std::string key = std::string(architecture.name) + ".attention.head_count";
-  if (keys && header.find(key + "_kv"))
-    key += "_kv";
-  const Value *value = header.find(key);
+/// The key with the number of heads of queries, or of keys and values.
+static std::string headsKey(const Header &header,
+                            const Architecture &architecture, bool ofKeys) {
+  std::string key = concat({architecture.name, ".attention.head_count"});
+  return ofKeys && header.find(key + "_kv") ? key + "_kv" : key;
+}
+
+/// The number that the key has; 0 if it has none.
+static uint64_t headsOf(const Header &header, const Architecture &architecture,
+                        bool ofKeys) {
+  const Value *value = header.find(headsKey(header, architecture, ofKeys));
   auto counts = value ? value->integers() : std::nullopt;
-  uint64_t heads = 0; // 0 for layers without attention
+  int64_t heads = 0; // 0 for layers without attention
   for (int64_t count : counts.value_or(std::vector<int64_t>()))
-    heads = std::max<uint64_t>(heads, std::max<int64_t>(count, 0));
-  if (heads == 0 || tensor.shape[0] % heads != 0 ||
-      tensor.shape[0] / heads % 2 != 0)
-    return Status(CRIA_INVALID_ARGUMENT,
-                  {"'", key, "' is ", value ? value->shown() : "missing",
-                   ", expected heads of an even number of the ",
-                   tensor.shape[0], " rows of ", quote(tensor.name)});
-  return heads;
+    heads = std::max(heads, count);
+  return static_cast<uint64_t>(heads);
+}
+
+static Status wrongHeads(const Header &header, const Architecture &architecture,
+                         bool ofKeys, const TensorInfo &tensor) {
+  std::string key = headsKey(header, architecture, ofKeys);
+  const Value *value = header.find(key);
+  return Status(CRIA_INVALID_ARGUMENT,
+                {"'", key, "' is ", value ? value->shown() : "missing",
+                 ", expected heads of an even number of the ", tensor.shape[0],
+                 " rows of ", quote(tensor.name)});
+}
+
+/// Makes `tensor`, which has the rows of queries, keys and values one after the
+/// other, part `i` of the three. False if its rows are not those of the heads.
+static bool takePart(const Header &header, const Architecture &architecture,
+                     size_t i, TensorInfo &tensor) {
+  uint64_t queries = headsOf(header, architecture, /*ofKeys=*/false),
+           keys = headsOf(header, architecture, /*ofKeys=*/true),
+           rows = tensor.shape[0], all = queries + 2 * keys;
+  if (!queries || queries > rows || keys > rows || rows % all)
+    return false;
+  uint64_t before = i ? queries + (i - 1) * keys : 0, own = i ? keys : queries,
+           bytes = (tensor.end - tensor.begin) / all;
+  size_t kinds = tensor.name.rfind("qkv");
+  tensor.name.replace(kinds, 3, 1, tensor.name[kinds + i]);
+  tensor.shape[0] = rows / all * own;
+  tensor.begin += bytes * before;
+  tensor.end = tensor.begin + bytes * own;
+  return true;
 }
 
 /// Sets how the file has the heads of values in turns; no groups if it does not
@@ -133,8 +154,24 @@ static Result<TensorEntry> entryOf(const Header &header,
   bool isDecay = endsWith(tensor.name, ".ssm_a");
   if (isDecay)
     entry.decorate = logOfMinus;
-  Turns turns{};
-  if (!findTurns(header, architecture, tensor, turns))
+  bool ofKeys = isOf(tensor.name, "attn_k"),
+       areJoined = architecture.joinsHeads && isOf(tensor.name, "attn_qkv"),
+       areInPairs =
+           architecture.interleaved && (ofKeys || isOf(tensor.name, "attn_q"));
+  uint64_t heads = areJoined || areInPairs
+                       ? headsOf(header, architecture, ofKeys)
+                       : 1,
+           rows = tensor.shape[0] / (areJoined ? 3 : 1),
+           columns = tensor.shape.size() > 1 ? tensor.shape[1] : 1;
+  if (heads == 0 || rows % heads != 0 || (areInPairs && rows / heads % 2 != 0))
+    return wrongHeads(header, architecture, ofKeys, tensor);
+  rows /= heads;
+  if (areInPairs)
+    entry.decorate = [rows, columns](ElementsPtr x) {
+      return interleaved(std::move(x), rows, columns);
+    };
+  Turns turns{0, rows * columns, areJoined ? heads : 0, 3};
+  if (!areJoined && !findTurns(header, architecture, tensor, turns))
     return Status(CRIA_INVALID_ARGUMENT,
                   {"'", architecture.name, ".ssm' has heads that ",
                    quote(tensor.name), " does not have"});
@@ -143,15 +180,6 @@ static Result<TensorEntry> entryOf(const Header &header,
                       isDecay](ElementsPtr x) {
       x = inGroups(std::move(x), turns, block);
       return isDecay ? logOfMinus(std::move(x)) : std::move(x);
-    };
-  Result<uint64_t> heads = interleavedHeads(header, architecture, tensor);
-  if (!heads.ok())
-    return heads.status();
-  if (*heads)
-    entry.decorate = [rows = tensor.shape[0] / *heads,
-                      columns = tensor.shape.size() > 1 ? tensor.shape[1]
-                                                        : 1](ElementsPtr x) {
-      return interleaved(std::move(x), rows, columns);
     };
   return entry;
 }
@@ -174,11 +202,21 @@ Result<std::vector<TensorFile>> openTensors(const std::string &path) {
     for (const TensorInfo &tensor : part.header.tensors()) {
       if (isLeftOut(header, *architecture, tensor.name))
         continue;
-      Result<TensorEntry> entry = entryOf(header, *architecture, tensor);
-      if (!entry.ok())
-        return Status(entry.status().code(),
-                      {path, ": ", entry.status().message()});
-      file.tensors.push_back(std::move(*entry));
+      size_t parts = checkpointName(*architecture, tensor.name).find('*') !=
+                             std::string::npos
+                         ? 3
+                         : 1;
+      for (size_t i = 0; i < parts; ++i) {
+        TensorInfo part = tensor;
+        Result<TensorEntry> entry =
+            parts > 1 && !takePart(header, *architecture, i, part)
+                ? wrongHeads(header, *architecture, /*ofKeys=*/false, tensor)
+                : entryOf(header, *architecture, part);
+        if (!entry.ok())
+          return Status(entry.status().code(),
+                        {path, ": ", entry.status().message()});
+        file.tensors.push_back(std::move(*entry));
+      }
     }
     files.push_back(std::move(file));
   }
