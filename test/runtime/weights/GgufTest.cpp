@@ -561,6 +561,30 @@ TEST_F(GgufTest, RefusesHeadsThatDoNotDivideTheRows) {
   EXPECT_THAT(Checkpoint::open(folder.write("x.gguf", bytes)).status(),
               fails(CRIA_INVALID_ARGUMENT,
                     "'llama.attention.head_count' is 2, expected heads"));
+  bytes =
+      fileOf(llamaKeys(), {info("blk.0.attn_qkv.weight", {2, 7}, 0, 0)}, 56);
+  EXPECT_THAT(Checkpoint::open(folder.write("x.gguf", bytes)).status(),
+              fails(CRIA_INVALID_ARGUMENT,
+                    "'llama.attention.head_count' is 2, expected heads"));
+  bytes = fileOf(keysOf("gptneox"),
+                 {info("blk.0.attn_qkv.weight", {2, 9}, 0, 0)}, 72);
+  EXPECT_THAT(Checkpoint::open(folder.write("x.gguf", bytes)).status(),
+              fails(CRIA_INVALID_ARGUMENT,
+                    "'gptneox.attention.head_count' is 2, expected heads"));
+}
+
+TEST_F(GgufTest, RefusesLayersAndFactorsThatNoKeySays) {
+  EXPECT_THAT(config(with(keysOf("nemotron_h"),
+                          number("nemotron_h.attention.head_count_kv", 2)))
+                  .status(),
+              fails(CRIA_UNIMPLEMENTED,
+                    "'nemotron_h.feed_forward_length' is 8, expected a number "
+                    "for each layer"));
+  std::vector<std::string> keys =
+      with(keysOf("falcon-h1"), number("falcon-h1.ssm.inner_size", 4));
+  EXPECT_THAT(
+      config(with(keys, number("falcon-h1.ssm.time_step_rank", 2))).status(),
+      fails(CRIA_UNIMPLEMENTED, "tensor 'output.weight' is missing, and"));
 }
 
 TEST_F(GgufTest, RefusesHeadsOfValuesThatATensorDoesNotHave) {
