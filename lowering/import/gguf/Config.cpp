@@ -379,7 +379,7 @@ void ConfigReader::readLayers() {
 }
 
 /// Sets which layers are an MLP or experts: those that have a width. The others
-/// are what `types` says, of all layers, of which it keeps the model's.
+/// are what `types` says. It has all layers, and keeps those of the model.
 void ConfigReader::readParts(json &types) {
   const Value *value = find(".feed_forward_length");
   auto widths = value && value->isArray() && value->size() <= mostLayers
