@@ -4,6 +4,7 @@
 #include "runtime/base/Json.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace cria {
 
@@ -86,6 +87,13 @@ void PlainJson::scalar() {
     number();
 }
 
+static int compare(const void *x, const void *y) {
+  auto value = [](const void *at) {
+    return *static_cast<const uint64_t *>(at);
+  };
+  return (value(x) > value(y)) - (value(x) < value(y));
+}
+
 void PlainJson::object(FunctionRef<void(std::string_view key)> member) {
   count();
   expect('{');
@@ -95,15 +103,15 @@ void PlainJson::object(FunctionRef<void(std::string_view key)> member) {
   do {
     std::string_view key = quoted();
     expect(':');
-    seen.emplace_back(criaFnv1a64(CRIA_FNV_OFFSET, key.data(), key.size()),
-                      key.size());
+    seen.push_back(criaFnv1a64(CRIA_FNV_OFFSET, key.data(), key.size()));
     if (plain)
       member(key);
   } while (take(','));
   expect('}');
-  // Keys whose hashes are equal by chance are taken for equal: not plain.
+  // Keys whose hashes are equal by chance are taken for equal: not plain. C's
+  // sort has no code here.
   auto first = seen.begin() + static_cast<ptrdiff_t>(outer);
-  std::sort(first, seen.end());
+  std::qsort(&*first, seen.size() - outer, sizeof(uint64_t), compare);
   if (std::adjacent_find(first, seen.end()) != seen.end())
     fail();
   seen.resize(outer);

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace cria {
@@ -55,8 +54,8 @@ private:
   const char *at, *end;
   bool plain = true;
   uint64_t values = 0; // at most as many as parseJson takes
-  /// Hashes and sizes of the keys of the objects around `at`.
-  std::vector<std::pair<uint64_t, uint64_t>> seen;
+  /// Hashes of the keys of the objects around `at`.
+  std::vector<uint64_t> seen;
 };
 
 } // namespace cria
