@@ -64,8 +64,8 @@ FAMILIES = {
 }
 TARGETS = [["--target=cuda"], ["--target=cpu", "--cpu=x86-64-v3"]]
 RECURRENT = {
-    "qwen3_5_text": {"num_hidden_layers": 1, "layer_types": ["linear_attention"]},
-    "granitemoehybrid-mamba": {"num_hidden_layers": 1, "layer_types": ["mamba"]},
+    "qwen3_5_text": ["linear_attention", "full_attention"],
+    "granitemoehybrid-mamba": ["mamba", "attention"],
 }
 
 
@@ -268,9 +268,10 @@ def check_family(tools, name, dtype):
             )
 
 
-def check_recurrence(tools, name, changes):
-    """A layer with a state, in both forms and as an artifact, in f32."""
+def check_recurrence(tools, name, layers):
+    """A model with a state, in both forms and as an artifact, in f32."""
     program, flags = tools.scratch / f"{name}.json", [f"--chunk={LONG}", "--dtype=f32"]
+    changes = {"num_hidden_layers": len(layers), "layer_types": layers}
     program.write_text(json.dumps(families.FAMILIES[name] | changes))
     artifact = tools.compile(program, *flags, *TARGETS[1], out=f"{name}.cria")
     inspect = [tools.bin / "cria-inspect", artifact, "--json"]
@@ -280,6 +281,11 @@ def check_recurrence(tools, name, changes):
     ids = np.random.default_rng(0).integers(3, vocab, sum(LONG_PIECES)).tolist()
     texts = [text_of(tools, program, [*flags, *target]) for target in TARGETS]
     check(texts[0] != texts[1], f"{name}: one form for both targets")
+    both = [*flags, "--target=cpu,cuda", "--cpu=x86-64-v3"]
+    check(text_of(tools, program, both) == texts[0], f"{name}: chunks for a GPU")
+    # The numbers of a batch do not depend on where a text is cut.
+    batches = {text_of(tools, program, [*flags, "--batch=4", *t]) for t in TARGETS}
+    check(len(batches) == 1, f"{name}: chunks in a batch")
     tokens, chunks = (
         Upstream(upstream(tools, text, f"{name}-{i}"), memory())
         for i, text in enumerate(texts)
@@ -297,8 +303,8 @@ def check_recurrence(tools, name, changes):
 def main():
     tools = Tools(*sys.argv[1:3])
     if sys.argv[3] == "f32" and not sys.argv[4:]:
-        for name, changes in RECURRENT.items():
-            check_recurrence(tools, name, changes)
+        for name, layers in RECURRENT.items():
+            check_recurrence(tools, name, layers)
     for name in some(sys.argv[4:] or FAMILIES, 8, sys.argv[3] == "bf16"):
         check_family(tools, name, sys.argv[3])
 
