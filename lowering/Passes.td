@@ -63,9 +63,9 @@ def ConvertLlamaToLinalg : Pass<"convert-llama-to-linalg", "::mlir::ModuleOp"> {
     - A weight becomes a private function, `index -> tensor` or `() -> tensor`,
       that carries checkpoint name, count and slot in the attribute `cria.weight`; a
       rope table becomes two, `.cos` and `.sin`.
-    - A recurrence becomes a loop over tokens. In a prefill of one state it becomes
-      a loop over chunks of `recurrence-chunk` tokens, whose sums are products of
-      matrices, and a loop over the tokens that are left.
+    - A recurrence becomes a loop over tokens. In a prefill that is not
+      `cria.invariant` it becomes a loop over chunks of `recurrence-chunk` tokens,
+      whose sums are products of matrices, and a loop over the tokens that are left.
     - `llama.all_reduce` becomes `mpi.allreduce` of all processes, which adds in
       place. A module loses the attribute `llama.shards`.
     - A kernel becomes a call of a private function, whose name is the kernel's

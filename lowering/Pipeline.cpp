@@ -34,9 +34,9 @@ using namespace cria;
 
 /// The tokens that a recurrence takes at once in a prefill. Products of a chunk
 /// are as many multiply-adds as its tokens one by one. With eight lanes they
-/// come closer to the multiply-add rate; with more, single tokens reach it
-/// (docs/performance.md, "States"). The schedule for GPUs takes one token, and
-/// keeps the state in registers.
+/// are measured to be faster (docs/performance.md, "States"); with 16, single
+/// tokens are near the multiply-add rate. The schedule for GPUs takes one
+/// token, and keeps the state in registers.
 static int64_t recurrenceChunk(const PipelineOptions &options) {
   bool isForGpus = options.device == Device::Cuda || options.alsoForGpus;
   return isForGpus || options.cpu.unit.lanes != 8 ? 1 : 16;

@@ -242,10 +242,11 @@ ChosenBlockProduct::match(linalg::LinalgOp op) {
     return cast<ShapedType>(value.getType()).getShape().back() == size;
   };
   Type scale = getElementTypeOrSelf(product.scales.getType());
+  // How many experts a token chooses; negative if the size is dynamic.
   int64_t chosen = cast<ShapedType>(product.chosen.getType()).getDimSize(1);
   if (chosen < 1 || !scale.isF16() ||
       !isOf(product.codes, BlockProduct::kNumbers) ||
       !isOf(product.weights, BlockProduct::blockBytes(product.bits)))
-    return std::nullopt; // a dynamic size is negative
+    return std::nullopt;
   return product;
 }

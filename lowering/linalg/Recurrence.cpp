@@ -131,10 +131,7 @@ std::pair<Value, Value> Recurrence::step(Value token, Value matrix,
   Value read = pair;
   if (skip)
     read = b.slice(pair, {one, zero}, {one, b.getIndexAttr(size())});
-  OpFoldResult count = b.sizes(read)[0];
-  Value made =
-      b.contract({read, b.select(3, {0, 2})}, {matrix, b.select(3, {2, 1})},
-                 b.select(3, {0, 1}), b.filled({count, w}, 0));
+  Value made = multiply(read, matrix, w);
   SmallVector<OpFoldResult> at = {token, head, column}, sizes = {one, one, w};
   Value value = b.slice(
       values, at, sizes,
