@@ -20,8 +20,9 @@ struct Architecture {
   /// Heads of values that share a key are not one after the other: see
   /// runtime/weights/gguf/Order.h.
   bool valuesInTurns = false;
-  /// One tensor has the rows of all queries, then of all keys, then of all
-  /// values, where Hugging Face's has those of each head together.
+  /// The rows of the joined tensor are all queries, then all keys, then all
+  /// values. Hugging Face's tensor has the rows of the first head, then those
+  /// of the second.
   bool joinsHeads = false;
 };
 

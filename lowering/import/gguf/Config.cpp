@@ -378,8 +378,9 @@ void ConfigReader::readLayers() {
   result.origins.emplace_back("layer_types", full(".attention.head_count_kv"));
 }
 
-/// Sets which layers are an MLP or experts: those that have a width. The others
-/// are what `types` says. It has all layers, and keeps those of the model.
+/// Changes `types`, which says of each layer whether it has attention or a
+/// state: layers that have a width are an MLP or experts. Removes the layers
+/// after the model's last.
 void ConfigReader::readParts(json &types) {
   const Value *value = find(".feed_forward_length");
   auto widths = value && value->isArray() && value->size() <= mostLayers

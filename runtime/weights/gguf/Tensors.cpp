@@ -54,12 +54,13 @@ static Status wrongHeads(const Header &header, const Architecture &architecture,
   const Value *value = header.find(key);
   return Status(CRIA_INVALID_ARGUMENT,
                 {"'", key, "' is ", value ? value->shown() : "missing",
-                 ", expected heads of an even number of the ", tensor.shape[0],
+                 ", expected heads that evenly divide the ", tensor.shape[0],
                  " rows of ", quote(tensor.name)});
 }
 
-/// Makes `tensor`, which has the rows of queries, keys and values one after the
-/// other, part `i` of the three. False if its rows are not those of the heads.
+/// Makes of `tensor`, whose rows are all queries, then all keys, then all
+/// values, the tensor of queries (`i` is 0), of keys (1) or of values (2).
+/// False if the heads do not divide its rows.
 static bool takePart(const Header &header, const Architecture &architecture,
                      size_t i, TensorInfo &tensor) {
   uint64_t queries = headsOf(header, architecture, /*ofKeys=*/false),
@@ -202,16 +203,16 @@ Result<std::vector<TensorFile>> openTensors(const std::string &path) {
     for (const TensorInfo &tensor : part.header.tensors()) {
       if (isLeftOut(header, *architecture, tensor.name))
         continue;
-      size_t parts = checkpointName(*architecture, tensor.name).find('*') !=
+      size_t count = checkpointName(*architecture, tensor.name).find('*') !=
                              std::string::npos
                          ? 3
                          : 1;
-      for (size_t i = 0; i < parts; ++i) {
-        TensorInfo part = tensor;
+      for (size_t i = 0; i < count; ++i) {
+        TensorInfo own = tensor;
         Result<TensorEntry> entry =
-            parts > 1 && !takePart(header, *architecture, i, part)
+            count > 1 && !takePart(header, *architecture, i, own)
                 ? wrongHeads(header, *architecture, /*ofKeys=*/false, tensor)
-                : entryOf(header, *architecture, part);
+                : entryOf(header, *architecture, own);
         if (!entry.ok())
           return Status(entry.status().code(),
                         {path, ": ", entry.status().message()});
