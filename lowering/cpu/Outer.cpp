@@ -9,7 +9,15 @@
 /// they would wait for one another: then some k are added at once, each to
 /// accumulators of its own. The last vector of a row may be narrower: if its
 /// width is not that of a register, LLVM splits it.
+///
+/// With few rows of a and long rows of b, the time is that of reading b, which
+/// is then read as it lies in memory, some rows at a time:
+///
+///   for blocks of k:
+///     for blocks of vectors n: c += the products of all m and of these k
 #include "lowering/cpu/Contraction.h"
+
+#include <numeric>
 
 using namespace mlir;
 using namespace cria;
@@ -88,18 +96,82 @@ static void emitBand(VectorBuilder &b, const Contraction &c, Value column,
     emitTile(b, c, {b.index(full), column, m % rows, vectors, lanes});
 }
 
-void cria::emitOuter(VectorBuilder &b, const Contraction &c) {
-  int64_t lanes = b.unit.lanes, vectors = b.unit.registers == 32 ? 4 : 2;
-  int64_t n = c.n(), done = 0;
-  int64_t wide = n - n % (lanes * vectors);
+/// Calls `body(column, vectors, lanes)` for bands of all columns: of `most`
+/// vectors, then of one band of fewer, then of one narrower vector.
+static void forBands(VectorBuilder &b, const Contraction &c, int64_t most,
+                     function_ref<void(Value, int64_t, int64_t)> body) {
+  int64_t lanes = b.unit.lanes, n = c.n(), wide = n - n % (lanes * most);
   if (wide)
-    b.loop(b.index(0), b.index(wide), lanes * vectors,
-           [&](Value column) { emitBand(b, c, column, vectors, lanes); });
-  done = wide;
-  if (int64_t left = (n - done) / lanes) {
-    emitBand(b, c, b.index(done), left, lanes);
-    done += left * lanes;
-  }
+    b.loop(b.index(0), b.index(wide), lanes * most,
+           [&](Value column) { body(column, most, lanes); });
+  int64_t left = (n - wide) / lanes, done = wide + left * lanes;
+  if (left)
+    body(b.index(wide), left, lanes);
   if (done < n)
-    emitBand(b, c, b.index(done), 1, n - done);
+    body(b.index(done), 1, n - done);
+}
+
+/// The rows of b that are read together.
+static constexpr int64_t kRowsOfB = 8;
+
+/// Multiplies a few rows of a, all in one tile of at most `most` vectors.
+static void emitInOrder(VectorBuilder &b, const Contraction &c, int64_t most) {
+  int64_t rows = c.m(), together = std::gcd(c.k(), kRowsOfB),
+          bytes = c.bType().getIntOrFloatBitWidth() / 8;
+  // Calls `body` with the place of each vector of a tile of c.
+  auto forTile = [&](Value column, int64_t vectors, int64_t lanes,
+                     function_ref<void(ArrayRef<Value>)> body) {
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t v = 0; v < vectors; ++v)
+        body({b.index(r), b.add(column, v * lanes)});
+  };
+
+  auto clear = [&](Value column, int64_t vectors, int64_t lanes) {
+    forTile(column, vectors, lanes,
+            [&](ArrayRef<Value> at) { b.store(b.zero(lanes), c.c, at); });
+  };
+  if (c.fromZero)
+    forBands(b, c, most, clear);
+  b.loop(b.index(0), b.index(c.k()), together, [&](Value first) {
+    forBands(b, c, most, [&](Value column, int64_t vectors, int64_t lanes) {
+      SmallVector<Value> acc;
+      forTile(column, vectors, lanes, [&](ArrayRef<Value> at) {
+        acc.push_back(b.load(c.c, at, lanes));
+      });
+      for (int64_t i = 0; i < together; ++i) {
+        Value k = b.add(first, i);
+        // The rows that are read next. After the last the address is outside of
+        // b, which does no harm.
+        for (int64_t at = 0; at < vectors * lanes * bytes; at += 64)
+          b.prefetch(c.b, {b.add(k, together), b.add(column, at / bytes)},
+                     /*level=*/1);
+        SmallVector<Value> columns;
+        for (int64_t v = 0; v < vectors; ++v)
+          columns.push_back(
+              b.loadWide(c.b, {k, b.add(column, v * lanes)}, lanes));
+        for (int64_t r = 0; r < rows; ++r) {
+          SmallVector<Value> at = {b.index(r), k};
+          if (c.aTransposed)
+            std::swap(at[0], at[1]);
+          Value a = b.splat(c.a, at, lanes);
+          for (int64_t v = 0; v < vectors; ++v)
+            acc[r * vectors + v] = b.fma(a, columns[v], acc[r * vectors + v]);
+        }
+      }
+      const Value *sum = acc.begin();
+      forTile(column, vectors, lanes,
+              [&](ArrayRef<Value> at) { b.store(*sum++, c.c, at); });
+    });
+  });
+}
+
+void cria::emitOuter(VectorBuilder &b, const Contraction &c) {
+  // Half of the registers are accumulators, of two vectors or more of all rows.
+  int64_t wide = std::min(b.unit.registers / 2 / c.m(), c.n() / b.unit.lanes);
+  if (wide >= 2 && wide * c.m() >= kSums)
+    return emitInOrder(b, c, wide);
+  forBands(b, c, b.unit.registers == 32 ? 4 : 2,
+           [&](Value column, int64_t vectors, int64_t lanes) {
+             emitBand(b, c, column, vectors, lanes);
+           });
 }

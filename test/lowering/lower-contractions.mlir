@@ -112,6 +112,35 @@ func.func @few_sums(%a: memref<1x16xf32>, %b: memref<16x16xf32>, %c: memref<1x16
   return
 }
 
+// Few rows of a, long rows of b: eight rows of b at a time, of which the next eight
+// are fetched; a vector of c has one sum.
+// CHECK-LABEL: func @in_order
+// CHECK: scf.for %{{.*}} = %c0 to %c64 step %c32
+// CHECK-COUNT-8: vector.store %cst
+// CHECK: scf.for %[[K:.*]] = %c0 to %c16 step %c8
+// CHECK: scf.for %[[N:.*]] = %c0 to %c64 step %c32
+// CHECK-COUNT-8: vector.load %arg2
+// CHECK: %[[NEXT:.*]] = arith.addi %[[K]], %c8
+// CHECK: memref.prefetch %arg1[%[[NEXT]], %[[N]]], read, locality<3>
+// CHECK-COUNT-64: vector.fma
+// CHECK-COUNT-8: vector.store
+// CHECK: vector.load %{{.*}}[%c0, %c64] : memref<2x70xf32>, vector<6xf32>
+// WIDE-LABEL: func @in_order
+// WIDE: scf.for %{{.*}} = %c0 to %c16 step %c8
+func.func @in_order(%a: memref<2x16xf32>, %b: memref<16x70xf32>, %c: memref<2x70xf32>) {
+  %zero = arith.constant 0.0 : f32
+  linalg.fill ins(%zero : f32) outs(%c : memref<2x70xf32>)
+  linalg.generic {indexing_maps = [#mk, #kn, #mn],
+      iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<2x16xf32>, memref<16x70xf32>) outs(%c : memref<2x70xf32>) {
+  ^bb0(%x: f32, %y: f32, %acc: f32):
+    %0 = arith.mulf %x, %y fastmath<reassoc,contract> : f32
+    %1 = arith.addf %acc, %0 fastmath<reassoc,contract> : f32
+    linalg.yield %1 : f32
+  }
+  return
+}
+
 // a may lie transposed.
 // CHECK-LABEL: func @transposed
 // CHECK: scf.for %[[K:.*]] = %c0 to %c7
