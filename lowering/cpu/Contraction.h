@@ -123,10 +123,12 @@ struct Column {
 /// One dot product for each column, of products of one row (Dot.cpp).
 void emitDotTile(VectorBuilder &b, llvm::ArrayRef<Column> columns);
 
-/// One dot product along k for each result (Dot.cpp): b (n, k). `oneRow` says
-/// that a has one row. `parallel` distributes the rows of b over threads.
-void emitDot(VectorBuilder &b, const Contraction &c, bool oneRow,
-             bool parallel);
+/// One dot product along k for each result (Dot.cpp): b (n, k), and a of one
+/// row. `parallel` distributes the rows of b over threads.
+void emitDot(VectorBuilder &b, const Contraction &c, bool parallel);
+
+/// The same for several rows of a.
+void emitDots(VectorBuilder &b, const Contraction &c, bool parallel);
 
 /// Dot products for one or a few rows of a; each row's result is the same as if
 /// the row were alone (Dot.cpp). Rows of b are read from memory once.

@@ -30,10 +30,13 @@ using namespace cria;
 
 /// The sets of accumulators of an invariant tile: enough to hide the latency of
 /// the multiplications of one row, and few enough for tiles of several rows.
-static constexpr int64_t kInvariantSets = 2;
+/// Several rows of b at a time (streams) have as many chains of additions.
+static int64_t invariantSets(const VectorUnit &unit) {
+  return unit.registers == 16 && unit.streams > 1 ? 1 : 2;
+}
 /// The vectors of a row in one turn of the loop, for tiles with more than one
 /// result.
-static constexpr int64_t kInvariantTurn = 4;
+static constexpr int64_t kTurn = 4;
 
 namespace {
 /// A tile of dot products: rows of a, from m on, with columns of c, which are
@@ -45,8 +48,7 @@ public:
           bool streams)
       : b(b), c(*of[0].product), of(of), rows(rows),
         columns(static_cast<int64_t>(of.size())),
-        fetches(streams && columns > 1),
-        fetchesNext(c.invariant && !streams && columns > 1) {
+        fetches(streams && columns > 1), fetchesNext(!streams && columns > 1) {
     for (int64_t r = 0; r < rows; ++r) {
       Value place = c.rowAt(b, b.add(row, r));
       rowsOfA.push_back(c.rowOfA(b, place));
@@ -56,16 +58,14 @@ public:
     pairs = b.unit.dotBf16 && bf16;
     parts = bf16 && !pairs && !b.unit.neon ? 2 : 1;
     width = b.unit.lanes * (pairs ? 2 : parts);
+    unroll = rows * columns == 1 ? longTurn() : kTurn / parts;
+    int64_t most = std::min<int64_t>(unroll * parts, b.unit.neon ? 8 : 4);
+    sets =
+        std::clamp<int64_t>(b.unit.registers / (2 * rows * columns), 1, most);
     if (c.invariant) {
-      sets = kInvariantSets;
-      unroll = rows * columns == 1 ? longTurn() : kInvariantTurn / parts;
-      unroll = llvm::alignTo(unroll, sets / parts);
-      return;
+      sets = invariantSets(b.unit);
+      unroll = llvm::alignTo(unroll, llvm::divideCeil(sets, parts));
     }
-    unroll = rows * columns == 1 ? longTurn() : fetches ? 4 / parts : 1;
-    sets = std::clamp<int64_t>(
-        b.unit.registers / (2 * rows * columns), 1,
-        std::min<int64_t>(unroll * parts, b.unit.neon ? 8 : 4));
   }
   void emit();
 
@@ -117,14 +117,16 @@ void DotTile::fetchAhead(const Column &column, Value k) {
                /*level=*/1);
 }
 
-/// Prefetches elements of b for the next tile, while this tile reads `vectors`
-/// vectors of a row. After the last row the address is outside of b, which does
-/// no harm.
+/// Prefetches elements of b for the next tile, or a later one if rows are
+/// short, while this tile reads `vectors` vectors of a row. After the last row
+/// the address is outside of b, which does no harm.
 void DotTile::fetchNext(const Column &column, Value k, int64_t vectors) {
   int64_t bytes = c.bType().getIntOrFloatBitWidth() / 8;
+  int64_t rows = llvm::alignTo(
+      llvm::divideCeil(2 * VectorUnit::kBytesAhead, c.k() * bytes), columns);
   for (int64_t at = 0; at < vectors * width * bytes; at += 64)
-    b.prefetch(column.product->b,
-               {b.add(column.n, columns), b.add(k, at / bytes)}, /*level=*/2);
+    b.prefetch(column.product->b, {b.add(column.n, rows), b.add(k, at / bytes)},
+               /*level=*/2);
 }
 
 /// The vectors of the elements of a row from k on.
@@ -140,26 +142,28 @@ SmallVector<Value> DotTile::load(Value memref, ArrayRef<Value> row, Value k) {
 SmallVector<Value> DotTile::step(Value k, ValueRange acc, int64_t vectors) {
   SmallVector<Value> next(acc);
   for (int64_t v = 0; v < vectors; ++v) {
-    Value at = b.add(k, v * width), a; // the rows that xs are of
-    SmallVector<Value> xs;
-    for (int64_t col = 0; col < columns; ++col) {
-      const Column &column = of[col];
+    Value at = b.add(k, v * width);
+    SmallVector<SmallVector<Value>> ws;
+    for (const Column &column : of) {
       if (v == 0 && fetches && vectors == unroll)
         fetchAhead(column, k);
       if (v == 0 && fetchesNext)
         fetchNext(column, k, vectors);
-      if (a != column.product->a) {
-        a = column.product->a;
-        xs.clear();
-        for (int64_t r = 0; r < rows; ++r)
-          llvm::append_range(xs, load(a, rowsOfA[r], at));
-      }
-      SmallVector<Value> ws = load(column.product->b, {column.n}, at);
-      for (int64_t i = 0; i < rows * parts; ++i) {
-        int64_t r = i / parts, part = i % parts,
-                set = (v * parts + part) % sets;
-        Value &sum = next[(set * columns + col) * rows + r];
-        sum = product(ws[part], xs[i], sum);
+      ws.push_back(load(column.product->b, {column.n}, at));
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+      Value a; // of which xs are
+      SmallVector<Value> xs;
+      for (int64_t col = 0; col < columns; ++col) {
+        if (a != of[col].product->a) {
+          a = of[col].product->a;
+          xs = load(a, rowsOfA[r], at);
+        }
+        for (int64_t part = 0; part < parts; ++part) {
+          int64_t set = (v * parts + part) % sets;
+          Value &sum = next[(set * columns + col) * rows + r];
+          sum = product(ws[col][part], xs[part], sum);
+        }
       }
     }
   }
@@ -221,30 +225,17 @@ static SmallVector<Column> columnsOf(VectorBuilder &b, const Contraction &c,
   return columns;
 }
 
-/// Multiplies all rows of a with `columns` rows of b that are `apart` rows
-/// apart.
-static void emitColumns(VectorBuilder &b, const Contraction &c, bool oneRow,
-                        Value n, int64_t columns, int64_t apart) {
-  if (oneRow)
-    return emitDotTile(b, columnsOf(b, c, n, columns, apart));
-  auto tile = [&](Value m, int64_t rows) {
-    SmallVector<Column> of = columnsOf(b, c, n, columns, apart);
-    DotTile(b, of, m, rows, /*streams=*/false).emit();
-  };
-  Value rows = b.size(c.a, 0);
-  Value full = b.mul(b.div(rows, 4), 4);
-  b.loop(b.index(0), full, 4, [&](Value m) { tile(m, 4); });
-  b.loop(full, rows, 1, [&](Value m) { tile(m, 1); });
-}
-
 namespace {
-/// Multiplies a few rows of a, two at a time, so that each loaded weight is
-/// used twice.
-class RowPairs {
+/// Multiplies a few rows of a, four, two or one at a time, so that each loaded
+/// weight is used as often.
+class FewRows {
 public:
-  RowPairs(VectorBuilder &b, const Contraction &c)
-      : b(b), c(c), columns(b.unit.registers == 32 ? 4 : 2),
-        streams(b.unit.streams > 1) {}
+  FewRows(VectorBuilder &b, const Contraction &c, bool streams)
+      : b(b), c(c), streams(streams && b.unit.streams > 1) {
+    int64_t sets = c.invariant ? invariantSets(b.unit) : 1;
+    columns = b.unit.registers == 32 ? 4 : 2;
+    most = b.unit.registers / 2 / columns / sets;
+  }
 
   /// How many blocks of columns there are.
   int64_t blocks() const { return c.n() / columns; }
@@ -265,33 +256,30 @@ public:
 private:
   void multiply(Value begin, Value end, Value n, int64_t columns,
                 int64_t apart) {
-    auto tile = [&](Value m, int64_t rows) {
-      SmallVector<Column> of = columnsOf(b, c, n, columns, apart);
-      DotTile(b, of, m, rows, streams).emit();
-    };
-    Value count = b.sub(end, begin);
-    Value pairs = b.add(begin, b.mul(b.div(count, 2), 2));
-    b.loop(begin, pairs, 2, [&](Value m) { tile(m, 2); });
-    b.loop(pairs, end, 1, [&](Value m) { tile(m, 1); });
+    for (int64_t rows = most; rows; rows /= 2) {
+      Value whole = b.mul(b.div(b.sub(end, begin), rows), rows);
+      Value next = b.add(begin, whole);
+      b.loop(begin, next, rows, [&](Value m) {
+        SmallVector<Column> of = columnsOf(b, c, n, columns, apart);
+        DotTile(b, of, m, rows, streams).emit();
+      });
+      begin = next;
+    }
   }
 
   VectorBuilder &b;
   const Contraction &c;
-  int64_t columns; // of a tile: 16 accumulators of 32 registers, or 8 of 16
-  bool streams;
+  bool streams; // whether rows of b that are far apart are read together
+  // Of a tile: rows of b, and at most rows of a. Half of the registers are
+  // accumulators.
+  int64_t columns, most;
 };
 } // namespace
 
 void cria::emitFewDots(VectorBuilder &b, const Contraction &c) {
-  Value rows = b.size(c.a, 0), zero = b.index(0);
   b.byRows(
-      rows, [&] { emitDot(b, c, /*oneRow=*/true, /*parallel=*/true); },
-      [&] {
-        RowPairs pairs(b, c);
-        b.parallel(b.index(pairs.blocks()),
-                   [&](Value block) { pairs.block(zero, rows, block); });
-        pairs.others(zero, rows);
-      });
+      b.size(c.a, 0), [&] { emitDot(b, c, /*parallel=*/true); },
+      [&] { emitDots(b, c, /*parallel=*/true); });
 }
 
 void cria::emitSortedDots(VectorBuilder &b, const Contraction &c) {
@@ -300,37 +288,50 @@ void cria::emitSortedDots(VectorBuilder &b, const Contraction &c) {
       ExpertPart part(b, *c.experts, c.b, b.div(i, units));
       Contraction of = c;
       of.b = part.matrix;
-      body(RowPairs(b, of), part, b.mul(b.rem(i, units), kExpertBlocks));
+      body(FewRows(b, of, /*streams=*/true), part,
+           b.mul(b.rem(i, units), kExpertBlocks));
     });
   };
-  RowPairs all(b, c);
+  FewRows all(b, c, /*streams=*/true);
   forParts(llvm::divideCeil(all.blocks(), kExpertBlocks),
-           [&](RowPairs pairs, const ExpertPart &part, Value first) {
+           [&](FewRows few, const ExpertPart &part, Value first) {
              Value end =
                  b.min(b.add(first, kExpertBlocks), b.index(all.blocks()));
              b.loop(first, end, 1, [&](Value block) {
-               pairs.block(part.begin, part.end, block);
+               few.block(part.begin, part.end, block);
              });
            });
   if (all.hasOthers())
-    forParts(1, [&](RowPairs pairs, const ExpertPart &part, Value) {
-      pairs.others(part.begin, part.end);
+    forParts(1, [&](FewRows few, const ExpertPart &part, Value) {
+      few.others(part.begin, part.end);
     });
 }
 
-void cria::emitDot(VectorBuilder &b, const Contraction &c, bool oneRow,
-                   bool parallel) {
-  int64_t columns = oneRow ? b.unit.streams : 4, blocks = c.n() / columns;
-  auto body = [&](Value block) {
-    if (oneRow)
-      emitColumns(b, c, oneRow, block, columns, /*apart=*/blocks);
-    else
-      emitColumns(b, c, oneRow, b.mul(block, columns), columns, /*apart=*/1);
-  };
+/// Calls `body` for the blocks of a product, on all threads if `parallel`.
+static void forBlocks(VectorBuilder &b, int64_t blocks, bool parallel,
+                      llvm::function_ref<void(Value)> body) {
   if (parallel)
     b.parallel(b.index(blocks), body);
   else
     b.loop(b.index(0), b.index(blocks), 1, body);
-  b.loop(b.index(blocks * columns), b.index(c.n()), 1,
-         [&](Value n) { emitColumns(b, c, oneRow, n, 1, 1); });
+}
+
+void cria::emitDot(VectorBuilder &b, const Contraction &c, bool parallel) {
+  int64_t columns = b.unit.streams, blocks = c.n() / columns;
+  forBlocks(b, blocks, parallel, [&](Value block) {
+    emitDotTile(b, columnsOf(b, c, block, columns, /*apart=*/blocks));
+  });
+  b.loop(b.index(blocks * columns), b.index(c.n()), 1, [&](Value n) {
+    emitDotTile(b, Column{&c, n});
+  });
+}
+
+void cria::emitDots(VectorBuilder &b, const Contraction &c, bool parallel) {
+  // Streams fetch what all threads read from memory, and not the blocks of an
+  // iteration, which are in a cache.
+  FewRows few(b, c, /*streams=*/parallel);
+  Value zero = b.index(0), rows = b.size(c.a, 0);
+  forBlocks(b, few.blocks(), parallel,
+            [&](Value block) { few.block(zero, rows, block); });
+  few.others(zero, rows);
 }

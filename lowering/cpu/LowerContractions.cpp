@@ -378,9 +378,10 @@ private:
     if (c.bOuter)
       return emitOuter(b, c);
     if (op->getParentOfType<scf::ForallOp>())
-      return emitDot(b, c, c.m() == 1, /*parallel=*/false);
+      return c.m() == 1 ? emitDot(b, c, /*parallel=*/false)
+                        : emitDots(b, c, /*parallel=*/false);
     if (c.m() == 1)
-      return emitDot(b, c, /*oneRow=*/true, /*parallel=*/true);
+      return emitDot(b, c, /*parallel=*/true);
     auto many = [&] {
       if (b.unit.amx && fitsAmx(c))
         emitAmx(b, c, maxRows);
@@ -393,8 +394,7 @@ private:
       return many();
     // The head of a prompt usually has one row or none.
     b.byRows(
-        b.size(c.a, 0),
-        [&] { emitDot(b, c, /*oneRow=*/true, /*parallel=*/true); }, many);
+        b.size(c.a, 0), [&] { emitDot(b, c, /*parallel=*/true); }, many);
   }
 };
 } // namespace

@@ -11,8 +11,8 @@
 
 // A vector of k is 32 wide; what is left of it is widened to f32.
 // CHECK-LABEL: func @dot
-// CHECK: %[[X:.*]] = vector.load {{.*}} vector<32xbf16>
 // CHECK: %[[W:.*]] = vector.load {{.*}} vector<32xbf16>
+// CHECK: %[[X:.*]] = vector.load {{.*}} vector<32xbf16>
 // CHECK: x86vector.avx512.dot %{{.*}}, %[[W]], %[[X]] : vector<32xbf16> -> vector<16xf32>
 // CHECK: vector.load {{.*}} vector<3xbf16>
 // CHECK: arith.extf {{.*}} : vector<3xbf16> to vector<3xf32>

@@ -9,7 +9,8 @@
 #mn = affine_map<(m, n, k) -> (m, n)>
 
 // One row: two accumulators take turns. More: two for each result, of two rows and
-// two rows of b, or four; what the next tile reads is fetched.
+// two rows of b, or four; what the next tile reads is fetched. Several streams of 16
+// registers: one for each result, of four rows, two or one.
 // CHECK-LABEL: func @few
 // CHECK: scf.if
 // CHECK: scf.forall (%{{.*}}) in (21)
@@ -28,7 +29,10 @@
 // STREAMS-LABEL: func @few
 // STREAMS: scf.forall (%{{.*}}) in (5)
 // STREAMS: scf.forall (%{{.*}}) in (10)
+// STREAMS: scf.for {{.*}} -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>) {
 // STREAMS: memref.prefetch %{{.*}}, read, locality<3>
+// STREAMS: scf.for {{.*}} -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>) {
+// STREAMS: scf.for {{.*}} -> (vector<8xf32>, vector<8xf32>) {
 func.func @few(%a: memref<?x144xf32>, %b: memref<21x144xf32>, %c: memref<?x21xf32>) attributes {cria.chunk = 8 : index, cria.invariant} {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<?x144xf32>, memref<21x144xf32>) outs(%c : memref<?x21xf32>) {
@@ -48,8 +52,8 @@ func.func @few(%a: memref<?x144xf32>, %b: memref<21x144xf32>, %c: memref<?x21xf3
 // CHECK: %[[HIGH:.*]] = arith.andi %[[PAIRS]], %{{.*}} : vector<8xi32>
 // CHECK: %[[X0:.*]] = vector.bitcast %[[LOW]] : vector<8xi32> to vector<8xf32>
 // CHECK: %[[X1:.*]] = vector.bitcast %[[HIGH]] : vector<8xi32> to vector<8xf32>
-// CHECK: vector.fma %{{.*}}, %[[X0]], %[[ZERO:cst.*]] :
-// CHECK: vector.fma %{{.*}}, %[[X1]], %[[ZERO]] :
+// CHECK: vector.fma %[[X0]], %{{.*}}, %[[ZERO:cst.*]] :
+// CHECK: vector.fma %[[X1]], %{{.*}}, %[[ZERO]] :
 // WIDE-LABEL: func @halves
 // WIDE: vector<32xbf16> to vector<16xi32>
 func.func @halves(%a: memref<?x144xbf16>, %b: memref<21x144xbf16>, %c: memref<?x21xf32>) attributes {cria.chunk = 8 : index, cria.invariant} {
