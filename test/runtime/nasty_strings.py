@@ -1,6 +1,7 @@
 """Strings that tokenizers get wrong: marks, emoji, controls, runs, spaces of all
 kinds, text that looks like special tokens or bytes, scripts from everywhere."""
 
+import functools
 import random
 import sys
 import unicodedata
@@ -76,6 +77,7 @@ def nasty_strings(count, seed):
         yield space.join(_piece(draw) for _ in range(draw.randrange(0, 12)))
 
 
+@functools.cache
 def every_character():
     """Strings that hold each character between two letters; of the ideographs
     and of the Hangul syllables some."""
@@ -85,5 +87,7 @@ def every_character():
         if _settled(chr(c))
         and (c % 97 == 0 or unicodedata.name(chr(c), "")[:4] not in ("CJK ", "HANG"))
     ]
-    for at in range(0, len(points), 64):
-        yield "".join("a" + c + "b " for c in points[at : at + 64])
+    return [
+        "".join("a" + c + "b " for c in points[at : at + 64])
+        for at in range(0, len(points), 64)
+    ]
