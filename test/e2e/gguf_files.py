@@ -560,7 +560,8 @@ def add_rope(writer, config):
 
 def add_tokenizer(writer, tokenizer, pre=None, scores=None, **ids):
     """The tokens of a tokenizer.json, an object, with its merges or with
-    `scores`, {token: score}; `ids` are bos=1 and the like."""
+    `scores`, {token: score}; `ids` are bos=1 and the like. `pre` is the name of the
+    pre-tokenizer, or "gemma4"."""
     vocabulary = dict(tokenizer["model"]["vocab"])
     types = {i: gguf.TokenType.NORMAL for i in vocabulary.values()}
     for added in tokenizer["added_tokens"]:
@@ -568,18 +569,22 @@ def add_tokenizer(writer, tokenizer, pre=None, scores=None, **ids):
         kind = "CONTROL" if added["special"] else "USER_DEFINED"
         types[added["id"]] = gguf.TokenType[kind]
     tokens = sorted(vocabulary, key=vocabulary.get)
-    writer.add_tokenizer_model("llama" if scores else "gpt2")
+    kind = "gemma4" if pre == "gemma4" else "llama" if scores else "gpt2"
+    writer.add_tokenizer_model(kind)
     writer.add_token_list(tokens)
-    if scores:
-        writer.add_token_scores([scores.get(token, 0.0) for token in tokens])
+    if kind != "gpt2":
         for token, i in vocabulary.items():
             if re.fullmatch(r"<0x[0-9A-F]{2}>", token):
                 types[i] = gguf.TokenType.BYTE
+    if kind == "llama":
+        writer.add_token_scores([scores.get(token, 0.0) for token in tokens])
         types[vocabulary["<unk>"]] = gguf.TokenType.UNKNOWN
     else:
         pairs = tokenizer["model"]["merges"]
         writer.add_token_merges([" ".join(pair) for pair in pairs])
-    if pre:
+    if kind == "gemma4":  # its scores say nothing
+        writer.add_token_scores([-1000.0] * len(tokens))
+    elif pre:
         writer.add_tokenizer_pre(pre)
     writer.add_token_types([types[i] for i in range(len(tokens))])
     for name, i in ids.items():

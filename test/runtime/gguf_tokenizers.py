@@ -24,6 +24,9 @@ import gguf  # noqa: E402
 import gguf_files  # noqa: E402
 
 
+CHARACTERS = "ĠĊčĉ12!'/asS"  # bytes as GPT-2 writes them
+
+
 def scored(form, **options):
     """One of sentencepiece's kind, with the merges that transformers makes of
     its scores."""
@@ -45,18 +48,35 @@ def phi3():
     return Tokenizer.from_str(json.dumps(parts)), scores
 
 
-def user_defined():
-    """Tokens that are no special ones."""
+def gpt2():
+    """Begin and end of a text, and tokens that are no special ones."""
     plain = {"normalized": False}
-    names = ["<|endoftext|>", "<|im_end|>"]
-    return added(byte_level(specials=names), **{"fox": plain, "\n\n": plain})
+    one = byte_level(specials=["<|endoftext|>", "<s>", "<|im_end|>"])
+    one.post_processor = template(one, "<s> $A <|endoftext|>")
+    return added(one, **{"fox": plain, "\n\n": plain})
 
 
-def with_ends():
-    """Begin and end of a text."""
-    one = byte_level(specials=["<s>", "</s>"])
-    one.post_processor = template(one, "<s> $A </s>")
-    return one
+def crossing(one):
+    """With merges of characters that expressions tell apart, before all other merges: each
+    cut between two of them shows."""
+    parts = json.loads(one.to_str())
+    vocabulary = parts["model"]["vocab"]
+    vocabulary |= {token["content"]: token["id"] for token in parts["added_tokens"]}
+    pairs = [[left, right] for left in CHARACTERS for right in CHARACTERS]
+    for pair in pairs:
+        vocabulary.setdefault("".join(pair), len(vocabulary))
+    others = [pair for pair in parts["model"]["merges"] if pair not in pairs]
+    parts["model"]["merges"] = pairs + others
+    return Tokenizer.from_str(json.dumps(parts))
+
+
+def unreachable(one):
+    """Every tenth merge is missing, so that some tokens come from no merges. As of tiktoken,
+    a word that is a token is this token."""
+    parts = json.loads(one.to_str())
+    del parts["model"]["merges"][::10]
+    parts["model"]["ignore_merges"] = True
+    return Tokenizer.from_str(json.dumps(parts))
 
 
 BLANKS = "|".join(r"\s{%d}(?!\S)" % 2**i for i in range(9, 1, -1))
@@ -78,6 +98,23 @@ DEEPSEEK3 = [
 ]
 
 
+# DeepSeek LLM and V2: letters that have a case are in words.
+DEEPSEEK_LLM = [
+    "[\r\n]",
+    r"\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕ"
+    r"ἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳ"
+    r"Ꙁ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+",
+    r"\s?[!-/:-~！-／：-～‘-‟\u3000-。]+",
+    r"\s+$",
+    "[一-龥ࠀ-一가-\ud7ff]+",
+]
+DEEPSEEK_CODER = ["[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-\ud7ff]+"]
+# Kimi K2's tokenization_kimi.py: words of Chinese characters alone or without them.
+KIMI = r"[\p{Han}]+|" + GPT4O.replace(r"\p{M}]", r"\p{M}&&[^\p{Han}]]").replace("/", "")
+MINICPM5 = [r"\p{N}{1,3}", GPT4 % "+"]
+SEED_CODER = (GPT4 % "{1}").replace(r"\p{N}]+[\r\n]*", "\\p{N}\r\n]+")
+
+
 def command_r():
     """Command R, as transformers' CohereTokenizer has it."""
     one = byte_level(normalizer=norm.NFC())
@@ -85,11 +122,13 @@ def command_r():
     return one
 
 
-def deepseek3():
-    one = byte_level(DEEPSEEK3[-1])
-    splits = [pre.Split(Regex(each), "isolated") for each in DEEPSEEK3]
+def cut(*expressions, digits=False):
+    """Byte-level BPE, cut by one expression after another and then into digits."""
+    one = byte_level(expressions[-1])
+    steps = [pre.Split(Regex(each), "isolated") for each in expressions]
+    steps += [pre.Digits(individual_digits=True)] * digits
     bytes_alone = pre.ByteLevel(add_prefix_space=False, use_regex=False)
-    one.pre_tokenizer = pre.Sequence([*splits, bytes_alone])
+    one.pre_tokenizer = pre.Sequence([*steps, bytes_alone])
     return one
 
 
@@ -103,31 +142,38 @@ CASES = {
     "qwen2": (plain("qwen2"), "qwen2", {"bos": "<|im_start|>", "add_bos": False}),
     "qwen3.5": (lambda: (byte_level(QWEN35, normalizer=norm.NFC()), None), "qwen35", {}),
     "olmo2": (plain("olmo2"), "dbrx", {}),
-    "gpt2": (plain("gpt2"), "gpt-2", {"bos": "<|endoftext|>"}),
+    "gpt2": (
+        lambda: (gpt2(), None),
+        "gpt-2",
+        {"bos": "<s>", "eos": "<|endoftext|>", "add_bos": True, "add_eos": True},
+    ),
     "smollm": (plain("smollm"), "smollm", {}),
-    "stablelm2": (plain("qwen2"), "stablelm2", {}),
-    "glm4": (plain("olmo2"), "glm4", {}),
+    "glm4": (lambda: (unreachable(byte_level(GPT4 % "{1,3}")), None), "glm4", {}),
     "command-r": (lambda: (command_r(), None), "command-r", {}),
     "olmo": (lambda: (byte_level(normalizer=norm.NFC()), None), "olmo", {}),
     "jais2": (lambda: (byte_level(JAIS2), None), "jais-2", {}),
-    "hunyuan": (lambda: (deepseek3(), None), "hunyuan-dense", {}),
+    "deepseek-coder": (lambda: (cut(*DEEPSEEK_CODER, digits=True), None), "deepseek-coder", {}),
+    "deepseek-llm": (lambda: (cut(*DEEPSEEK_LLM, digits=True), None), "deepseek-llm", {}),
+    "deepseek3": (lambda: (cut(*DEEPSEEK3), None), "deepseek-v3", {}),
+    "kimi-k2": (lambda: (unreachable(byte_level(KIMI)), None), "kimi-k2", {}),
+    "minicpm5": (lambda: (unreachable(cut(*MINICPM5)), None), "minicpm5", {}),
+    "seed-coder": (lambda: (byte_level(SEED_CODER), None), "seed-coder", {}),
     "gpt-oss": (lambda: (byte_level(GPT4O), None), "gpt-4o", {}),
     "mistral-tekken": (plain("mistral-tekken"), "tekken", {}),
-    "user-defined": (lambda: (user_defined(), None), "phi-2", {}),
-    "with-ends": (
-        lambda: (with_ends(), None),
-        "gpt-2",
-        {"bos": "<s>", "eos": "</s>", "add_bos": True, "add_eos": True},
-    ),
     "llama2": (lambda: scored("normalizer"), None, {"bos": "<s>"}),
     "gemma": (lambda: scored("split"), None, {"bos": "<s>", "prefix": False}),
+    "gemma4": (
+        lambda: (sentencepiece("split"), None),
+        "gemma4",
+        {"bos": "<s>", "unk": "<unk>", "prefix": False},
+    ),
     "phi3": (phi3, None, {"bos": "<s>", "architecture": "phi3"}),
 }
 
 
 def write(path, theirs, scores, pre, options):
     writer = gguf.GGUFWriter(path, options.get("architecture", "llama"))
-    names = {key: options[key] for key in ("bos", "eos") if key in options}
+    names = {key: options[key] for key in ("bos", "eos", "unk") if key in options}
     ids = {key: theirs.token_to_id(name) for key, name in names.items()}
     gguf_files.add_tokenizer(writer, json.loads(theirs.to_str()), pre, scores, **ids)
     if "add_bos" in options:
@@ -151,6 +197,8 @@ def main():
     for name in sys.argv[4:] or CASES:
         make, pre, options = CASES[name]
         theirs, scores = make()
+        if pre and pre != "gemma4":
+            theirs = crossing(theirs)
         path = folder / f"{name}.gguf"
         write(path, theirs, scores, pre, options)
         texts = [*nasty_strings(count, name), *every_character()]

@@ -44,6 +44,7 @@ Result<TextIds> readTextIds(const std::string &path) {
   static constexpr std::string_view ends[] = {
       "<end_of_turn>", "<end_of_utterance>", "<|end_of_text|>", "<|endoftext|>",
       "<|end|>",       "<|eom_id|>",         "<|eot_id|>",      "<|im_end|>",
+      "<turn|>",
   };
   Result<std::vector<OpenFile>> parts = openFiles(path);
   if (!parts.ok())

@@ -180,9 +180,8 @@ static json postProcessor(TextReader &reader, const Tokens &tokens,
           {"special_tokens", special}};
 }
 
-/// A tokenizer like GPT-2's: bytes as characters, and a list of merges.
-static json readBytePairs(TextReader &reader, const Tokens &tokens) {
-  const Words *words = readWords(reader);
+/// The file's merges: two tokens with a space between them.
+static json readMerges(TextReader &reader, const Tokens &tokens) {
   const Value *merges = reader.find("tokenizer.ggml.merges");
   auto pairs = merges ? merges->texts() : std::nullopt;
   if (!pairs)
@@ -198,26 +197,40 @@ static json readBytePairs(TextReader &reader, const Tokens &tokens) {
                   ", expected two tokens with a space between them");
     list.push_back(merge);
   }
+  return list;
+}
+
+/// A tokenizer like GPT-2's: bytes as characters, and a list of merges.
+static json readBytePairs(TextReader &reader, const Tokens &tokens) {
+  const Words *words = readWords(reader);
+  json merges = readMerges(reader, tokens);
+  if (!reader.status.ok())
+    return nullptr;
   return {{"normalizer", words->normalizer()},
           {"pre_tokenizer", words->preTokenizer()},
           {"decoder", {{"type", "ByteLevel"}}},
-          {"post_processor", postProcessor(reader, tokens, words->beginsTexts)},
+          {"post_processor",
+           postProcessor(reader, tokens, words->has(BeginsTexts))},
           {"model",
            {{"type", "BPE"},
-            {"ignore_merges", words->ignoresMerges},
-            {"merges", std::move(list)}}}};
+            {"ignore_merges", words->has(IgnoresMerges)},
+            {"merges", std::move(merges)}}}};
 }
 
-/// A tokenizer like SentencePiece's: characters, merged by the scores of the
-/// tokens that they make; bytes if there is no token.
-static json readSentencePieces(TextReader &reader, const Tokens &tokens) {
-  static constexpr char blank[] = "\u2581";
-  bool prefix = reader.flag("tokenizer.ggml.add_space_prefix", true);
+/// The merges that make each token, by the scores of the tokens.
+static json makeMerges(TextReader &reader, const Tokens &tokens) {
   if (tokens.scores.empty())
     reader.expected("tokenizer.ggml.scores", "a score for each token");
   checkMemory(reader, tokens, {});
-  json merges =
-      mergesOfScores(reader, tokens, maxTokenizerMemory - memoryOf(tokens));
+  return mergesOfScores(reader, tokens, maxTokenizerMemory - memoryOf(tokens));
+}
+
+/// A tokenizer like SentencePiece's: characters, and `merges` of them; bytes if
+/// there is no token.
+static json readSentencePieces(TextReader &reader, const Tokens &tokens,
+                               json merges) {
+  static constexpr char blank[] = "\u2581";
+  bool prefix = reader.flag("tokenizer.ggml.add_space_prefix", true);
   json replace = {
       {"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", blank}};
   json back = {
@@ -255,9 +268,8 @@ Result<json> readTokenizer(const std::string &path) {
   std::string kind = reader.text("tokenizer.ggml.model", "none");
   if (kind == "none" || kind == "no_vocab")
     return Status(CRIA_NOT_FOUND, path + ": has no tokenizer");
-  bool pieces = kind == "llama";
-  if (!pieces && kind != "gpt2")
-    reader.expected("tokenizer.ggml.model", "\"gpt2\" or \"llama\"",
+  if (kind != "gemma4" && kind != "gpt2" && kind != "llama")
+    reader.expected("tokenizer.ggml.model", "\"gemma4\", \"gpt2\" or \"llama\"",
                     CRIA_UNIMPLEMENTED);
   checkKeys(header, reader);
   if (!reader.status.ok())
@@ -265,15 +277,20 @@ Result<json> readTokenizer(const std::string &path) {
   Tokens tokens = readTokens(reader);
   if (!reader.status.ok())
     return reader.status;
-  json result = pieces ? readSentencePieces(reader, tokens)
-                       : readBytePairs(reader, tokens);
+  json result;
+  if (kind == "gpt2")
+    result = readBytePairs(reader, tokens);
+  else if (kind == "gemma4")
+    result = readSentencePieces(reader, tokens, readMerges(reader, tokens));
+  else
+    result = readSentencePieces(reader, tokens, makeMerges(reader, tokens));
   std::string architecture = reader.text("general.architecture", "");
   if (!reader.status.ok())
     return reader.status;
   result["version"] = "1.0";
   result["model"]["vocab"] = vocabularyOf(tokens);
   result["added_tokens"] =
-      addedTokens(tokens, pieces && architecture == "phi3");
+      addedTokens(tokens, kind == "llama" && architecture == "phi3");
   return result;
 }
 

@@ -40,6 +40,35 @@ static constexpr char upToThree[] = R"(\p{N}{1,3})",
                           R"([^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|)"
                           R"( ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|)"
                           R"(\s+(?!\S)|\s+)";
+// DeepSeek LLM and V2 cut line breaks off, then letters with case, then
+// punctuation with blanks before them, then the end's blanks, then characters
+// of Asia. DeepSeek Coder knows all letters and all punctuation.
+static constexpr char
+    lineBreaks[] = R"([\r\n])",
+    cased[] =
+        R"(\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽ)"
+        R"(ᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ί)"
+        R"(ῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇ)"
+        R"(Ꞌ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+)",
+    marks[] = R"(\s?[!-/:-~！-／：-～‘-‟　-。]+)", lastBlanks[] = R"(\s+$)",
+    asian[] = "[一-龥ࠀ-一가-\uD7FF]+", letters[] = R"(\s?\p{L}+)",
+    allMarks[] = R"(\s?\p{P}+)";
+// Kimi K2 has Chinese characters apart from other letters.
+static constexpr char kimi[] =
+    R"([\p{Han}]+|)"
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*)"
+    R"([\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+)"
+    R"([\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// MiniCPM 5 cuts numbers off as DeepSeek V3 does, then the rest.
+static constexpr char minicpm5[] =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+|)"
+    R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// No line breaks after the marks of Seed-Coder.
+static constexpr char seedCoder[] =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"
+    R"( ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)";
 // llama.cpp's own expressions, for files that name no model.
 static constexpr char punctuation[] = R"([\p{P}\$\+<=>\^~\|]+)",
                       gpt2[] = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+|)"
@@ -48,51 +77,48 @@ static constexpr char punctuation[] = R"([\p{P}\$\+<=>\^~\|]+)",
 
 static const std::vector<Words> &allWords() {
   static const std::vector<Words> all = {
-      {"chatglm-bpe dbrx glm4 smaug-bpe", {llama3}, false, false, false, false},
-      {"command-r", {}, true, true, false, false},
-      {"deepseek-r1-qwen hunyuan megrez qwen2 stablelm2",
+      {"chatglm-bpe glm4", {llama3}, IgnoresMerges},
+      {"command-r", {}, SingleDigits | Composes},
+      {"dbrx midm-2.0 smaug-bpe", {llama3}, 0},
+      {"deepseek-coder", {lineBreaks, letters, allMarks, asian}, SingleDigits},
+      {"deepseek-llm",
+       {lineBreaks, cased, marks, lastBlanks, asian},
+       SingleDigits},
+      {"deepseek-r1-qwen f2llmv2 hunyuan megrez qwen2 stablelm2",
        {qwen2},
-       false,
-       true,
-       false,
-       false},
-      {"deepseek-v3 hunyuan-dense",
-       {upToThree, han, deepseek3},
-       false,
-       false,
-       false,
-       false},
-      {"default",
-       {punctuation, gpt2, numbers, threes},
-       false,
-       false,
-       false,
-       false},
-      {"exaone4 gpt-2 phi-2", {}, false, false, false, false},
-      {"gpt-4o minimax-m2", {gpt4o}, false, false, false, false},
-      {"jais-2", {jais2}, false, false, false, false},
-      {"lfm2 llama-bpe llama-v3 llama3", {llama3}, false, false, true, true},
-      {"olmo", {}, false, true, false, false},
-      {"qwen35", {qwen35}, false, true, false, false},
-      {"refact smollm starcoder", {}, true, false, false, false},
-      {"tekken", {tekken}, false, false, true, true},
+       Composes},
+      {"deepseek-v3 hunyuan-dense joyai-llm", {upToThree, han, deepseek3}, 0},
+      {"default", {punctuation, gpt2, numbers, threes}, 0},
+      {"exaone4 gpt-2 phi-2", {}, 0},
+      {"falcon-h1 falcon3 lfm2 llama-bpe llama-v3 llama3 pixtral",
+       {llama3},
+       IgnoresMerges | BeginsTexts},
+      {"gpt-4o kanana2 minimax-m2", {gpt4o}, 0},
+      {"jais-2", {jais2}, 0},
+      {"kimi-k2", {kimi}, IgnoresMerges},
+      {"minicpm5", {upToThree, minicpm5}, IgnoresMerges},
+      {"mpt olmo", {}, Composes},
+      {"qwen35", {qwen35}, Composes},
+      {"refact smollm starcoder", {}, SingleDigits},
+      {"seed-coder", {seedCoder}, 0},
+      {"tekken", {tekken}, IgnoresMerges | BeginsTexts},
   };
   return all;
 }
 
 json Words::normalizer() const {
-  return composes ? json{{"type", "NFC"}} : json();
+  return has(Composes) ? json{{"type", "NFC"}} : json();
 }
 
 json Words::preTokenizer() const {
   json steps = json::array();
-  if (singleDigits)
-    steps.push_back({{"type", "Digits"}, {"individual_digits", true}});
   for (const char *expression : expressions)
     steps.push_back({{"type", "Split"},
                      {"pattern", {{"Regex", expression}}},
                      {"behavior", "Isolated"},
                      {"invert", false}});
+  if (has(SingleDigits))
+    steps.push_back({{"type", "Digits"}, {"individual_digits", true}});
   steps.push_back({{"type", "ByteLevel"},
                    {"add_prefix_space", false},
                    {"use_regex", expressions.empty()}});
