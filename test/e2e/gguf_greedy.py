@@ -39,9 +39,11 @@ class Case:
 
 
 SQUARE = {"linear_key_head_dim": 16, "linear_value_head_dim": 16}
-# llama.cpp leaves out the window of phi3, knows no biases of lfm2, no group of experts by
-# its best, no bounds of YaRN and no states whose keys and values differ in size; gemma2's
-# caps are as large as the logits.
+# llama.cpp leaves out the window of phi3, knows no biases of lfm2 and ERNIE, no group of
+# experts by its best, no bounds of YaRN, no window of small EXAONEs, no size of heads of
+# EXAONE and dots, no layers without experts in some families, and no states whose keys and
+# values differ in size. It rounds the bounds of YaRN: gpt-oss has a base that makes whole
+# ones. The windows of OLMo 3 have the base 5e5. gemma2's caps are as large as the logits.
 gguf_models.MODELS |= {
     "phi3-whole": gguf_models.family("phi3", sliding_window=None),
     "phi3-longrope": gguf_models.rope("longrope")
@@ -55,6 +57,24 @@ gguf_models.MODELS |= {
     | SQUARE
     | {"mlp_only_layers": []},
     "lfm2-bare": gguf_models.family("lfm2", conv_bias=False),
+    "ernie4_5-bare": gguf_models.family("ernie4_5", use_bias=False),
+    "exaone4-square": gguf_models.family("exaone4", head_dim=16, sliding_window=None),
+    "olmo3-base": gguf_models.family("olmo3", rope_theta=5e5),
+    "mixtral-used": gguf_models.MODELS["mixtral"] | {"num_experts_per_tok": 2},
+    "granitemoe-used": gguf_models.family(
+        "granitemoe", num_local_experts=8, num_experts_per_tok=2, attention_bias=False
+    ),
+    "qwen2_moe-all": gguf_models.MODELS["qwen2_moe"]
+    | {"num_experts_per_tok": 3, "mlp_only_layers": []},
+    "qwen3_moe-all": gguf_models.MODELS["qwen3_moe"] | {"mlp_only_layers": []},
+    "glm4_moe-group": gguf_models.MODELS["glm4_moe"]
+    | {"n_group": 1, "topk_group": 1, "first_k_dense_replace": 1},
+    "ernie4_5_moe-all": gguf_models.MODELS["ernie4_5_moe"]
+    | {"moe_layer_interval": 1, "moe_layer_end_index": 4},
+    "dots1-all": gguf_models.family(
+        "dots1", num_key_value_heads=4, sliding_window=None, head_dim=16
+    ),
+    "gpt_oss-base": gguf_models.MODELS["gpt_oss"] | {"rope_theta": 10764.673828125},
     "gemma2-caps": gguf_models.family(
         "gemma2",
         query_pre_attn_scalar=24,
@@ -65,6 +85,11 @@ gguf_models.MODELS |= {
 KINDS = ["llama", "llama-tied", "llama-biases", "llama3", "linear", "yarn", "qwen2"]
 KINDS += ["qwen3", "phi3-whole", "smollm3", "granite", "olmo2"]
 KINDS += ["lfm2-bare", "lfm2_moe", "deepseek_v2-yarn", "deepseek_v3"]
+KINDS += ["arcee", "seed_oss", "cohere", "cohere2", "ernie4_5-bare", "exaone4-square"]
+KINDS += ["glm", "glm4", "hunyuan_v1_dense", "jais2", "minicpm3", "ministral3"]
+KINDS += ["nemotron", "olmo", "olmo3-base", "qwen3_vl_text", "stablelm"]
+KINDS += ["mixtral-used", "qwen2_moe-all", "qwen3_moe-all", "granitemoe-used", "dots1-all"]
+KINDS += ["glm4_moe-group", "ernie4_5_moe-all", "hunyuan_v1_moe", "gpt_oss-base"]
 CASES = {kind: Case(kind) for kind in KINDS}
 # Files have -exp(A_log).
 STATES = ["qwen3_5-square", "qwen3_5_moe-square", "qwen3_next-square"]
@@ -74,10 +99,11 @@ CASES |= {kind: Case(kind, close=1e-4) for kind in STATES}
 CASES |= {
     # Longer than what longrope calls short: llama.cpp asks the context's length.
     "phi3-longrope": Case("phi3-longrope", prompt=80),
-    # llama.cpp's GELU is a table of f16.
-    "gemma": Case("gemma", close=5e-3),
-    "gemma2-caps": Case("gemma2-caps", close=5e-3),
 }
+# llama.cpp's GELU is a table of f16.
+GELU = ["gemma", "gemma2-caps", "gpt2", "gpt_bigcode", "gpt_neox", "phi", "starcoder2"]
+CASES |= {kind: Case(kind, close=5e-3) for kind in GELU}
+CASES |= {"gemma3": Case("gemma3", close=1e-2)}
 # If one number of an activation rounds to another integer, all later results change.
 BLOCKS = {"lead": 5e-2, "close": 1e-1}
 for model in ("tiny", "stories260K"):
@@ -138,7 +164,7 @@ def check_case(tools, name, folder):
 
 def main():
     tools = Tools(*sys.argv[1:3])
-    for name in some(sys.argv[4:], 6):
+    for name in some(sys.argv[4:], 21):
         check_case(tools, name, sys.argv[3])
 
 
