@@ -267,26 +267,15 @@ void Compilation::describeTile() {
 }
 
 /// Refuses options that paged caches do not support.
-static llvm::Error checkBatch(ModuleOp module, Device device,
-                              const PipelineOptions &pipeline) {
+static llvm::Error checkBatch(const PipelineOptions &pipeline) {
   if (pipeline.program.batch && pipeline.beforeTile)
     return llvm::createStringError("--batch: expected no --taps with it");
-  auto hasStates = [](func::FuncOp function) {
-    auto arguments = isEntry(function) ? EntryArguments::of(function)
-                                       : FailureOr<EntryArguments>();
-    return succeeded(arguments) && arguments->has(EntryArgument::States);
-  };
-  if (device != Device::Cpu &&
-      llvm::any_of(module.getOps<func::FuncOp>(), hasStates))
-    return llvm::createStringError(
-        "--batch: expected a model without states for GPUs, whose kernels keep "
-        "the state of one text");
   return llvm::Error::success();
 }
 
 llvm::Error Compilation::runPasses(Phase phase, TimingScope &scope) {
   if (phase == Phase::Tile)
-    if (llvm::Error error = checkBatch(*module, device(), pipeline))
+    if (llvm::Error error = checkBatch(pipeline))
       return error;
   PassManager pm(module->getContext());
   if (failed(applyPassManagerCLOptions(pm)))

@@ -113,8 +113,8 @@ typedef void (*CriaEntry)(const int32_t *ids, int64_t tokens, int64_t position,
  *              text's last position are not read
  *   states     (rows, 2) of batch, (2) of prefill: the numbers of the states
  *              that a token's text reads and writes, if a cache is a "state".
- *              They may be equal. Batch goes token after token: a token reads
- *              what an earlier one wrote
+ *              They may be equal. A token reads what an earlier one wrote; none
+ *              writes a state that a token of another text reads or writes
  *   caches     one pointer to pages, or states, for each of the manifest's
  *              "caches", whose "bytes" are those of one, 64-byte aligned. What
  * a state holds before position 0 is not used. Places after a text's last
@@ -131,8 +131,8 @@ typedef void (*CriaBatchEntry)(const int32_t *ids, int64_t rows,
 /* Code for CUDA: the manifest's "cuda" lists its images, which are exported
  * data symbols (packed by zstd), and the kernels to launch for each entry.
  * All parameters of a kernel are device addresses. The ids of a step have
- * memory of their own, and so have the positions and pages of a batch; logits
- * and hidden states are those of a CriaEntry or a CriaBatchEntry. */
+ * memory of their own, and so have the positions, pages and states of a batch;
+ * logits and hidden states are those of a CriaEntry or a CriaBatchEntry. */
 
 /* How an id is drawn from a row of logits. Every device draws the same id,
  * because all sums are sums of integers:

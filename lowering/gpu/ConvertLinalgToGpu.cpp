@@ -31,8 +31,8 @@ using namespace cria;
 static void convert(func::FuncOp kernel, Block &kernels,
                     const simt::Chips &chips, const simt::Choose &choose) {
   StringRef reason;
-  for (auto emit :
-       {simt::emitAttention, simt::emitRecurrence, simt::emitParts}) {
+  for (auto emit : {simt::emitAttention, simt::emitColumns,
+                    simt::emitRecurrence, simt::emitParts}) {
     simt::KernelFunction function(kernel, kernels, chips);
     if (emit(function, choose, reason))
       return function.finish();

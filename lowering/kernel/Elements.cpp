@@ -740,8 +740,6 @@ bool Elements::isOfFunction(Value number) const {
   return !counter(number) && (!op || isa<func::FuncOp>(op->getParentOp()));
 }
 
-/// Whether a number is a number of a turn: it is computed from the loop's
-/// counter, from elements of arguments, and from numbers outside of the loop.
 bool Elements::isOfTurn(Value number) const {
   Operation *op = number.getDefiningOp();
   if (counter(number) || isOfFunction(number))

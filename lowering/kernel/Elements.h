@@ -162,7 +162,12 @@ public:
   mlir::AffineExpr expr(mlir::OpFoldResult number);
   /// From this call on, `counter` is a loop of all boxes, in what is computed
   /// from it by multiplications and divisions, too.
-  void setLoop(mlir::Value counter, unsigned loop) { loops[counter] = loop; }
+  void setLoop(mlir::Value counter, unsigned loop) {
+    loops[counter] = counters[counter] = loop;
+  }
+  /// Whether a number is a number of a turn: it is computed from the loop's
+  /// counter, from elements of arguments, and from numbers outside of the loop.
+  bool isOfTurn(mlir::Value number) const;
   /// The element that an op extracts.
   Element extracted(mlir::tensor::ExtractOp op);
   /// The value that a symbol stands for; null for a chosen number.
@@ -206,7 +211,6 @@ private:
   bool addRow(mlir::tensor::InsertSliceOp insert, mlir::scf::ForOp loop,
               llvm::SmallVectorImpl<Part> &parts);
   bool isOfFunction(mlir::Value number) const;
-  bool isOfTurn(mlir::Value number) const;
   bool addStore(mlir::Value value, const Element &into, Box box,
                 llvm::SmallVectorImpl<Part> &parts);
   bool cut(Part part, llvm::SmallVectorImpl<Part> &parts);

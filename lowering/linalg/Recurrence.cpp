@@ -387,8 +387,9 @@ std::pair<Value, Value> Recurrence::emit(Value state) {
           states.whole = now[2];
           states.sizes[1] = one;
         } else {
-          states.whole = withPart(b, outs[1], of.written(), place, now[0]);
-          states.offsets = getAsOpFoldResult(of.written());
+          SmallVector<Value> written = of.written();
+          states.whole = withPart(b, outs[1], written, place, now[0]);
+          states.offsets = getAsOpFoldResult(written);
           std::fill_n(states.sizes.begin(), states.offsets.size(), one);
           states.type = tensorType(own);
         }

@@ -92,16 +92,17 @@ struct ConvOfTokens {
 
   int64_t width() const { return columnsOf(type.getDimSize(1), 64); }
   std::pair<Value, Value> emit(Value state);
-  Value result(Value token, Value column, Value state);
-  Value rows(Value token, Value column, Value state);
+  Value result(Value token, Value column, Value state, ArrayRef<Value> place,
+               Value position);
+  Value rows(Value token, Value column, Value state, ArrayRef<Value> place,
+             Value position);
 };
 } // namespace
 
 /// One token's sums.
-Value ConvOfTokens::result(Value token, Value column, Value state) {
+Value ConvOfTokens::result(Value token, Value column, Value state,
+                           ArrayRef<Value> place, Value position) {
   Value out = b.empty({b.getIndexAttr(width())}, type.getElementType());
-  SmallVector<Value> place = of.read(token);
-  Value position = of.positionOf(token);
   return b.generic(
       1, {}, {out}, {b.select(1, {0})}, [&](Values) -> SmallVector<Value> {
         Places p{b};
@@ -112,7 +113,7 @@ Value ConvOfTokens::result(Value token, Value column, Value state) {
                              return p.element(x, {token, at});
                            Value row = p.add(position, b.index(j)),
                                  isBefore = p.less(row, b.index(kept));
-                           SmallVector<Value> from = place;
+                           SmallVector<Value> from(place);
                            from.append({p.rem(row, kept), at});
                            Value old = p.element(state, from);
                            return p.select(isBefore, b.f32(0), old);
@@ -121,11 +122,12 @@ Value ConvOfTokens::result(Value token, Value column, Value state) {
 }
 
 /// The state's rows after one token.
-Value ConvOfTokens::rows(Value token, Value column, Value state) {
-  Value old = partOf(b, state, of.read(token), {b.getIndexAttr(0), column},
-                     {kept, width()});
+Value ConvOfTokens::rows(Value token, Value column, Value state,
+                         ArrayRef<Value> place, Value position) {
+  Value old =
+      partOf(b, state, place, {b.getIndexAttr(0), column}, {kept, width()});
   Places p{b};
-  Value own = p.rem(of.positionOf(token), kept);
+  Value own = p.rem(position, kept);
   AffineMap all = b.select(2, {0, 1});
   return b.generic(
       2, {old}, {ownMatrix(b, kept, width(), tensorType(old).getElementType())},
@@ -150,8 +152,10 @@ std::pair<Value, Value> ConvOfTokens::emit(Value state) {
             b, b.index(0),
             getValueOrCreateConstantIndexOp(b, b.getLoc(), tokens), b.index(1),
             outs, [&](OpBuilder &, Location, Value token, ValueRange now) {
-              Value made = result(token, column, now[1]),
-                    kept = rows(token, column, now[1]);
+              SmallVector<Value> from = of.read(token);
+              Value position = of.positionOf(token),
+                    made = result(token, column, now[1], from, position),
+                    kept = rows(token, column, now[1], from, position);
               Value row = b.insert(made, now[0], {token, column}, {one, w});
               Value next =
                   withPart(b, now[1], of.written(token), {zero, column}, kept);

@@ -248,13 +248,15 @@ Argument Reader::readPlace(const JsonCursor &at, uint64_t layers, bool inLoop) {
                {"sampled", Argument::Sampled},
                {"sampling", Argument::Sampling},
                {"positions", Argument::Positions, true},
-               {"pages", Argument::Pages, true}};
+               {"pages", Argument::Pages, true},
+               {"states", Argument::States, true}};
   for (const auto &each : named)
     if ((around.hasPages || !each.ofBatches) && at.find(each.name))
       return {each.kind};
   at.expected(concat(
       {"a weight, cache, arena, state, ids, logits, seen, sampled, sampling",
-       around.hasPages ? ", hidden, positions or pages" : " or hidden"}));
+       around.hasPages ? ", hidden, positions, pages or states"
+                       : " or hidden"}));
   return {Argument::State};
 }
 

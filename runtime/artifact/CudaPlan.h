@@ -64,8 +64,9 @@ struct Argument {
     Arena,
     State,
     Ids,
-    Positions, // of batches, and Pages
+    Positions, // of batches, and Pages and States
     Pages,
+    States,
     Logits,
     Hidden,
     Seen, // of a draw, and Sampled and Sampling

@@ -9,35 +9,19 @@
 
 namespace cria::cuda {
 
-/// The bytes of `count` positions, ids or numbers of pages.
+/// The bytes of `count` positions, ids or numbers of pages or states.
 static uint64_t numbers(int64_t count) {
   return static_cast<uint64_t>(count) * sizeof(int32_t);
 }
 
-/// The positions of the rows follow the ids, and the tables of pages follow
-/// the positions.
-uint64_t Paged::positionsOffset() const {
-  const Manifest &manifest = model.manifest();
-  return idsOffset + numbers(std::max(manifest.chunk, manifest.batch->rows));
-}
-
-uint64_t Paged::pagesOffset() const {
-  return positionsOffset() + numbers(model.manifest().batch->rows);
-}
-
-uint64_t Paged::samplingsOffset() const {
-  const BatchSpec &spec = *model.manifest().batch;
-  uint64_t end = pagesOffset() + numbers(spec.rows) * uint64_t(spec.width);
-  return (end + idsOffset - 1) / idsOffset * idsOffset;
-}
-
 Result<std::unique_ptr<Backend>> Paged::create(const Model &model,
-                                               int64_t pages) {
+                                               int64_t pages, int64_t states) {
   std::unique_ptr<Paged> made(new Paged(model));
   Current current(*made->context);
   Status status = current.status();
   if (status.ok())
-    status = made->allocate(static_cast<uint64_t>(pages));
+    status = made->allocate(static_cast<uint64_t>(pages),
+                            static_cast<uint64_t>(states));
   if (status.ok())
     status = made->makeLaunches();
   if (!status.ok())
@@ -45,38 +29,41 @@ Result<std::unique_ptr<Backend>> Paged::create(const Model &model,
   return std::unique_ptr<Backend>(std::move(made));
 }
 
-Status Paged::allocate(uint64_t pages) {
+/// The positions of the rows follow the ids, then two numbers of states for
+/// each row, the tables of pages, and what is drawn.
+Status Paged::allocate(uint64_t pages, uint64_t states) {
   const BatchSpec &spec = *model.manifest().batch;
-  Status status = Runner::allocate(pages, samplingsOffset() +
-                                              static_cast<uint64_t>(spec.rows) *
-                                                  sizeof(CriaSampling));
+  uint64_t row = numbers(1) * static_cast<uint64_t>(spec.rows),
+           ofPositions =
+               idsOffset + numbers(std::max(model.manifest().chunk, spec.rows)),
+           ofStates = ofPositions + row, ofPages = ofStates + 2 * row,
+           end = ofPages + row * static_cast<uint64_t>(spec.width),
+           ofSampling = (end + idsOffset - 1) / idsOffset * idsOffset;
+  Status status = Runner::allocate(
+      pages, states,
+      ofSampling + static_cast<uint64_t>(spec.rows) * sizeof(CriaSampling));
   CUdeviceptr state = places[Argument::State];
-  places[Argument::Positions] = state + positionsOffset();
-  places[Argument::Pages] = state + pagesOffset();
-  places[Argument::Sampling] = state + samplingsOffset();
+  places[Argument::Positions] = state + ofPositions;
+  places[Argument::States] = state + ofStates;
+  places[Argument::Pages] = state + ofPages;
+  places[Argument::Sampling] = state + ofSampling;
   return status.ok() ? allocateDraws(spec.rows) : status;
 }
 
 Status Paged::makeLaunches() {
   const Plan &plan = *model.manifest().cuda;
-  std::vector<Launch> prefill, batch, sample;
-  Status status = expand(plan.prefill, prefill);
+  Status status = expand({{&plan.prefill, &prefillLaunches},
+                          {&plan.batch, &batchLaunches},
+                          {&plan.sample, &sampleLaunches}});
   if (status.ok())
-    status = expand(plan.batch, batch);
-  if (status.ok())
-    status = expand(plan.sample, sample);
-  if (!status.ok())
-    return status;
-  graphs.clear();
-  prefillLaunches = std::move(prefill);
-  batchLaunches = std::move(batch);
-  sampleLaunches = std::move(sample);
+    graphs.clear();
   return status;
 }
 
 /// Copies a step and its pages to pinned memory. Returns the bytes there. A
-/// text has one position, that of its first row, and pages up to the last row.
-/// Each row of several texts has a position and a table of pages.
+/// text has one position, that of its first row, two numbers of states, and
+/// pages up to the last row. Each row of several texts has a position, numbers
+/// of states and a table of pages.
 uint64_t Paged::writePages(const Step &step) {
   const BatchSpec &batch = *model.manifest().batch;
   auto position = static_cast<int32_t>(step.position);
@@ -92,11 +79,11 @@ uint64_t Paged::writePages(const Step &step) {
   header.first_logit = static_cast<int32_t>(step.firstLogit);
   header.first_hidden = static_cast<int32_t>(step.firstHidden());
   writeState(header, step.ids);
-  auto *state = static_cast<std::byte *>(pinnedState.get());
-  memcpy(state + positionsOffset(), step.positions ? step.positions : &position,
-         numbers(positions));
-  memcpy(state + pagesOffset(), step.pages, numbers(pages));
-  return pagesOffset() + numbers(pages);
+  memcpy(pinned(Argument::Positions),
+         step.positions ? step.positions : &position, numbers(positions));
+  memcpy(pinned(Argument::States), step.states, numbers(2 * positions));
+  memcpy(pinned(Argument::Pages), step.pages, numbers(pages));
+  return places[Argument::Pages] - places[Argument::State] + numbers(pages);
 }
 
 /// Tells the launches of a step where its memory is.
@@ -122,10 +109,8 @@ Status Paged::enqueue(const Step &step, uint64_t stateBytes, int64_t draws) {
                     step.hiddenRows);
   if (!status.ok() || !draws)
     return status;
-  status =
-      copyIn(places[Argument::Sampling],
-             static_cast<std::byte *>(pinnedState.get()) + samplingsOffset(),
-             static_cast<uint64_t>(draws) * sizeof(CriaSampling));
+  status = copyIn(places[Argument::Sampling], pinned(Argument::Sampling),
+                  static_cast<uint64_t>(draws) * sizeof(CriaSampling));
   return status.ok() ? launch(sampleLaunches, draws, draws) : status;
 }
 
@@ -192,8 +177,7 @@ Status Paged::draw(const Step *steps, size_t count, Draw *draws, size_t rows) {
 
 /// Copies what the device needs to draw to pinned memory.
 void Paged::writeDraws(const Draw *draws, int64_t rows) {
-  auto *asked = reinterpret_cast<CriaSampling *>(
-      static_cast<std::byte *>(pinnedState.get()) + samplingsOffset());
+  auto *asked = reinterpret_cast<CriaSampling *>(pinned(Argument::Sampling));
   CriaSampling best = {};
   best.greedy = best.penalty = 1;
   for (int64_t row = 0; row < rows; ++row) {

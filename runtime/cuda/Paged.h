@@ -1,9 +1,10 @@
-/// The pool of pages of a batch on a CUDA device, and the steps of the batch.
+/// The pools of pages and states of a batch on a CUDA device, and the steps of
+/// the batch.
 ///
-/// A step copies its state, ids, positions and tables of pages to the device in
-/// one copy, and launches the kernels of its entry. Then the device draws an id
-/// from each row of logits. Logits are copied to the host where they are wanted
-/// there.
+/// A step copies its state, ids, positions, numbers of states and tables of
+/// pages to the device in one copy, and launches the kernels of its entry. Then
+/// the device draws an id from each row of logits. Logits are copied to the
+/// host where they are wanted there.
 #pragma once
 
 #include "runtime/cuda/Runner.h"
@@ -17,7 +18,7 @@ class Paged : public Runner {
 public:
   /// `model` must outlive it; its artifact must have batches.
   static Result<std::unique_ptr<Backend>> create(const Model &model,
-                                                 int64_t pages);
+                                                 int64_t pages, int64_t states);
 
   Status step(const Step &step) override;
   Status draw(const Step *steps, size_t count, Draw *draws,
@@ -25,7 +26,7 @@ public:
 
 private:
   explicit Paged(const Model &model) : Runner(model) {}
-  Status allocate(uint64_t pages);
+  Status allocate(uint64_t pages, uint64_t states);
   Status makeLaunches() override;
   /// Does a step whose first row of logits is row `first` of `rows`, and draws
   /// from all rows, if there are `draws`.
@@ -37,9 +38,11 @@ private:
   void writeDraws(const Draw *draws, int64_t rows);
   Status finishDraws(Draw *draws, int64_t rows);
   Status copyLogits(Draw *draws, int64_t rows);
-  uint64_t positionsOffset() const;
-  uint64_t pagesOffset() const;
-  uint64_t samplingsOffset() const;
+  /// Where pinned memory has what the device has in a place of its own.
+  std::byte *pinned(Argument::Kind kind) const {
+    return static_cast<std::byte *>(pinnedState.get()) +
+           (places[kind] - places[Argument::State]);
+  }
 
   std::vector<Launch> &launchesOf(const Step &step) {
     return step.isBatch() ? batchLaunches : prefillLaunches;

@@ -40,14 +40,15 @@ Result<CUdeviceptr> Runner::zeroed(uint64_t bytes, const char *purpose) {
   return address;
 }
 
-Status Runner::allocate(uint64_t pages, uint64_t stateBytes) {
+Status Runner::allocate(uint64_t pages, uint64_t states, uint64_t stepBytes) {
   const Manifest &manifest = model.manifest();
   Result<Stream> made = makeStream(context);
   if (!made.ok())
     return made.status();
   stream = std::move(*made);
   for (const CacheSpec &spec : manifest.caches) {
-    Result<CUdeviceptr> cache = zeroed(spec.bytes * pages, "a KV cache");
+    Result<CUdeviceptr> cache =
+        zeroed(spec.bytes * (spec.isState ? states : pages), "a KV cache");
     if (!cache.ok())
       return cache.status();
     caches.push_back(*cache);
@@ -64,7 +65,7 @@ Status Runner::allocate(uint64_t pages, uint64_t stateBytes) {
     uint64_t bytes;
   };
   for (auto [kind, pinned, bytes] :
-       {Pair{Argument::State, &pinnedState, stateBytes},
+       {Pair{Argument::State, &pinnedState, stepBytes},
         Pair{Argument::Logits, &pinnedRow, rowBytes()}}) {
     Result<CUdeviceptr> address = zeroed(bytes, "ids and logits");
     if (!address.ok())
@@ -229,6 +230,7 @@ Status Runner::bind(const LaunchStep &step, uint64_t layer,
   return Status();
 }
 
+/// Appends the launches of an entry.
 Status Runner::expand(const Entry &entry, std::vector<Launch> &launches) const {
   for (const EntryStep &step : entry)
     for (uint64_t layer = 0; layer < step.layers; ++layer)
@@ -243,6 +245,18 @@ Status Runner::expand(const Entry &entry, std::vector<Launch> &launches) const {
           return status;
         launches.push_back(std::move(launch));
       }
+  return Status();
+}
+
+Status Runner::expand(std::initializer_list<Expanded> entries) const {
+  std::vector<Launch> made[4];
+  auto *next = made;
+  for (const Expanded &each : entries)
+    if (Status status = expand(*each.entry, *next++); !status.ok())
+      return status;
+  next = made;
+  for (const Expanded &each : entries)
+    *each.launches = std::move(*next++);
   return Status();
 }
 
@@ -324,9 +338,10 @@ Status Runner::clearPage(int32_t page) {
   Current current(*context);
   Status status = current.status();
   for (size_t i = 0; i < caches.size() && status.ok(); ++i)
-    status = context->check(
-        (*context)->cuMemsetD8Async(at(i, page), 0, pageBytes(i), stream.get()),
-        "cuMemsetD8Async", "clearing a page");
+    if (!model.manifest().caches[i].isState)
+      status = context->check((*context)->cuMemsetD8Async(
+                                  at(i, page), 0, pageBytes(i), stream.get()),
+                              "cuMemsetD8Async", "clearing a page");
   return status;
 }
 
@@ -334,10 +349,11 @@ Status Runner::copyPage(int32_t from, int32_t to) {
   Current current(*context);
   Status status = current.status();
   for (size_t i = 0; i < caches.size() && status.ok(); ++i)
-    status =
-        context->check((*context)->cuMemcpyDtoDAsync(
-                           at(i, to), at(i, from), pageBytes(i), stream.get()),
-                       "cuMemcpyDtoDAsync", "copying a page");
+    if (!model.manifest().caches[i].isState)
+      status = context->check(
+          (*context)->cuMemcpyDtoDAsync(at(i, to), at(i, from), pageBytes(i),
+                                        stream.get()),
+          "cuMemcpyDtoDAsync", "copying a page");
   return status;
 }
 

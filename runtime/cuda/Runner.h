@@ -14,6 +14,7 @@
 #include "runtime/cuda/Timer.h"
 #include "runtime/device/Backend.h"
 
+#include <initializer_list>
 #include <memory>
 #include <vector>
 
@@ -49,13 +50,17 @@ protected:
   /// `model` must outlive it.
   explicit Runner(const Model &model);
 
-  /// Makes the stream, the caches with `pages` pages (1 if they are not paged),
-  /// the scratch, a row of logits, and `stateBytes` bytes for the data of a
-  /// step.
-  Status allocate(uint64_t pages, uint64_t stateBytes);
+  /// Makes the stream, the caches with `pages` pages and `states` states (1
+  /// for a session), the scratch, a row of logits, and `stepBytes` bytes
+  /// for the data of a step.
+  Status allocate(uint64_t pages, uint64_t states, uint64_t stepBytes);
 
-  /// The launches of an entry, layer after layer.
-  Status expand(const Entry &entry, std::vector<Launch> &launches) const;
+  struct Expanded {
+    const Entry *entry;
+    std::vector<Launch> *launches;
+  };
+  /// Replaces the launches of entries, layer after layer; none after an error.
+  Status expand(std::initializer_list<Expanded> entries) const;
   /// Makes launches take `to` as the address of an argument.
   static void redirect(std::vector<Launch> &launches, Argument::Kind kind,
                        uint64_t value, CUdeviceptr to);
@@ -167,6 +172,7 @@ private:
   /// Zeroes the part of the scratch whose values outlive a launch.
   Status clearWorkspace();
   Status bind(const LaunchStep &step, uint64_t layer, Launch &launch) const;
+  Status expand(const Entry &entry, std::vector<Launch> &launches) const;
   CUdeviceptr address(const Argument &argument, uint64_t layer) const;
   /// The address of a page of a cache.
   CUdeviceptr at(size_t cache, int32_t page) const;

@@ -26,8 +26,9 @@ Result<std::unique_ptr<Backend>> Session::create(const Model &model) {
 
 Status Session::allocate() {
   Status status = Runner::allocate(
-      1, idsOffset +
-             static_cast<uint64_t>(model.manifest().chunk) * sizeof(int32_t));
+      1, 1,
+      idsOffset +
+          static_cast<uint64_t>(model.manifest().chunk) * sizeof(int32_t));
   places[Argument::Sampling] =
       places[Argument::State] + offsetof(CriaStepState, sampling);
   return status.ok() ? allocateDraws(1) : status;
@@ -36,19 +37,14 @@ Status Session::allocate() {
 /// Forgets the graphs, too.
 Status Session::makeLaunches() {
   const Plan &plan = *model.manifest().cuda;
-  std::vector<Launch> made[4];
-  auto *next = made;
-  for (const Entry *entry :
-       {&plan.prefill, &plan.decode, &plan.sample, &plan.encode})
-    if (Status status = expand(*entry, *next++); !status.ok())
-      return status;
-  prefillLaunches = std::move(made[0]);
-  decodeLaunches = std::move(made[1]);
-  sampleLaunches = std::move(made[2]);
-  encodeLaunches = std::move(made[3]);
+  Status status = expand({{&plan.prefill, &prefillLaunches},
+                          {&plan.decode, &decodeLaunches},
+                          {&plan.sample, &sampleLaunches},
+                          {&plan.encode, &encodeLaunches}});
   for (GraphExec &graph : graphs)
-    graph = GraphExec();
-  return Status();
+    if (status.ok())
+      graph = GraphExec();
+  return status;
 }
 
 Status Session::step(const Step &step) {

@@ -10,6 +10,9 @@ same beginning and one forked off another in the middle of a page:
 - a sequence that finds no page, or is fed a bad id, changes nothing of the others;
 - texts that draw in other ways, in one step, draw what the host draws from their
   logits, with drafts that are right and wrong as without.
+
+Cases `16-bit` and `states` are one of several. A text of a model with states, saved and
+restored, goes on with the same bits; steps end with pages, after which states are kept.
 """
 
 import json
@@ -19,7 +22,7 @@ import numpy as np
 
 import capi
 import families
-from harness import Tools, check, nmse
+from harness import Tools, check, nmse, some
 
 DRAWN, ROWS, CHUNK = 3, 12, 32  # prompts of up to 3 ids are short
 BARS = {"f32": 1e-8, "bf16": 2e-3, "blocks": 1e-4}
@@ -34,6 +37,19 @@ CASES = {
         ["--kv=q8_0"],
         "bf16",
     ),
+}
+SMALL = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2}
+# Matrices of 32 columns for each block; convolutions of one block, and of two.
+STATES = {
+    "delta_rule": families.FAMILIES["qwen3_5_text"]
+    | {"linear_num_value_heads": 2, "linear_num_key_heads": 1}
+    | {"linear_key_head_dim": 32, "linear_value_head_dim": 64}
+    | {"full_attention_interval": 2},
+    "selective_scan": families.FAMILIES["granitemoehybrid-mamba"]
+    | {"layer_types": ["mamba", "attention"], "mamba_n_heads": 4}
+    | {"mamba_d_state": 32, "mamba_d_head": 32, "mamba_expand": 2},
+    "causal_conv": families.FAMILIES["lfm2"]
+    | {"layer_types": ["conv", "full_attention"]},
 }
 FINISH_FAILED = 4
 
@@ -50,10 +66,20 @@ def run(batch, drawn):
     return problems
 
 
-def together(model, texts):
+def check_restored(batch, number, sampler, last):
+    """A sequence that drew `last` goes on as its copy."""
+    copy, drawn = batch.join(sampler()), {}
+    batch.restore(copy, batch.save(number))
+    check(not batch.feed(copy, [last, 11], DRAWN), "a feed failed")
+    check(not batch.feed(number, [11], DRAWN), "a feed failed")
+    check(not run(batch, drawn), "a sequence failed")
+    check(drawn[copy] == drawn[number], "other bits after restoring")
+
+
+def together(model, texts, has_states):
     """What each text draws, and what a fork of the first draws after it."""
     sampler = lambda: capi.Sampler(model, temperature=0)
-    batch, drawn = capi.Batch(model, chunk=5), {}
+    batch, drawn = capi.Batch(model, chunk=16 if has_states else 5), {}
     numbers = []
     for ids in texts[:-1]:
         numbers.append(batch.join(sampler()))
@@ -68,6 +94,8 @@ def together(model, texts):
     check(not batch.feed(numbers[0], [7], DRAWN), "a feed failed")
     run(batch, drawn)
     check(batch.info.reused >= 16, f"{batch.info.reused} positions were reused")
+    if has_states:
+        check_restored(batch, numbers[1], sampler, drawn[numbers[1]][-1][0])
     batch.free()
     return [drawn[number] for number in numbers], drawn[fork]
 
@@ -183,7 +211,7 @@ def check_case(tools, name, config, dtype, flags, bar):
     texts = [generator.integers(3, vocab, count).tolist() for count in (3, 21, 40)]
     texts.append(texts[2][:33] + [9, 8])
     gpu = capi.Model(tools, artifact, 1, vocab, device="emulated")
-    got, fork = together(gpu, texts)
+    got, fork = together(gpu, texts, name in STATES)
     for i, (ids, drawn) in enumerate(zip(texts, got)):
         want = alone(gpu, [ids] if i else [ids, [7]])
         check(drawn == want, f"{name}, text {i}: other bits than alone")
@@ -206,8 +234,12 @@ def check_case(tools, name, config, dtype, flags, bar):
 
 def main():
     tools = Tools(*sys.argv[1:3])
+    states = {name: (config | SMALL, "f32", [], "f32") for name, config in STATES.items()}
+    groups = {"states": states, "16-bit": ["gemma2", "cache"]}
     for name in sys.argv[3:] or CASES:
-        check_case(tools, name, *CASES[name])
+        group = groups.get(name, [name])
+        for each in some(group, len(group)):
+            check_case(tools, each, *(CASES | states)[each])
 
 
 if __name__ == "__main__":

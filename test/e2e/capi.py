@@ -456,6 +456,18 @@ class Batch:
         number, none = ctypes.c_int64(sequence), ctypes.c_size_t(0)
         self.model.call("batch_propose", self.batch, number, pointer, count, None, none)
 
+    def save(self, sequence):
+        """The bytes of a sequence's state."""
+        size, number = ctypes.c_size_t(), ctypes.c_int64(sequence)
+        self.model.call("batch_state_size", self.batch, number, ctypes.byref(size))
+        state = ctypes.create_string_buffer(size.value)
+        self.model.call("batch_save", self.batch, number, state, size)
+        return state.raw
+
+    def restore(self, sequence, state):
+        number, size = ctypes.c_int64(sequence), ctypes.c_size_t(len(state))
+        self.model.call("batch_restore", self.batch, number, state, size)
+
     def step(self):
         """Of each result: sequence, id or -1, finish, message, logits' bytes, hidden
         states' bytes."""

@@ -50,7 +50,8 @@ Value Evaluator::outside(Value value) {
   if (Operation *op = value.getDefiningOp();
       op && matchPattern(op, m_Constant()))
     return b.clone(*op)->getResult(0);
-  return b.create<arith::IndexCastOp>(b.getIndexType(), launch.number(value));
+  return b.create<arith::IndexCastOp>(
+      b.getIndexType(), launch.value(elements.expr(value), loops));
 }
 
 Value simt::withRows(Value tensor) {
@@ -63,13 +64,34 @@ Value simt::withRows(Value tensor) {
   }
 }
 
+/// Whether a loop carries a tensor, which was given memory.
+static bool isCarried(Value tensor) {
+  auto argument = dyn_cast<BlockArgument>(tensor);
+  return argument && !isa<func::FuncOp>(argument.getOwner()->getParentOp());
+}
+
 /// Reads an element whose place the payload computes; a wide one begins there.
 Value Evaluator::gathered(tensor::ExtractOp read, const IRMapping &mapping,
                           bool wide) {
-  ArrayRef<int64_t> shape = read.getTensor().getType().getShape();
+  TypedValue<RankedTensorType> table = read.getTensor();
+  if (isCarried(table)) {
+    // Its layer is a part of the memory. Indices of the payload are further
+    // loops.
+    SmallVector<Value> all(loops);
+    Element element{table, {}};
+    for (Value index : read.getIndices()) {
+      Value own = mapping.lookupOrNull(index);
+      element.at.push_back(own ? elements.dim(all.size())
+                               : elements.expr(index));
+      if (own)
+        all.push_back(b.create<arith::IndexCastOp>(b.getI32Type(), own));
+    }
+    return launch.load(element, all, wide ? lanes : 1);
+  }
+  ArrayRef<int64_t> shape = table.getType().getShape();
   Value row = b.i32(0), column = row;
   for (auto [i, index] : llvm::enumerate(read.getIndices())) {
-    if (i == 0 && launch.holds(read.getTensor()))
+    if (i == 0 && launch.holds(table))
       continue; // the block's own one
     Value at = mapping.lookupOrNull(index);
     at = b.create<arith::IndexCastOp>(b.getI32Type(), at ? at : outside(index));
@@ -78,7 +100,6 @@ Value Evaluator::gathered(tensor::ExtractOp read, const IRMapping &mapping,
     else
       row = i ? b.add(b.mul(row, shape[i]), at) : at;
   }
-  Value table = read.getTensor();
   return b.load(launch.memoryOf(launch.holds(table) ? table : withRows(table)),
                 row, column, wide ? lanes : 1, Access::ReadOnly);
 }
@@ -158,15 +179,15 @@ bool simt::isNumber(Value value) {
           llvm::all_of(op->getOperands(), isNumber));
 }
 
-bool simt::canClone(LinalgOp op) {
+bool simt::canClone(LinalgOp op, llvm::function_ref<bool(Value)> known) {
   auto isOutside = [&](Value value) {
     return value.getParentBlock() != op.getBlock();
   };
   for (Value operand : op->getOperands())
-    if (!isa<RankedTensorType>(operand.getType()) && !isNumber(operand))
+    if (!isa<RankedTensorType>(operand.getType()) && !known(operand))
       return false;
   for (Value value : op.getBlock()->getTerminator()->getOperands())
-    if (isOutside(value) && !isNumber(value))
+    if (isOutside(value) && !known(value))
       return false;
   return llvm::all_of(op.getBlock()->without_terminator(), [&](Operation &op) {
     if (op.getNumRegions() || op.getNumResults() != 1)
@@ -174,7 +195,7 @@ bool simt::canClone(LinalgOp op) {
     bool read = isa<tensor::ExtractOp>(op);
     return (read || isMemoryEffectFree(&op)) &&
            llvm::all_of(op.getOperands(), [&](Value value) {
-             return !isOutside(value) || isNumber(value) ||
+             return !isOutside(value) || known(value) ||
                     (read && isa<RankedTensorType>(value.getType()));
            });
   });

@@ -332,6 +332,16 @@ Launch::Place Launch::place(const Element &element) {
   return place;
 }
 
+/// Whether a number is computed from elements of tensors.
+static bool readsTensor(Operation *op) {
+  return isa<tensor::ExtractOp>(op) ||
+         llvm::any_of(op->getOperands(), [](Value operand) {
+           Operation *from = operand.getDefiningOp();
+           return from && !isa<RankedTensorType>(operand.getType()) &&
+                  readsTensor(from);
+         });
+}
+
 /// A number of a turn (Elements.h), where the loop of the turns is one of
 /// `loops`. If `number` is a tensor, the element for the first loop.
 Value Launch::numberOfTurn(Value number, ValueRange loops) {
@@ -342,7 +352,7 @@ Value Launch::numberOfTurn(Value number, ValueRange loops) {
   if (isa<RankedTensorType>(number.getType()))
     return load({number, {of.elements.dim(0)}}, loops);
   Operation *op = number.getDefiningOp();
-  if (!op || isa<func::FuncOp>(op->getParentOp()))
+  if (!op || (isa<func::FuncOp>(op->getParentOp()) && !readsTensor(op)))
     return this->number(number);
   auto in = [&](unsigned i) { return numberOfTurn(op->getOperand(i), loops); };
   if (auto read = dyn_cast<tensor::ExtractOp>(op)) {

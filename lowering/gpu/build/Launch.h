@@ -42,6 +42,10 @@ public:
   }
   /// New memory for a tensor.
   mlir::Value allocate(mlir::Value tensor);
+  /// From this call on a tensor has the memory of another one.
+  void setMemory(mlir::Value tensor, mlir::Value of) {
+    memories[tensor] = memories.lookup(of);
+  }
   /// New memory of `count` numbers.
   mlir::Value allocate(mlir::Type element, int64_t count);
   /// New memory that is zero when a session begins.

@@ -8,12 +8,17 @@
 ///       %next = elementwise(%matrix, %row, %x, ...)       (D, W)
 ///       yield %next, %row inserted in %rows } }
 ///
-/// A block computes an iteration of scf.forall. The matrix stays in registers
+/// If each token has states, a token begins with the part of one state, and its
+/// matrix is inserted into another.
+///
+/// A block computes an iteration of scf.forall; if tokens have states, those of
+/// a chain (Chains.h), one after the other. The matrix stays in registers
 /// of half of its warps: four neighbouring lanes have a column, and add their
 /// sums by shuffles. The other warps bring what tokens read to shared memory,
 /// some tokens ahead, and compute what is read of it: the norms of keys, for
 /// example. They fill one half of a buffer while the other half is read. The
 /// schedule knows no formula: it clones payloads.
+#include "lowering/gpu/schedules/Chains.h"
 #include "lowering/gpu/schedules/Choose.h"
 #include "lowering/gpu/schedules/Preconditions.h"
 #include "lowering/gpu/schedules/Schedules.h"
@@ -69,6 +74,9 @@ private:
     return false;
   }
   bool readLoops();
+  template <typename Insert> bool readState(Insert insert);
+  bool readStates(tensor::ParallelInsertSliceOp store,
+                  tensor::InsertSliceOp insert);
   bool readMatrix();
   bool readResult();
   bool collect(const Element &element);
@@ -90,8 +98,11 @@ private:
   void produce(Value token, Value slot);
   Value load(const Input &input, Value slot, int64_t group);
   SmallVector<Value> consume(Value token, Value slot, ValueRange matrix);
-  SmallVector<Value> start();
-  void finish(ValueRange matrix);
+  SmallVector<Value> start(Value token);
+  void finish(Value token, ValueRange matrix);
+  SmallVector<Value> nothing();
+  void emitText(int64_t tokens);
+  void emitChain();
   Value rowAt(int64_t group);
 
   KernelFunction &of;
@@ -106,7 +117,9 @@ private:
   Value state, carriedState, carriedRows; // arguments
   Value carried, first; // the matrix before a token, and before the first one
   GenericOp product, next;
-  Element row, into, stateAt;   // the result, and where both are stored
+  Element row, into;            // the result, and where it is stored
+  Element readAt, stateAt;      // the part of a state, before and after
+  bool ofTokens = false;        // each token has states
   SmallVector<Element> factors; // the rows of the product's left operand
   std::vector<Input> inputs;
   int64_t numbers = 0; // of a token in shared memory
@@ -164,13 +177,69 @@ bool Recurrence::readLoops() {
   carriedRows = loop.getRegionIterArgs()[0];
   carriedState = loop.getRegionIterArgs()[1];
   state = loop.getOutputs()[1];
-  auto type = store.getSourceType();
   if (store.getDest() != carriedState || !isa<BlockArgument>(state) ||
-      !state.hasOneUse() || !hasMemory(state) || type.getRank() != 2 ||
-      !type.hasStaticShape() || !type.getElementType().isF32() ||
-      !hasShape(store.getMixedSizes(),
-                {1, type.getDimSize(0), type.getDimSize(1)}) ||
-      !store.hasUnitStride())
+      !hasMemory(state) || !store.hasUnitStride() ||
+      llvm::any_of(state.getUsers(), [&](Operation *user) {
+        return user != loop && !isa<tensor::DimOp>(user);
+      }))
+    return fail("its matrix is not a part of a state");
+  Value matrix = store.getSource();
+  auto part = matrix.getDefiningOp<tensor::ExtractSliceOp>();
+  auto turns = (part ? part.getSource() : matrix).getDefiningOp<scf::ForOp>();
+  if (!turns) {
+    body = loop.getBody();
+    box[Token] = {1};
+    next = matrix.getDefiningOp<GenericOp>();
+    return readState(store) &&
+           (next || fail("its matrix is not computed element by element"));
+  }
+  if (!isConstantIntValue(turns.getLowerBound(), 0) ||
+      !isConstantIntValue(turns.getStep(), 1))
+    return fail("its loop over tokens does not count from 0 by 1");
+  body = turns.getBody();
+  elements.setLoop(turns.getInductionVar(), Token);
+  Value end = turns.getUpperBound();
+  box[Token] = {getConstantIntValue(end).value_or(ShapedType::kDynamic), end};
+  for (auto [init, argument] :
+       llvm::zip(turns.getInitArgs(), turns.getRegionIterArgs()))
+    if (init == carriedRows)
+      carriedRows = argument;
+  Value stored = part ? part.getSource() : matrix;
+  unsigned number = cast<OpResult>(stored).getResultNumber();
+  Value argument = turns.getRegionIterArg(number),
+        init = turns.getInitArgs()[number];
+  matrix = turns.getYieldedValues()[number];
+  if (part) {
+    auto insert = matrix.getDefiningOp<tensor::InsertSliceOp>();
+    if (!insert || init != carriedState || insert.getDest() != argument)
+      return fail("its matrix is not a part of a state");
+    ofTokens = true;
+    carriedState = argument;
+    matrix = insert.getSource();
+    if (!readStates(store, insert))
+      return false;
+  } else {
+    carried = argument;
+    first = init;
+    if (!readState(store))
+      return false;
+  }
+  next = matrix.getDefiningOp<GenericOp>();
+  return next || fail("its matrix is not computed element by element");
+}
+
+/// The place of a matrix in a state of one text; or, after the number of a
+/// state, in one of several.
+template <typename Insert> bool Recurrence::readState(Insert insert) {
+  auto type = insert.getSourceType();
+  int64_t rank = insert.getDestType().getRank();
+  if (insert.getDest() != carriedState || type.getRank() != 2 || rank < 3 ||
+      rank > 4 || !type.hasStaticShape() || !type.getElementType().isF32() ||
+      !insert.hasUnitStride())
+    return fail("its matrix is not a part of a state");
+  SmallVector<int64_t> shape(rank - 2, 1);
+  llvm::append_range(shape, type.getShape());
+  if (!hasShape(insert.getMixedSizes(), shape))
     return fail("its matrix is not a part of a state");
   rows = type.getDimSize(0);
   box[Column] = {type.getDimSize(1)};
@@ -178,31 +247,31 @@ bool Recurrence::readLoops() {
   if (box[Column].constant != kColumns || rows % kWarp || rows > kMostRows)
     return fail("its matrices do not have 32 columns for each block, and at "
                 "most 256 rows, a multiple of 32");
-  stateAt = at(state, store.getMixedOffsets(),
+  stateAt = at(state, insert.getMixedOffsets(),
                {elements.dim(Row), elements.dim(Column)});
-  Value matrix = store.getSource();
-  if (auto turns = matrix.getDefiningOp<scf::ForOp>()) {
-    if (!isConstantIntValue(turns.getLowerBound(), 0) ||
-        !isConstantIntValue(turns.getStep(), 1))
-      return fail("its loop over tokens does not count from 0 by 1");
-    unsigned number = cast<OpResult>(matrix).getResultNumber();
-    body = turns.getBody();
-    elements.setLoop(turns.getInductionVar(), Token);
-    Value end = turns.getUpperBound();
-    box[Token] = {getConstantIntValue(end).value_or(ShapedType::kDynamic), end};
-    carried = turns.getRegionIterArg(number);
-    first = turns.getInitArgs()[number];
-    matrix = turns.getYieldedValues()[number];
-    for (auto [init, argument] :
-         llvm::zip(turns.getInitArgs(), turns.getRegionIterArgs()))
-      if (init == carriedRows)
-        carriedRows = argument;
-  } else {
-    body = loop.getBody();
-    box[Token] = {1};
-  }
-  next = matrix.getDefiningOp<GenericOp>();
-  return next || fail("its matrix is not computed element by element");
+  return true;
+}
+
+/// The places of the tokens' matrices. An iteration stores that part of all
+/// states.
+bool Recurrence::readStates(tensor::ParallelInsertSliceOp store,
+                            tensor::InsertSliceOp insert) {
+  auto part = store.getSource().getDefiningOp<tensor::ExtractSliceOp>();
+  SmallVector<OpFoldResult> offsets = store.getMixedOffsets();
+  if (!readState(insert))
+    return false;
+  Element stored =
+      at(state, offsets, {elements.dim(Row), elements.dim(Column)});
+  bool isPart =
+      stateAt.at.size() == 4 && part.hasUnitStride() &&
+      part.getMixedOffsets() == offsets &&
+      part.getMixedSizes() == store.getMixedSizes() &&
+      isConstantIntValue(offsets[0], 0) &&
+      sizeOf(part, 0) == sizeOf(state, 0) &&
+      hasShape(ArrayRef(store.getMixedSizes()).drop_front(),
+               {1, rows, kColumns}) &&
+      ArrayRef(stored.at).drop_front() == ArrayRef(stateAt.at).drop_front();
+  return isPart || fail("its matrix is not a part of a state");
 }
 
 /// What a token computes from the matrix.
@@ -243,12 +312,23 @@ bool Recurrence::readMatrix() {
     return reason.empty() ? fail("its matrix is not updated element by element")
                           : false;
   auto start = elements.define(started, box);
-  if (start.kind != Elements::Definition::Payload || !canClone(start.op))
+  auto isKnown = [&](Value value) {
+    return isNumber(value) || elements.isOfTurn(value);
+  };
+  if (start.kind != Elements::Definition::Payload ||
+      !canClone(start.op, isKnown))
     return fail("its first matrix is not that of a state");
-  for (const Element &read : elements.operands(start, box))
-    if (Element origin = elements.origin(read, box);
-        origin.tensor != carriedState || origin.at != stateAt.at)
+  readAt = stateAt;
+  for (const Element &read : elements.operands(start, box)) {
+    Element origin = elements.origin(read, box);
+    // Of several states, another one may be read than is written.
+    bool isPart =
+        origin.tensor == carriedState &&
+        ArrayRef(origin.at).take_back(3) == ArrayRef(stateAt.at).take_back(3);
+    if (!isPart)
       return fail("its first matrix is not that of a state");
+    readAt.at = origin.at;
+  }
   return true;
 }
 
@@ -501,16 +581,16 @@ SmallVector<Value> Recurrence::consume(Value token, Value slot,
   return result;
 }
 
-/// The matrix before the first token: each lane's rows of its column.
-SmallVector<Value> Recurrence::start() {
+/// The matrix before a token: each lane's rows of its column.
+SmallVector<Value> Recurrence::start(Value token) {
   KernelBuilder &b = launch->b;
   SmallVector<Value> matrix;
   for (int64_t group = 0; group < rows / (kLanes * kRows); ++group) {
     SmallVector<Value> numbers;
     for (int64_t i = 0; i < kRows; ++i) {
-      SmallVector<Value> at = loops(b.i32(0), b.add(rowAt(group), i));
+      SmallVector<Value> at = loops(token, b.add(rowAt(group), i));
       Evaluator evaluate(*launch, box, at, 1, [&](const Element &element) {
-        return element.tensor == carriedState ? launch->load(stateAt, at)
+        return element.tensor == carriedState ? launch->load(readAt, at)
                                               : Value();
       });
       numbers.push_back(
@@ -521,15 +601,44 @@ SmallVector<Value> Recurrence::start() {
   return matrix;
 }
 
-void Recurrence::finish(ValueRange matrix) {
+void Recurrence::finish(Value token, ValueRange matrix) {
   KernelBuilder &b = launch->b;
   for (auto [group, numbers] : llvm::enumerate(matrix))
     for (int64_t i = 0; i < kRows; ++i)
       launch->store(b.extract(numbers, i), stateAt,
-                    loops(b.i32(0), b.add(rowAt(group), i)));
+                    loops(token, b.add(rowAt(group), i)));
 }
 
-/// Blocks (i, j): i is the head, j is the part of the columns.
+/// What warps have in place of a matrix.
+SmallVector<Value> Recurrence::nothing() {
+  KernelBuilder &b = launch->b;
+  Type type = VectorType::get({kRows}, b.getF32Type());
+  return SmallVector<Value>(rows / (kLanes * kRows), b.zero(type));
+}
+
+/// A chain is short: no token is brought ahead.
+void Recurrence::emitChain() {
+  KernelBuilder &b = launch->b;
+  shared = b.shared(b.getF32Type(), numbers, numbers);
+  Value isOwner = b.less(b.warp(), b.i32(kWarps)), slot = b.i32(0);
+  forChain(*launch, {readAt.at[0], stateAt.at[0]}, b.block(2),
+           launch->number(box[Token]), [&](Value token) {
+             SmallVector<Value> matrix = llvm::to_vector(b.choose(
+                 isOwner, [&] { return start(token); },
+                 [&] {
+                   b.when(b.equal(b.warp(), b.i32(kWarps)),
+                          [&] { produce(token, slot); });
+                   return nothing();
+                 }));
+             b.barrier();
+             b.when(isOwner,
+                    [&] { finish(token, consume(token, slot, matrix)); });
+             b.barrier();
+           });
+}
+
+/// Blocks (i, j, k): i is the head, j is the part of the columns, k is the
+/// first row of a chain.
 bool Recurrence::emit() {
   Launch made(of, "", 2 * kWarps * kWarp);
   launch = &made;
@@ -543,20 +652,27 @@ bool Recurrence::emit() {
         vectorWidth(made, input.element, box, rows / kWarp) != rows / kWarp)
       return fail("the lanes of a warp cannot read a row as vectors");
   int64_t most = kDeclaredMemory / (2 * sizeof(float) * numbers);
-  int64_t tokens = std::min(sizes.tokens, most);
+  if (most < 1)
+    return fail("a token's numbers do not fit shared memory");
+  if (ofTokens)
+    emitChain();
+  else
+    emitText(std::min(sizes.tokens, most));
+  made.finish({of.constant(box[Head].constant), of.constant(box[Band].constant),
+               ofTokens ? of.blocks(box[Token], 1) : of.constant(1)});
+  return true;
+}
+
+/// Half of the warps bring as many as `tokens` tokens ahead.
+void Recurrence::emitText(int64_t tokens) {
+  KernelBuilder &b = launch->b;
   if (box[Token].isConstant())
     tokens = std::min(tokens, box[Token].constant);
-  if (tokens < 1)
-    return fail("a token's numbers do not fit shared memory");
   shared = b.shared(b.getF32Type(), 2 * tokens * numbers, numbers);
-  Value count = made.number(box[Token]),
+  Value count = launch->number(box[Token]),
         isOwner = b.less(b.warp(), b.i32(kWarps));
   SmallVector<Value> matrix = llvm::to_vector(b.choose(
-      isOwner, [&] { return start(); },
-      [&] {
-        Type type = VectorType::get({kRows}, b.getF32Type());
-        return SmallVector<Value>(rows / (kLanes * kRows), b.zero(type));
-      }));
+      isOwner, [&] { return start(b.i32(0)); }, [&] { return nothing(); }));
   // In each turn some warps bring tokens, and the others compute the tokens
   // that the turn before has brought.
   Value end = b.mul(b.add(b.ceilDiv(count, tokens), 1), tokens);
@@ -587,10 +703,7 @@ bool Recurrence::emit() {
         b.barrier();
         return next;
       });
-  b.when(isOwner, [&] { finish(matrix); });
-  made.finish(
-      {of.constant(box[Head].constant), of.constant(box[Band].constant)});
-  return true;
+  b.when(isOwner, [&] { finish(b.i32(0), matrix); });
 }
 
 bool simt::emitRecurrence(KernelFunction &function, const Choose &choose,

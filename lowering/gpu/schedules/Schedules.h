@@ -13,6 +13,11 @@ class Choose;
 bool emitAttention(KernelFunction &function, const Choose &choose,
                    llvm::StringRef &reason);
 
+/// Columns of a state that each token overwrites (Columns.cpp). False without a
+/// reason if the function has no such loop.
+bool emitColumns(KernelFunction &function, const Choose &choose,
+                 llvm::StringRef &reason);
+
 /// A matrix whose columns each token updates (Recurrence.cpp). False without a
 /// reason if the function has no parallel loop.
 bool emitRecurrence(KernelFunction &function, const Choose &choose,
