@@ -148,10 +148,16 @@ PanelProduct::PanelProduct(VectorBuilder &b, const Contraction &c,
     int64_t fits = kPanelBytes / (4 * vectors * lanes);
     kSlice = std::min({kSteps, kBlockedSlice, fits});
     int64_t most = std::min(kMostGroupRows, kMostSums / (maxPanels * lanes));
-    int64_t even = llvm::alignTo(llvm::divideCeil(c.n(), kGroups), blockRows);
+    int64_t share = llvm::alignTo(llvm::divideCeil(c.n(), kGroups), blockRows);
     most = std::max(most / blockRows, int64_t(1)) * blockRows;
-    groupRows = std::min(most, even);
+    groupRows = std::min(most, share);
   }
+  // Slices are about even, since a slice prefetches as much of the next one as
+  // it has itself. They begin at cache lines.
+  int64_t line = 512 / (c.bType().getIntOrFloatBitWidth() * stepSize);
+  int64_t even = llvm::divideCeil(kSteps, llvm::divideCeil(kSteps, kSlice));
+  if (even < kSteps)
+    kSlice = std::min<int64_t>(kSlice, llvm::alignTo(even, line));
   slices = llvm::divideCeil(kSteps, kSlice);
   matrix = c.b;
   rows = c.experts ? c.experts->places : b.size(c.a, 0);
