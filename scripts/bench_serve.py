@@ -161,12 +161,12 @@ async def together(streams):
 # ---- The parts -------------------------------------------------------------
 
 
-def spent_beside(server, before, after):
-    """Seconds of CPU of the thread of I/O, which is the first, and of workers."""
+def spent_beside(before, after):
+    """Seconds of CPU of the threads of I/O and of workers."""
     return sum(
         spent - before.get(task, (name, 0))[1]
         for task, (name, spent) in after.items()
-        if task == str(server.process.pid) or name == "cria-worker"
+        if name in ("cria-io", "cria-worker")
     )
 
 
@@ -188,7 +188,7 @@ def rate(servers, arguments, seeds):
             if is_ours:
                 metrics, cpu = server.metrics(), server.cpu()
                 steps = metrics["step_seconds_sum"] - before[0]["step_seconds_sum"]
-                beside = spent_beside(server, before[1], cpu)
+                beside = spent_beside(before[1], cpu)
                 line += f", outside of steps {(seconds - steps) / tokens * 1e6:.0f} us a token"
                 line += f" and {beside / tokens * 1e6:.0f} us of CPU beside"
             print(line, flush=True)

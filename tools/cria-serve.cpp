@@ -20,6 +20,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <pthread.h>
 #include <sstream>
 #include <stdexcept>
 #include <sys/resource.h>
@@ -402,6 +403,7 @@ void serve(ServeOptions &options, Engine &engine) {
       server.url() + "/v1");
   std::string failure;
   std::thread serves([&] {
+    pthread_setname_np(pthread_self(), "cria-io");
     try {
       server.run(
           service, [&] { scheduler.drain(); }, [&] { scheduler.stop(); });
