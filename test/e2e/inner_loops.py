@@ -16,56 +16,60 @@ FEWEST = 4  # of the product instructions of a loop that counts
 # {type: {CPU: {products of a loop: instructions}}} of Llama-3.2-1B.
 TABLE = {
     "bf16": {
-        "sapphirerapids": {"4 fma": 15, "9 fma": 32, "16 fma": 31, "32 fma": 108, "4 tile": 32},
+        "sapphirerapids": {
+            "4 fma": 15, "9 fma": 32, "32 fma": 105, "64 fma": 295,
+            "128 fma": 244, "4 tile": 32,
+        },
         "x86-64-v3": {
-            "4 fma": 15, "8 fma": 19, "9 fma": 54, "12 fma": 32,
-            "16 fma": 63, "64 fma": 259,
+            "4 fma": 15, "8 fma": 18, "9 fma": 54, "12 fma": 32, "32 fma": 69,
+            "64 fma": 259,
         },
         "x86-64-v4": {
-            "4 fma": 15, "9 fma": 40, "12 fma": 24, "16 fma": 31,
-            "24 fma": 38, "64 fma": 259,
+            "4 fma": 15, "9 fma": 40, "12 fma": 24, "16 fma": 27, "24 fma": 38,
+            "64 fma": 295, "128 fma": 244,
         },
     },
     "f32": {
         "sapphirerapids": {
-            "4 fma": 11, "8 fma": 17, "9 fma": 31, "12 fma": 24,
-            "16 fma": 30, "24 fma": 40, "32 fma": 71,
+            "4 fma": 11, "8 fma": 17, "9 fma": 31, "12 fma": 24, "16 fma": 30,
+            "24 fma": 40, "32 fma": 78, "64 fma": 278, "128 fma": 228,
         },
         "x86-64-v3": {
-            "4 fma": 11, "8 fma": 20, "9 fma": 42, "12 fma": 32,
-            "16 fma": 59, "64 fma": 131,
+            "4 fma": 11, "8 fma": 20, "9 fma": 42, "12 fma": 32, "32 fma": 63,
+            "64 fma": 134,
         },
         "x86-64-v4": {
-            "4 fma": 11, "8 fma": 17, "9 fma": 33, "12 fma": 24,
-            "16 fma": 30, "24 fma": 40, "64 fma": 131,
+            "4 fma": 11, "8 fma": 17, "9 fma": 33, "12 fma": 24, "16 fma": 30,
+            "24 fma": 40, "64 fma": 278, "128 fma": 228,
         },
     },
     "q8_0": {
         "sapphirerapids": {
-            "4 fma": 15, "9 fma": 32, "16 fma": 31, "17 fma": 61,
-            "100 fma": 586, "4 tile": 17,
+            "4 fma": 15, "9 fma": 32, "17 fma": 61, "64 fma": 295, "100 fma": 586,
+            "128 fma": 244, "4 tile": 17,
         },
         "x86-64-v3": {
-            "24 dot": 97, "34 dot": 124, "68 dot": 208, "4 fma": 15, "8 fma": 19,
-            "9 fma": 54, "12 fma": 23, "16 fma": 63,
+            "24 dot": 97, "34 dot": 124, "68 dot": 208, "4 fma": 15, "8 fma": 18,
+            "9 fma": 54, "12 fma": 23, "32 fma": 69, "64 fma": 148,
         },
         "x86-64-v4": {
             "24 dot": 97, "102 dot": 321, "204 dot": 650, "4 fma": 15,
-            "9 fma": 40, "16 fma": 31, "24 fma": 37,
+            "9 fma": 40, "16 fma": 27, "24 fma": 37, "64 fma": 295,
+            "128 fma": 244,
         },
     },
     "q4_0": {
         "sapphirerapids": {
-            "4 fma": 15, "9 fma": 32, "16 fma": 31, "17 fma": 61,
-            "112 fma": 705, "4 tile": 17,
+            "4 fma": 15, "9 fma": 32, "17 fma": 61, "64 fma": 295, "112 fma": 705,
+            "128 fma": 244, "4 tile": 17,
         },
         "x86-64-v3": {
-            "24 dot": 92, "60 dot": 212, "4 fma": 15, "8 fma": 19,
-            "9 fma": 54, "12 fma": 23, "16 fma": 63,
+            "24 dot": 92, "60 dot": 212, "4 fma": 15, "8 fma": 18, "9 fma": 54,
+            "12 fma": 23, "32 fma": 69, "64 fma": 148,
         },
         "x86-64-v4": {
-            "24 dot": 89, "60 dot": 183, "120 dot": 379, "4 fma": 15,
-            "9 fma": 40, "16 fma": 31, "24 fma": 37,
+            "24 dot": 89, "60 dot": 183, "120 dot": 379, "4 fma": 15, "9 fma": 40,
+            "16 fma": 27, "24 fma": 37, "64 fma": 295, "128 fma": 244,
         },
     },
 }
