@@ -125,13 +125,11 @@ static void emitInOrder(VectorBuilder &b, const Contraction &c, int64_t most) {
       for (int64_t v = 0; v < vectors; ++v)
         body({b.index(r), b.add(column, v * lanes)});
   };
-
-  auto clear = [&](Value column, int64_t vectors, int64_t lanes) {
-    forTile(column, vectors, lanes,
-            [&](ArrayRef<Value> at) { b.store(b.zero(lanes), c.c, at); });
-  };
   if (c.fromZero)
-    forBands(b, c, most, clear);
+    forBands(b, c, most, [&](Value column, int64_t vectors, int64_t lanes) {
+      forTile(column, vectors, lanes,
+              [&](ArrayRef<Value> at) { b.store(b.zero(lanes), c.c, at); });
+    });
   b.loop(b.index(0), b.index(c.k()), together, [&](Value first) {
     forBands(b, c, most, [&](Value column, int64_t vectors, int64_t lanes) {
       SmallVector<Value> acc;
@@ -166,6 +164,8 @@ static void emitInOrder(VectorBuilder &b, const Contraction &c, int64_t most) {
 }
 
 void cria::emitOuter(VectorBuilder &b, const Contraction &c) {
+  if (!c.m())
+    return;
   // Half of the registers are accumulators, of two vectors or more of all rows.
   int64_t wide = std::min(b.unit.registers / 2 / c.m(), c.n() / b.unit.lanes);
   if (wide >= 2 && wide * c.m() >= kSums)

@@ -141,6 +141,20 @@ func.func @in_order(%a: memref<2x16xf32>, %b: memref<16x70xf32>, %c: memref<2x70
   return
 }
 
+// Without rows there is nothing to compute.
+// CHECK-LABEL: func @no_rows
+// CHECK-NEXT: return
+func.func @no_rows(%a: memref<0x7xf32>, %b: memref<7x19xf32>, %c: memref<0x19xf32>) {
+  linalg.generic {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<0x7xf32>, memref<7x19xf32>) outs(%c : memref<0x19xf32>) {
+    ^bb0(%x: f32, %w: f32, %acc: f32):
+      %p = arith.mulf %x, %w : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
+      linalg.yield %s : f32
+  }
+  return
+}
+
 // a may lie transposed.
 // CHECK-LABEL: func @transposed
 // CHECK: scf.for %[[K:.*]] = %c0 to %c7
