@@ -44,41 +44,55 @@ static int64_t partsOf(const Contraction &c, const Tile &tile) {
   return parts;
 }
 
+/// The place in c of each vector of a tile: row after row.
+static SmallVector<std::array<Value, 2>> placesOf(VectorBuilder &b,
+                                                  const Tile &tile) {
+  SmallVector<std::array<Value, 2>> places;
+  for (int64_t r = 0; r < tile.rows; ++r)
+    for (int64_t v = 0; v < tile.vectors; ++v)
+      places.push_back(
+          {b.add(tile.row, r), b.add(tile.column, v * tile.lanes)});
+  return places;
+}
+
+/// Adds the products of one k to a tile's sums, and appends them to `next`.
+static void addProducts(VectorBuilder &b, const Contraction &c,
+                        const Tile &tile, Value k, ValueRange sums,
+                        SmallVector<Value> &next) {
+  SmallVector<Value> columns;
+  for (int64_t v = 0; v < tile.vectors; ++v)
+    columns.push_back(
+        b.loadWide(c.b, {k, b.add(tile.column, v * tile.lanes)}, tile.lanes));
+  for (int64_t r = 0; r < tile.rows; ++r) {
+    SmallVector<Value> at = {b.add(tile.row, r), k};
+    if (c.aTransposed)
+      std::swap(at[0], at[1]);
+    Value a = b.splat(c.a, at, tile.lanes);
+    for (int64_t v = 0; v < tile.vectors; ++v)
+      next.push_back(b.fma(a, columns[v], sums[r * tile.vectors + v]));
+  }
+}
+
 static void emitTile(VectorBuilder &b, const Contraction &c, Tile tile) {
-  auto row = [&](int64_t r) { return b.add(tile.row, r); };
-  auto column = [&](int64_t v) { return b.add(tile.column, v * tile.lanes); };
   int64_t parts = partsOf(c, tile), sums = tile.rows * tile.vectors;
+  auto places = placesOf(b, tile);
   SmallVector<Value> acc;
   for (int64_t i = 0; i < parts * sums; ++i)
-    acc.push_back(
-        c.fromZero || i >= sums
-            ? b.zero(tile.lanes)
-            : b.load(c.c, {row(i / tile.vectors), column(i % tile.vectors)},
-                     tile.lanes));
-  acc = b.loop(
-      b.index(0), b.index(c.k()), parts, acc, [&](Value first, ValueRange sum) {
-        SmallVector<Value> next;
-        for (int64_t part = 0; part < parts; ++part) {
-          Value k = b.add(first, part);
-          SmallVector<Value> columns;
-          for (int64_t v = 0; v < tile.vectors; ++v)
-            columns.push_back(b.loadWide(c.b, {k, column(v)}, tile.lanes));
-          for (int64_t r = 0; r < tile.rows; ++r) {
-            SmallVector<Value> at = {row(r), k};
-            if (c.aTransposed)
-              std::swap(at[0], at[1]);
-            Value a = b.splat(c.a, at, tile.lanes);
-            for (Value each : columns)
-              next.push_back(b.fma(a, each, sum[next.size()]));
-          }
-        }
-        return next;
-      });
+    acc.push_back(c.fromZero || i >= sums ? b.zero(tile.lanes)
+                                          : b.load(c.c, places[i], tile.lanes));
+  acc = b.loop(b.index(0), b.index(c.k()), parts, acc,
+               [&](Value first, ValueRange all) {
+                 SmallVector<Value> next;
+                 for (int64_t part = 0; part < parts; ++part)
+                   addProducts(b, c, tile, b.add(first, part),
+                               all.slice(part * sums, sums), next);
+                 return next;
+               });
   for (; parts > 1; parts /= 2)
     for (int64_t i = 0; i < parts / 2 * sums; ++i)
       acc[i] = arith::AddFOp::create(b, acc[i], acc[parts / 2 * sums + i]);
   for (int64_t i = 0; i < sums; ++i)
-    b.store(acc[i], c.c, {row(i / tile.vectors), column(i % tile.vectors)});
+    b.store(acc[i], c.c, places[i]);
 }
 
 /// Multiplies all rows of a band of columns.
@@ -116,49 +130,37 @@ static constexpr int64_t kRowsOfB = 8;
 
 /// Multiplies a few rows of a, all in one tile of at most `most` vectors.
 static void emitInOrder(VectorBuilder &b, const Contraction &c, int64_t most) {
-  int64_t rows = c.m(), together = std::gcd(c.k(), kRowsOfB),
+  int64_t together = std::gcd(c.k(), kRowsOfB),
           bytes = c.bType().getIntOrFloatBitWidth() / 8;
-  // Calls `body` with the place of each vector of a tile of c.
-  auto forTile = [&](Value column, int64_t vectors, int64_t lanes,
-                     function_ref<void(ArrayRef<Value>)> body) {
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t v = 0; v < vectors; ++v)
-        body({b.index(r), b.add(column, v * lanes)});
+  auto forTiles = [&](function_ref<void(const Tile &)> body) {
+    forBands(b, c, most, [&](Value column, int64_t vectors, int64_t lanes) {
+      body({b.index(0), column, c.m(), vectors, lanes});
+    });
   };
   if (c.fromZero)
-    forBands(b, c, most, [&](Value column, int64_t vectors, int64_t lanes) {
-      forTile(column, vectors, lanes,
-              [&](ArrayRef<Value> at) { b.store(b.zero(lanes), c.c, at); });
+    forTiles([&](const Tile &tile) {
+      for (const auto &place : placesOf(b, tile))
+        b.store(b.zero(tile.lanes), c.c, place);
     });
   b.loop(b.index(0), b.index(c.k()), together, [&](Value first) {
-    forBands(b, c, most, [&](Value column, int64_t vectors, int64_t lanes) {
-      SmallVector<Value> acc;
-      forTile(column, vectors, lanes, [&](ArrayRef<Value> at) {
-        acc.push_back(b.load(c.c, at, lanes));
-      });
+    forTiles([&](const Tile &tile) {
+      auto places = placesOf(b, tile);
+      SmallVector<Value> sums;
+      for (const auto &place : places)
+        sums.push_back(b.load(c.c, place, tile.lanes));
       for (int64_t i = 0; i < together; ++i) {
         Value k = b.add(first, i);
         // The rows that are read next. After the last the address is outside of
         // b, which does no harm.
-        for (int64_t at = 0; at < vectors * lanes * bytes; at += 64)
-          b.prefetch(c.b, {b.add(k, together), b.add(column, at / bytes)},
+        for (int64_t at = 0; at < tile.vectors * tile.lanes * bytes; at += 64)
+          b.prefetch(c.b, {b.add(k, together), b.add(tile.column, at / bytes)},
                      /*level=*/1);
-        SmallVector<Value> columns;
-        for (int64_t v = 0; v < vectors; ++v)
-          columns.push_back(
-              b.loadWide(c.b, {k, b.add(column, v * lanes)}, lanes));
-        for (int64_t r = 0; r < rows; ++r) {
-          SmallVector<Value> at = {b.index(r), k};
-          if (c.aTransposed)
-            std::swap(at[0], at[1]);
-          Value a = b.splat(c.a, at, lanes);
-          for (int64_t v = 0; v < vectors; ++v)
-            acc[r * vectors + v] = b.fma(a, columns[v], acc[r * vectors + v]);
-        }
+        SmallVector<Value> next;
+        addProducts(b, c, tile, k, sums, next);
+        sums = std::move(next);
       }
-      const Value *sum = acc.begin();
-      forTile(column, vectors, lanes,
-              [&](ArrayRef<Value> at) { b.store(*sum++, c.c, at); });
+      for (auto [sum, place] : llvm::zip(sums, places))
+        b.store(sum, c.c, place);
     });
   });
 }
