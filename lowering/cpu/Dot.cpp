@@ -30,10 +30,12 @@ using namespace cria;
 
 /// The sets of accumulators of an invariant tile: enough to hide the latency of
 /// the multiplications of one row, and few enough for tiles of several rows.
-/// Several rows of b at a time (streams) have as many chains of additions.
+/// One set is enough where one row of a is multiplied by several rows of b at a
+/// time (streams): each row of b has an accumulator of its own.
 static int64_t invariantSets(const VectorUnit &unit) {
   return unit.registers == 16 && unit.streams > 1 ? 1 : 2;
 }
+
 /// The vectors of a row in one turn of the loop, for tiles with more than one
 /// result.
 static constexpr int64_t kTurn = 4;
@@ -152,7 +154,7 @@ SmallVector<Value> DotTile::step(Value k, ValueRange acc, int64_t vectors) {
       ws.push_back(load(column.product->b, {column.n}, at));
     }
     for (int64_t r = 0; r < rows; ++r) {
-      Value a; // of which xs are
+      Value a; // the matrix that `xs` was loaded from
       SmallVector<Value> xs;
       for (int64_t col = 0; col < columns; ++col) {
         if (a != of[col].product->a) {

@@ -9,7 +9,8 @@
 #mn = affine_map<(m, n, k) -> (m, n)>
 
 // One row: two accumulators take turns. More: two for each result, of two rows and
-// two rows of b, or four; what the next tile reads is fetched. Several streams of 16
+// two rows of b, or four. Rows of 576 bytes are fetched four rows ahead, so that 2 KiB are
+// on their way. Several streams of 16
 // registers: one for each result, of four rows, two or one.
 // CHECK-LABEL: func @few
 // CHECK: scf.if
@@ -21,7 +22,8 @@
 // CHECK: vector.fma %{{.*}}, %{{.*}}, %[[EVEN]]
 // CHECK: scf.forall (%{{.*}}) in (10)
 // CHECK: scf.for {{.*}} -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>) {
-// CHECK: memref.prefetch %{{.*}}, read, locality<2>
+// CHECK: %[[AHEAD:.*]] = arith.addi %{{.*}}, %c4
+// CHECK: memref.prefetch %{{.*}}[%[[AHEAD]], %{{.*}}], read, locality<2>
 // CHECK: scf.for {{.*}} -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>) {
 // WIDE-LABEL: func @few
 // WIDE: scf.forall (%{{.*}}) in (21)

@@ -33,7 +33,7 @@ func.func @rows(%a: memref<?x7xf32>, %b: memref<13x7xf32>, %c: memref<?x13xf32>)
   return
 }
 
-// 16-bit weights are widened once for all panels, 512 columns at a time.
+// 16-bit weights are widened once for all panels, at most 512 columns at a time.
 // CHECK-LABEL: func @widened
 // CHECK: } else {
 // CHECK: memref.alloc() {alignment = 64 : i64} : memref<3x8x512x8xf32>
@@ -46,6 +46,23 @@ func.func @rows(%a: memref<?x7xf32>, %b: memref<13x7xf32>, %c: memref<?x13xf32>)
 func.func @widened(%a: memref<?x1500xf32>, %b: memref<12x1500xbf16>, %c: memref<?x12xf32>) attributes {cria.chunk = 64 : index} {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<?x1500xf32>, memref<12x1500xbf16>) outs(%c : memref<?x12xf32>) {
+    ^bb0(%x: f32, %w: bf16, %acc: f32):
+      %ww = arith.extf %w : bf16 to f32
+      %p = arith.mulf %x, %ww : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
+      linalg.yield %s : f32
+  }
+  return
+}
+
+// Slices are even, up to a cache line: a slice prefetches as much of the next one as it
+// has itself.
+// CHECK-LABEL: func @even
+// CHECK: memref.alloc() {alignment = 64 : i64} : memref<2x8x352x8xf32>
+// CHECK: memref.alloca() {alignment = 64 : i64} : memref<6x368xf32>
+func.func @even(%a: memref<?x704xf32>, %b: memref<12x704xbf16>, %c: memref<?x12xf32>) attributes {cria.chunk = 64 : index} {
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<?x704xf32>, memref<12x704xbf16>) outs(%c : memref<?x12xf32>) {
     ^bb0(%x: f32, %w: bf16, %acc: f32):
       %ww = arith.extf %w : bf16 to f32
       %p = arith.mulf %x, %ww : f32
