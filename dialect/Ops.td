@@ -1145,7 +1145,8 @@ def Llama_CausalConvOp : Llama_StateOp<"causal_conv",
     `next` has the rows in state `states[1]`, with those of `states[0]` that no token
     of the call replaces. If each token has a position and a row of `states`, the op
     does so token after token: a token reads what the token before it wrote if its
-    first number is that token's second one.
+    first number is that token's second one. No token may write a state that a
+    token of another text reads or writes: GPUs compute the texts at the same time.
 
     ```mlir
     %y, %s1 = llama.causal_conv %x, %w, %s[%layer] at %position : tensor<?x64xbf16>, tensor<64x3xbf16>, tensor<5x2x64xbf16>
