@@ -64,7 +64,7 @@ Value simt::withRows(Value tensor) {
   }
 }
 
-/// Whether a loop carries a tensor, which was given memory.
+/// Whether a tensor is carried by a loop. Such a tensor has memory.
 static bool isCarried(Value tensor) {
   auto argument = dyn_cast<BlockArgument>(tensor);
   return argument && !isa<func::FuncOp>(argument.getOwner()->getParentOp());
@@ -75,8 +75,8 @@ Value Evaluator::gathered(tensor::ExtractOp read, const IRMapping &mapping,
                           bool wide) {
   TypedValue<RankedTensorType> table = read.getTensor();
   if (isCarried(table)) {
-    // Its layer is a part of the memory. Indices of the payload are further
-    // loops.
+    // The element is at indices from outside of the payload, and at indices
+    // that the payload computes. The latter are added as loops.
     SmallVector<Value> all(loops);
     Element element{table, {}};
     for (Value index : read.getIndices()) {
@@ -179,7 +179,10 @@ bool simt::isNumber(Value value) {
           llvm::all_of(op->getOperands(), isNumber));
 }
 
-bool simt::canClone(LinalgOp op, llvm::function_ref<bool(Value)> known) {
+bool simt::canClone(LinalgOp op, const Elements *elements) {
+  auto known = [&](Value value) {
+    return isNumber(value) || (elements && elements->isOfTurn(value));
+  };
   auto isOutside = [&](Value value) {
     return value.getParentBlock() != op.getBlock();
   };

@@ -209,11 +209,8 @@ AffineExpr Columns::placeIn(const Elements::Definition &payload, Value index) {
 /// What a token's element is computed from: memory, and its column of a state.
 bool Columns::readPayload(const Element &element) {
   auto made = elements.define(element, box);
-  auto isNumber = [&](Value value) {
-    return simt::isNumber(value) || elements.isOfTurn(value);
-  };
   if (made.kind != Elements::Definition::Payload ||
-      !canClone(made.op, isNumber))
+      !canClone(made.op, &elements))
     return fail("a token's numbers are not computed element by element");
   Value carried = turns.getRegionIterArg(1);
   auto isMemory = [&](Value tensor) {

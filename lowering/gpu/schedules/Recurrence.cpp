@@ -8,16 +8,16 @@
 ///       %next = elementwise(%matrix, %row, %x, ...)       (D, W)
 ///       yield %next, %row inserted in %rows } }
 ///
-/// If each token has states, a token begins with the part of one state, and its
-/// matrix is inserted into another.
+/// In a batch each token has states of its own: its matrix begins as a part of
+/// one state, and is inserted into another state.
 ///
-/// A block computes an iteration of scf.forall; if tokens have states, those of
-/// a chain (Chains.h), one after the other. The matrix stays in registers
-/// of half of its warps: four neighbouring lanes have a column, and add their
-/// sums by shuffles. The other warps bring what tokens read to shared memory,
-/// some tokens ahead, and compute what is read of it: the norms of keys, for
-/// example. They fill one half of a buffer while the other half is read. The
-/// schedule knows no formula: it clones payloads.
+/// A block computes one iteration of scf.forall. In a batch it computes the
+/// tokens of one chain (Chains.h), one after the other. The matrix stays in
+/// registers of half of the block's warps: four neighbouring lanes have a
+/// column, and add their sums by shuffles. The other warps copy what tokens
+/// read to shared memory, some tokens ahead, and compute what is read of it:
+/// the norms of keys, for example. They fill one half of a buffer while the
+/// other half is read. The schedule knows no formula: it clones payloads.
 #include "lowering/gpu/schedules/Chains.h"
 #include "lowering/gpu/schedules/Choose.h"
 #include "lowering/gpu/schedules/Preconditions.h"
@@ -312,11 +312,8 @@ bool Recurrence::readMatrix() {
     return reason.empty() ? fail("its matrix is not updated element by element")
                           : false;
   auto start = elements.define(started, box);
-  auto isKnown = [&](Value value) {
-    return isNumber(value) || elements.isOfTurn(value);
-  };
   if (start.kind != Elements::Definition::Payload ||
-      !canClone(start.op, isKnown))
+      !canClone(start.op, &elements))
     return fail("its first matrix is not that of a state");
   readAt = stateAt;
   for (const Element &read : elements.operands(start, box)) {
@@ -609,14 +606,14 @@ void Recurrence::finish(Value token, ValueRange matrix) {
                     loops(token, b.add(rowAt(group), i)));
 }
 
-/// What warps have in place of a matrix.
+/// The value that warps without a matrix pass on in its place.
 SmallVector<Value> Recurrence::nothing() {
   KernelBuilder &b = launch->b;
   Type type = VectorType::get({kRows}, b.getF32Type());
   return SmallVector<Value>(rows / (kLanes * kRows), b.zero(type));
 }
 
-/// A chain is short: no token is brought ahead.
+/// A chain is short, so a warp copies each token's numbers when it is computed.
 void Recurrence::emitChain() {
   KernelBuilder &b = launch->b;
   shared = b.shared(b.getF32Type(), numbers, numbers);
