@@ -249,12 +249,12 @@ Status Runner::expand(const Entry &entry, std::vector<Launch> &launches) const {
 }
 
 Status Runner::expand(std::initializer_list<Expanded> entries) const {
-  std::vector<Launch> made[4];
-  auto *next = made;
+  std::vector<std::vector<Launch>> made(entries.size());
+  auto next = made.begin();
   for (const Expanded &each : entries)
     if (Status status = expand(*each.entry, *next++); !status.ok())
       return status;
-  next = made;
+  next = made.begin();
   for (const Expanded &each : entries)
     *each.launches = std::move(*next++);
   return Status();

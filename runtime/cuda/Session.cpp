@@ -41,8 +41,8 @@ Status Session::makeLaunches() {
                           {&plan.decode, &decodeLaunches},
                           {&plan.sample, &sampleLaunches},
                           {&plan.encode, &encodeLaunches}});
-  for (GraphExec &graph : graphs)
-    if (status.ok())
+  if (status.ok())
+    for (GraphExec &graph : graphs)
       graph = GraphExec();
   return status;
 }
