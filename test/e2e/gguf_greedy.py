@@ -164,7 +164,7 @@ def check_case(tools, name, folder):
 
 def main():
     tools = Tools(*sys.argv[1:3])
-    for name in some(sys.argv[4:], 21):
+    for name in some(sys.argv[4:], 12):
         check_case(tools, name, sys.argv[3])
 
 
