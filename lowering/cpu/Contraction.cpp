@@ -18,6 +18,9 @@ int64_t Contraction::k() const {
 }
 Type Contraction::aType() const { return type(a).getElementType(); }
 Type Contraction::bType() const { return type(b).getElementType(); }
+bool Contraction::hasPairs(const VectorUnit &unit) const {
+  return unit.dotBf16 && aType().isBF16() && bType().isBF16();
+}
 
 /// The row of a memref (M, K), or the row t * S + s of one (T, S, K) or (T, K).
 static SmallVector<Value> placeOf(VectorBuilder &b, const Contraction &product,

@@ -65,6 +65,9 @@ struct Contraction {
   int64_t k() const;
   mlir::Type aType() const;
   mlir::Type bType() const;
+  /// Whether two neighbours of k share a lane, which one instruction multiplies
+  /// and adds.
+  bool hasPairs(const VectorUnit &unit) const;
 
   /// The row at a place: without experts the place itself, with experts t * S +
   /// s. Negative where no row is.

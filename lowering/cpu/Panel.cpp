@@ -3,7 +3,7 @@
 ///   pack a: packed[slice of k][V panels][k][v][lane] = a[..., k]
 ///   for groups of rows n of b, in parallel:
 ///     for slices of k:
-///       copy the group's rows of b, as f32
+///       copy the group's rows of b, as f32, unless bf16 is multiplied in pairs
 ///       for V panels:
 ///         for blocks of R rows:
 ///           acc[r][v] += splat(copy[r, k]) * packed[k][v]
@@ -13,8 +13,8 @@
 /// The weights b are read in place, each row once per call. Only a, which is
 /// much smaller, is packed. A slice of all panels stays in the L2 cache while a
 /// group is computed; V panels of the slice stay in the L1 cache. The sums of a
-/// group are collected in a scratch block (rows of b, rows of a), so that only
-/// the store to c is transposed.
+/// group are collected in a scratch block (rows of b, rows of a), which is
+/// transposed to c at the end.
 ///
 /// If the L3 cache is as fast as the multiplications (VectorUnit::blockForL2 is
 /// false), a group is one block, and a slice is all of k. Weights are then
@@ -57,8 +57,9 @@ static constexpr int64_t kMostInPlace = 256 << 10;
 namespace {
 /// A block of rows of b times some panels of a, in one slice of k.
 struct Tile {
-  /// (rows, steps): row r of the block is row `row` + r.
-  Value weights, row;
+  /// (rows, steps): row r of the block is row `row` + r, and the slice begins
+  /// at step `first`.
+  Value weights, row, first;
   int64_t rows;
   /// (rows of b, rows of a): row r of the block is `sumsRow` + r.
   Value sums, sumsRow;
@@ -119,21 +120,17 @@ private:
 };
 } // namespace
 
-/// Whether two neighbours of k share a lane.
-static bool hasPairs(const VectorUnit &unit, const Contraction &c) {
-  return unit.dotBf16 && c.aType().isBF16() && c.bType().isBF16();
-}
-
 PanelProduct::PanelProduct(VectorBuilder &b, const Contraction &c,
                            int64_t minRows, int64_t maxRows, bool blocked)
-    : b(b), c(c), lanes(b.unit.lanes), pairs(hasPairs(b.unit, c)),
+    : b(b), c(c), lanes(b.unit.lanes), pairs(c.hasPairs(b.unit)),
       rowPairs(pairs && b.unit.mmlaBf16 && c.n() % 2 == 0 && c.k() % 4 == 0),
-      copies(blocked || (!pairs && !c.bType().isF32())) {
-  // 6 x 4 accumulators of 32 registers, or 6 x 2 of 16. The accumulators, a row
-  // of panels and the splat fill the registers, and there are far fewer loads
-  // than multiplications.
-  blockRows = std::min<int64_t>(6, c.n());
-  vectors = b.unit.registers == 32 ? 4 : 2;
+      copies(!pairs && (blocked || !c.bType().isF32())) {
+  // 8 x 2 accumulators of 32 registers, 6 x 4 on Arm, whose registers are
+  // short, or 6 x 2 of 16. The accumulators, a row of panels and the splat fit
+  // the registers, and there are far fewer loads than multiplications.
+  bool wide = b.unit.registers == 32 && !b.unit.neon;
+  blockRows = std::min<int64_t>(wide ? 8 : 6, c.n());
+  vectors = b.unit.neon ? 4 : 2;
   stepSize = rowPairs ? 4 : pairs ? 2 : 1;
   width = lanes * stepSize;
   kSteps = llvm::divideCeil(c.k(), stepSize);
@@ -146,7 +143,8 @@ PanelProduct::PanelProduct(VectorBuilder &b, const Contraction &c,
     kSlice = std::min(kSteps, kWidenedSlice);
   if (blocked) {
     int64_t fits = kPanelBytes / (4 * vectors * lanes);
-    kSlice = std::min({kSteps, kBlockedSlice, fits});
+    if (c.k() % stepSize == 0) // else the last step is apart
+      kSlice = std::min({kSteps, kBlockedSlice, fits});
     int64_t most = std::min(kMostGroupRows, kMostSums / (maxPanels * lanes));
     int64_t share = llvm::alignTo(llvm::divideCeil(c.n(), kGroups), blockRows);
     most = std::max(most / blockRows, int64_t(1)) * blockRows;
@@ -311,9 +309,10 @@ SmallVector<Value> PanelProduct::stepOfPairs(const Tile &t, Value k,
       at.back() = b.add(at.back(), lane * stepSize);
       columns.push_back(b.load(packed, at, 2 * stepSize));
     }
+  Value at = b.add(t.first, k);
   for (int64_t r = 0; r < t.rows; r += 2) {
     auto row = [&](int64_t i) {
-      return b.load(t.weights, {b.add(t.row, r + i), b.mul(k, stepSize)},
+      return b.load(t.weights, {b.add(t.row, r + i), b.mul(at, stepSize)},
                     stepSize);
     };
     SmallVector<int64_t> both(2 * stepSize);
@@ -339,7 +338,7 @@ SmallVector<Value> PanelProduct::step(const Tile &t, Value k, ValueRange acc,
         packed, placeOf(t.slice, b.add(firstPanel, t.panel), v, k), width));
   bool last = pairs && c.k() % 2 && getConstantIntValue(k) == kSteps - 1;
   for (int64_t r = 0; r < t.rows; ++r) {
-    Value w = splatB(t.weights, b.add(t.row, r), k, last);
+    Value w = splatB(t.weights, b.add(t.row, r), b.add(t.first, k), last);
     for (int64_t v = 0; v < t.vectors; ++v) {
       Value &sum = next[first + r * t.vectors + v];
       // The splat is the last factor: there LLVM can fold it into the
@@ -380,7 +379,8 @@ void PanelProduct::fetchRows(const Tile &t, Value k) {
 /// prefetches the share of `steps` steps.
 void PanelProduct::fetchPanels(const Tile &t, Value k, int64_t steps) {
   int64_t blocks = groupRows / blockRows, elements = steps * together * width;
-  int64_t line = 16, lines = llvm::divideCeil(elements, blocks * line);
+  int64_t line = 512 / packedType().getIntOrFloatBitWidth();
+  int64_t lines = llvm::divideCeil(elements, blocks * line);
   Value call = b.add(b.mul(b.div(t.sumsRow, blockRows), kSlice / steps),
                      b.div(k, steps));
   Value next = b.add(b.div(t.panel, together), 1);
@@ -478,8 +478,8 @@ void PanelProduct::copyRows(Value copy, Value n, Value count, Value slice,
   });
 }
 
-/// c[m, n + r] = sums[r, m]. Vectors of a panel are taken apart lane by lane,
-/// so that the stores to one row of c are adjacent.
+/// c[m, n + r] = sums[r, m]. Squares of sums are transposed, so that the stores
+/// to one row of c are adjacent, or taken apart lane by lane.
 void PanelProduct::flush(Value sums, Value n, Value count,
                          int64_t rowsOfBlock) {
   auto placeOf = [&](Value m) {
@@ -491,6 +491,13 @@ void PanelProduct::flush(Value sums, Value n, Value count,
       sum = b.create<arith::AddFOp>(sum, b.create<memref::LoadOp>(c.c, at));
     b.create<memref::StoreOp>(sum, c.c, at);
   };
+  auto putVector = [&](Value sums, SmallVector<Value> at, Value r) {
+    at.push_back(b.add(n, r));
+    if (!c.fromZero)
+      sums = b.create<arith::AddFOp>(sums, b.load(c.c, at, rowsOfBlock));
+    b.store(sums, c.c, at);
+  };
+  bool squares = llvm::isPowerOf2_64(rowsOfBlock) && lanes % rowsOfBlock == 0;
   auto putEach = [&](Value first, Value firstM, Value endM) {
     b.loop(firstM, endM, 1, [&](Value m) {
       SmallVector<Value> at = placeOf(m);
@@ -503,7 +510,16 @@ void PanelProduct::flush(Value sums, Value n, Value count,
     SmallVector<Value> panel;
     for (int64_t r = 0; r < rowsOfBlock; ++r)
       panel.push_back(b.load(sums, {b.add(first, r), m}, lanes));
-    for (int64_t lane = 0; lane < lanes; ++lane) {
+    for (int64_t lane = 0; squares && lane < lanes; lane += rowsOfBlock) {
+      auto square = llvm::map_to_vector(panel, [&](Value row) -> Value {
+        return b.create<vector::ExtractStridedSliceOp>(
+            row, ArrayRef{lane}, ArrayRef{rowsOfBlock}, ArrayRef<int64_t>{1});
+      });
+      for (auto [i, sums] : llvm::enumerate(b.transposed(square)))
+        putVector(sums, placeOf(b.add(m, lane + static_cast<int64_t>(i))),
+                  first);
+    }
+    for (int64_t lane = 0; !squares && lane < lanes; ++lane) {
       SmallVector<Value> at = placeOf(b.add(m, lane));
       for (int64_t r = 0; r < rowsOfBlock; ++r)
         put(b.create<vector::ExtractOp>(panel[r], lane), at, b.add(first, r));
@@ -539,8 +555,9 @@ void PanelProduct::group(Value n, Value count, int64_t rowsOfBlock,
       Value end = b.mul(b.div(panels, width), width);
       b.loop(done, end, width, [&](Value panel) {
         b.loop(b.index(0), count, rowsOfBlock, [&](Value r) {
-          tile({copies ? copy : matrix, copies ? r : b.add(n, r), rowsOfBlock,
-                sums, r, slice, length, panel, width, n, nextRow});
+          tile({copies ? copy : matrix, copies ? r : b.add(n, r),
+                copies ? b.index(0) : b.mul(slice, kSlice), rowsOfBlock, sums,
+                r, slice, length, panel, width, n, nextRow});
         });
       });
       done = end;
@@ -568,28 +585,28 @@ void PanelProduct::forGroups(int64_t groups,
 
 void PanelProduct::multiply(Value a) {
   packed = a;
-  // The last group may have fewer rows. If weights are not copied, the last
-  // group is a loop of its own.
-  int64_t left = c.n() % groupRows, whole = c.n() / groupRows;
-  int64_t groups = whole + (copies && left);
+  // The last group may have fewer rows. Copies of weights are padded to whole
+  // blocks; where weights are read in place, rows that fill no block are a
+  // group of their own.
+  int64_t left = copies ? 0 : c.n() % blockRows, end = c.n() - left;
+  int64_t groups = llvm::divideCeil(end, groupRows);
   forGroups(groups, [&](Value group) {
     Value n = b.mul(group, groupRows), count = b.index(groupRows);
-    if (copies && left)
-      count = b.min(count, b.sub(b.index(c.n()), n));
+    if (end % groupRows)
+      count = b.min(count, b.sub(b.index(end), n));
     Value next = b.min(b.add(group, 1), b.index(groups - 1));
     this->group(n, count, blockRows, b.mul(next, groupRows));
   });
-  if (left && !copies)
-    forGroups(1, [&](Value) {
-      group(b.index(whole * groupRows), b.index(left), left, Value());
-    });
+  if (left)
+    forGroups(
+        1, [&](Value) { group(b.index(end), b.index(left), left, Value()); });
 }
 
 /// The most rows of a that fit the L2 cache without blocking; `maxRows` if
 /// blocking gains nothing.
 static int64_t mostUnblocked(const VectorUnit &unit, const Contraction &c,
                              int64_t maxRows) {
-  if (!unit.blockForL2 || hasPairs(unit, c))
+  if (!unit.blockForL2)
     return maxRows;
   return std::max(kMostInPlace / c.k(), unit.lanes);
 }
