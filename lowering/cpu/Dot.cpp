@@ -16,78 +16,99 @@
 ///
 /// Several rows of a share the loads of b. With experts these are rows of one
 /// expert, wherever they are in a. If the sums of a row must not depend on the
-/// number of rows (`cria.invariant`), all tiles have the same number of sets of
-/// accumulators, so an element of k is always added to the same set, in the
-/// same turn.
+/// number of rows (`cria.invariant`), each result has one accumulator in all
+/// tiles, so the elements of k are always added in the same order.
 #include "lowering/cpu/Contraction.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace cria;
 
-/// The sets of accumulators of an invariant tile: enough to hide the latency of
-/// the multiplications of one row, and few enough for tiles of several rows.
-/// One set is enough where one row of a is multiplied by several rows of b at a
-/// time (streams): each row of b has an accumulator of its own.
-static int64_t invariantSets(const VectorUnit &unit) {
-  return unit.registers == 16 && unit.streams > 1 ? 1 : 2;
-}
-
+/// The most bytes of a tile's rows of a, which stay in the L1 cache beside a
+/// few rows of b.
+static constexpr int64_t kRowBytes = 32 << 10;
+/// The most bytes of a group's rows of b, which stay in the L2 cache.
+static constexpr int64_t kGroupBytes = 256 << 10;
+/// The least number of groups for the threads, unless each is one block.
+/// Threads also share the experts, so these need no such number.
+static constexpr int64_t kLeastGroups = 64;
 /// The vectors of a row in one turn of the loop, for tiles with more than one
 /// result.
 static constexpr int64_t kTurn = 4;
 
 namespace {
+/// What a tile prefetches while it reads its rows of b.
+struct Fetch {
+  bool none = false;
+  /// How many rows later the elements are. 0: in the tile's own rows, some
+  /// turns later; after a row's end they are in the next row of a stream.
+  int64_t rows = 0;
+  /// If set, in which turns of the loop: those with turn & mask == `first` or
+  /// `second`.
+  Value mask = {}, first = {}, second = {};
+};
+
 /// A tile of dot products: rows of a, from m on, with columns of c, which are
 /// rows of b. Products of several columns have operands of the same types and
 /// sizes.
 class DotTile {
 public:
-  DotTile(VectorBuilder &b, ArrayRef<Column> of, Value row, int64_t rows,
-          bool streams)
-      : b(b), c(*of[0].product), of(of), rows(rows),
-        columns(static_cast<int64_t>(of.size())),
-        fetches(streams && columns > 1), fetchesNext(!streams && columns > 1) {
+  /// The rows are before `end`, or the last one again.
+  DotTile(VectorBuilder &b, ArrayRef<Column> of, Value row, Value end,
+          int64_t rows, const Fetch &fetch)
+      : b(b), c(*of[0].product), of(of), fetch(fetch), rows(rows),
+        columns(static_cast<int64_t>(of.size())) {
     for (int64_t r = 0; r < rows; ++r) {
-      Value place = c.rowAt(b, b.add(row, r));
+      Value at = b.add(row, r);
+      if (r > rows / 2)
+        at = b.min(at, b.sub(end, b.index(1)));
+      Value place = c.rowAt(b, at);
       rowsOfA.push_back(c.rowOfA(b, place));
       rowsOfC.push_back(c.rowOfC(b, place));
     }
+    pairs = c.hasPairs(b.unit);
     bool bf16 = c.aType().isBF16() && c.bType().isBF16();
-    pairs = b.unit.dotBf16 && bf16;
     parts = bf16 && !pairs && !b.unit.neon ? 2 : 1;
     width = b.unit.lanes * (pairs ? 2 : parts);
     unroll = rows * columns == 1 ? longTurn() : kTurn / parts;
+    if (rows * columns >= 16)
+      unroll = std::max<int64_t>(unroll / 2, 1);
     int64_t most = std::min<int64_t>(unroll * parts, b.unit.neon ? 8 : 4);
     sets =
         std::clamp<int64_t>(b.unit.registers / (2 * rows * columns), 1, most);
-    if (c.invariant) {
-      sets = invariantSets(b.unit);
-      unroll = llvm::alignTo(unroll, llvm::divideCeil(sets, parts));
-    }
+    if (c.invariant)
+      sets = 1;
   }
   void emit();
+
+  /// The parts of `emit`: sums of none, sums with those of [begin, end) in
+  /// whole turns, and the sums with the rest of k stored in c.
+  SmallVector<Value> zeros();
+  SmallVector<Value> add(ValueRange acc, Value begin, Value end);
+  void finish(SmallVector<Value> acc);
+  /// The elements of k in one turn of the loop, and in all whole turns.
+  int64_t turn() const { return width * unroll; }
+  int64_t wholeTurns() const { return c.k() - c.k() % turn(); }
 
 private:
   int64_t longTurn() const;
   SmallVector<Value> load(Value memref, ArrayRef<Value> row, Value k);
   SmallVector<Value> step(Value k, ValueRange acc, int64_t vectors);
-  void fetchAhead(const Column &column, Value k);
-  void fetchNext(const Column &column, Value k, int64_t vectors);
+  void fetchRows(Value k, int64_t vectors);
   Value product(Value x, Value y, Value acc);
   Value tail(Value sum, int64_t row, const Column &column);
 
   VectorBuilder &b;
   const Contraction &c;
   ArrayRef<Column> of;
+  Fetch fetch;
   SmallVector<SmallVector<Value>> rowsOfA, rowsOfC; // the indices of each
   int64_t rows, columns;
-  /// `fetches`: the tile prefetches the next elements of its own rows.
-  /// `fetchesNext`: it prefetches the rows of the next tile.
-  bool fetches, fetchesNext, pairs;
+  bool pairs;
   // `width`: the elements that are loaded at once. `parts`: the vectors that
   // they become, two if f32 is made of bf16 in even and in odd places.
   // `unroll`: the loads of a row in one turn of the loop. `sets`: the
@@ -109,26 +130,28 @@ Value DotTile::product(Value x, Value y, Value acc) {
   return pairs ? b.dotPairs(x, y, acc) : b.fma(x, y, acc);
 }
 
-/// Prefetches the cache lines of a row that the loop reads some turns later.
-/// After the row's end these are lines of the stream's next row.
-void DotTile::fetchAhead(const Column &column, Value k) {
+/// Prefetches elements for later, while the tile reads `vectors` vectors of
+/// each row of b. After the last row the address is outside of b, which does no
+/// harm.
+void DotTile::fetchRows(Value k, int64_t vectors) {
+  if (fetch.none || (!fetch.rows && vectors < unroll))
+    return;
   int64_t bytes = c.bType().getIntOrFloatBitWidth() / 8;
-  for (int64_t at = 0; at < unroll * width * bytes; at += 64)
-    b.prefetch(column.product->b,
-               {column.n, b.add(k, (VectorUnit::kBytesAhead + at) / bytes)},
-               /*level=*/1);
-}
-
-/// Prefetches elements of b for the next tile, or a later one if rows are
-/// short, while this tile reads `vectors` vectors of a row. After the last row
-/// the address is outside of b, which does no harm.
-void DotTile::fetchNext(const Column &column, Value k, int64_t vectors) {
-  int64_t bytes = c.bType().getIntOrFloatBitWidth() / 8;
-  int64_t rows = llvm::alignTo(
-      llvm::divideCeil(2 * VectorUnit::kBytesAhead, c.k() * bytes), columns);
-  for (int64_t at = 0; at < vectors * width * bytes; at += 64)
-    b.prefetch(column.product->b, {b.add(column.n, rows), b.add(k, at / bytes)},
-               /*level=*/2);
+  int64_t ahead = fetch.rows ? 0 : VectorUnit::kBytesAhead;
+  auto fetchAll = [&] {
+    for (const Column &column : of)
+      for (int64_t at = 0; at < vectors * width * bytes; at += 64)
+        b.prefetch(
+            column.product->b,
+            {b.add(column.n, fetch.rows), b.add(k, (ahead + at) / bytes)},
+            /*level=*/fetch.rows ? 2 : 1);
+  };
+  if (!fetch.mask)
+    return fetchAll();
+  Value turn = b.create<arith::AndIOp>(b.div(k, this->turn()), fetch.mask);
+  b.when(b.create<arith::OrIOp>(b.equal(turn, fetch.first),
+                                b.equal(turn, fetch.second)),
+         fetchAll);
 }
 
 /// The vectors of the elements of a row from k on.
@@ -143,16 +166,12 @@ SmallVector<Value> DotTile::load(Value memref, ArrayRef<Value> row, Value k) {
 /// Adds the products of some loads of k to the accumulators.
 SmallVector<Value> DotTile::step(Value k, ValueRange acc, int64_t vectors) {
   SmallVector<Value> next(acc);
+  fetchRows(k, vectors);
   for (int64_t v = 0; v < vectors; ++v) {
     Value at = b.add(k, v * width);
     SmallVector<SmallVector<Value>> ws;
-    for (const Column &column : of) {
-      if (v == 0 && fetches && vectors == unroll)
-        fetchAhead(column, k);
-      if (v == 0 && fetchesNext)
-        fetchNext(column, k, vectors);
+    for (const Column &column : of)
       ws.push_back(load(column.product->b, {column.n}, at));
-    }
     for (int64_t r = 0; r < rows; ++r) {
       Value a; // the matrix that `xs` was loaded from
       SmallVector<Value> xs;
@@ -185,37 +204,58 @@ Value DotTile::tail(Value sum, int64_t row, const Column &column) {
                                        sum, arith::FastMathFlags::reassoc);
 }
 
-void DotTile::emit() {
-  int64_t sums = rows * columns, stride = width * unroll;
-  int64_t main = c.k() - c.k() % stride, whole = c.k() - c.k() % width;
-  SmallVector<Value> acc(sums * sets, b.zero(b.unit.lanes));
-  if (main)
-    acc = b.loop(
-        b.index(0), b.index(main), stride, acc,
-        [&](Value k, ValueRange carried) { return step(k, carried, unroll); });
-  if (int64_t left = (whole - main) / width)
+SmallVector<Value> DotTile::zeros() {
+  return SmallVector<Value>(rows * columns * sets, b.zero(b.unit.lanes));
+}
+
+SmallVector<Value> DotTile::add(ValueRange acc, Value begin, Value end) {
+  return b.loop(begin, end, turn(), acc, [&](Value k, ValueRange carried) {
+    return step(k, carried, unroll);
+  });
+}
+
+void DotTile::finish(SmallVector<Value> acc) {
+  int64_t sums = rows * columns, main = wholeTurns();
+  if (int64_t left = (c.k() - main) / width)
     acc = step(b.index(main), acc, left);
-  for (int64_t i = 0; i < sums; ++i) {
-    Value vector = acc[i];
-    for (int64_t set = 1; set < sets; ++set)
-      vector = b.create<arith::AddFOp>(vector, acc[set * sums + i]);
-    Value sum = b.create<vector::ReductionOp>(
-        vector::CombiningKind::ADD, vector, arith::FastMathFlags::reassoc);
-    int64_t row = i % rows;
+  for (int64_t i = sums; i < sums * sets; ++i)
+    acc[i % sums] = b.create<arith::AddFOp>(acc[i % sums], acc[i]);
+  acc.truncate(sums);
+  SmallVector<Value> results;
+  if (sums == 1 && !c.invariant)
+    results.push_back(b.create<vector::ReductionOp>(
+        vector::CombiningKind::ADD, acc[0], arith::FastMathFlags::reassoc));
+  else
+    results = b.sums(acc);
+  auto placeOf = [&](size_t i) {
+    SmallVector<Value> at = rowsOfC[i % rows];
+    at.push_back(of[i / rows].n);
+    return at;
+  };
+  // A row that is there twice must not be added to its own result.
+  for (auto [i, sum] : llvm::enumerate(results)) {
     const Column &column = of[i / rows];
     if (c.k() % width)
-      sum = tail(sum, row, column);
-    SmallVector<Value> at = rowsOfC[row];
-    at.push_back(column.n);
-    Value out = column.product->c;
+      sum = tail(sum, static_cast<int64_t>(i) % rows, column);
     if (!c.fromZero)
-      sum = b.create<arith::AddFOp>(sum, b.create<memref::LoadOp>(out, at));
-    b.create<memref::StoreOp>(sum, out, at);
+      sum = b.create<arith::AddFOp>(
+          sum, b.create<memref::LoadOp>(column.product->c, placeOf(i)));
   }
+  for (auto [i, sum] : llvm::enumerate(results))
+    b.create<memref::StoreOp>(sum, of[i / rows].product->c, placeOf(i));
+}
+
+void DotTile::emit() {
+  SmallVector<Value> acc = zeros();
+  if (wholeTurns())
+    acc = add(acc, b.index(0), b.index(wholeTurns()));
+  finish(acc);
 }
 
 void cria::emitDotTile(VectorBuilder &b, ArrayRef<Column> columns) {
-  DotTile(b, columns, b.index(0), /*rows=*/1, /*streams=*/true).emit();
+  Fetch fetch;
+  fetch.none = columns.size() == 1;
+  DotTile(b, columns, b.index(0), b.index(1), /*rows=*/1, fetch).emit();
 }
 
 /// `count` columns of c that are `apart` columns apart.
@@ -228,46 +268,57 @@ static SmallVector<Column> columnsOf(VectorBuilder &b, const Contraction &c,
 }
 
 namespace {
-/// Multiplies a few rows of a, four, two or one at a time, so that each loaded
-/// weight is used as often.
+/// Multiplies some rows of a, eight, four, two or one at a time, so that each
+/// loaded weight is used as often. The last tile may have a row more than once.
+/// Blocks of columns are adjacent rows of b, or far ones (`streams`). Groups of
+/// blocks stay in the L2 cache while all rows are multiplied, and the next
+/// group is fetched:
+///
+///   for groups of blocks, in parallel:
+///     for tiles of rows:
+///       for slices of k, if a tile's rows would not stay in the L1 cache:
+///         for blocks of the group: add the products to the tile's sums
 class FewRows {
 public:
   FewRows(VectorBuilder &b, const Contraction &c, bool streams)
       : b(b), c(c), streams(streams && b.unit.streams > 1) {
-    int64_t sets = c.invariant ? invariantSets(b.unit) : 1;
-    columns = b.unit.registers == 32 ? 4 : 2;
-    most = b.unit.registers / 2 / columns / sets;
+    auto bytesOf = [&](Type element) {
+      return c.k() * element.getIntOrFloatBitWidth() / 8;
+    };
+    columns = b.unit.registers == 16 || c.hasPairs(b.unit) ? 2 : 4;
+    most = b.unit.registers / 2 / columns;
+    blocks = c.n() / columns;
+    int64_t fit = kGroupBytes / (columns * bytesOf(c.bType()));
+    int64_t share = c.experts ? fit : blocks / kLeastGroups;
+    together = std::clamp<int64_t>(std::min(fit, share), 1, kExpertBlocks);
+    slices = this->streams || together == 1
+                 ? 1
+                 : llvm::divideCeil(most * bytesOf(c.aType()), kRowBytes);
   }
 
-  /// How many blocks of columns there are.
-  int64_t blocks() const { return c.n() / columns; }
-  /// A block of columns of the rows [begin, end).
-  void block(Value begin, Value end, Value number) {
-    if (streams)
-      multiply(begin, end, number, columns, /*apart=*/blocks());
-    else
-      multiply(begin, end, b.mul(number, columns), columns, /*apart=*/1);
+  int64_t groups() const { return llvm::divideCeil(blocks, together); }
+  /// A group of blocks of columns of the rows [begin, end).
+  void group(Value begin, Value end, Value number) {
+    Value first = b.mul(number, together), last = b.add(first, together);
+    if (blocks % together)
+      last = b.min(last, b.index(blocks));
+    multiply(begin, end, first, last, columns);
   }
   /// Whether columns are left, which fill no block.
   bool hasOthers() const { return c.n() % columns; }
   void others(Value begin, Value end) {
-    b.loop(b.index(blocks() * columns), b.index(c.n()), 1,
-           [&](Value n) { multiply(begin, end, n, 1, 1); });
+    multiply(begin, end, b.index(blocks * columns), b.index(c.n()), 1);
   }
 
 private:
-  void multiply(Value begin, Value end, Value n, int64_t columns,
-                int64_t apart) {
-    for (int64_t rows = most; rows; rows /= 2) {
-      Value whole = b.mul(b.div(b.sub(end, begin), rows), rows);
-      Value next = b.add(begin, whole);
-      b.loop(begin, next, rows, [&](Value m) {
-        SmallVector<Column> of = columnsOf(b, c, n, columns, apart);
-        DotTile(b, of, m, rows, streams).emit();
-      });
-      begin = next;
-    }
-  }
+  void multiply(Value begin, Value end, Value first, Value last,
+                int64_t columns);
+  int64_t blocksOfTile(int64_t rows) const;
+  Fetch fetchOf(Value tile, Value tiles);
+  /// Calls a function for each tile of some rows, with the tile's first block.
+  using ForTiles =
+      llvm::function_ref<void(llvm::function_ref<void(DotTile &, Value)>)>;
+  void inSlices(Value sums, ForTiles forTiles);
 
   VectorBuilder &b;
   const Contraction &c;
@@ -275,8 +326,109 @@ private:
   // Of a tile: rows of b, and at most rows of a. Half of the registers are
   // accumulators.
   int64_t columns, most;
+  // Blocks of columns, and those of a group; and slices of k.
+  int64_t blocks, together, slices;
 };
 } // namespace
+
+/// The blocks of a tile: with fewer rows more, so that there are as many
+/// accumulators, if two operands of each leave registers for them.
+int64_t FewRows::blocksOfTile(int64_t rows) const {
+  bool fits = b.unit.registers == 32 &&
+              (c.hasPairs(b.unit) || b.unit.neon || !c.bType().isBF16());
+  return fits ? std::gcd(std::gcd(blocks, together), most / rows) : 1;
+}
+
+/// The tiles of all rows divide the turns in which the next group is fetched:
+/// each has every nth of them, where n is the next power of two. Streams fetch
+/// their own rows, in the first tile.
+Fetch FewRows::fetchOf(Value tile, Value tiles) {
+  Fetch fetch;
+  fetch.first = fetch.second = tile;
+  if (streams) {
+    fetch.mask = b.index(0);
+    return fetch;
+  }
+  fetch.rows = together * columns;
+  fetch.second = b.add(tile, tiles);
+  fetch.mask = b.sub(tiles, b.index(1));
+  for (int64_t shift : {1, 2, 4, 8})
+    fetch.mask = b.create<arith::OrIOp>(
+        fetch.mask, b.create<arith::ShRUIOp>(fetch.mask, b.index(shift)));
+  return fetch;
+}
+
+void FewRows::multiply(Value begin, Value end, Value first, Value last,
+                       int64_t columns) {
+  Value tiles = b.ceilDiv(b.sub(end, begin), most), sums;
+  if (slices > 1 && columns > 1)
+    sums = b.create<memref::AllocaOp>(
+        MemRefType::get({together, b.unit.registers / 2, b.unit.lanes},
+                        b.getF32Type()),
+        b.getI64IntegerAttr(64));
+  Value now = begin, done = b.index(0); // rows and tiles
+  for (int64_t rows = most; rows; rows /= 2) {
+    // Of what is left, at most half of a tile is left again.
+    Value count = b.div(b.add(b.sub(end, now), (rows - 1) / 2), rows);
+    Value next = b.min(b.add(now, b.mul(count, rows)), end);
+    b.loop(now, next, rows, [&](Value m) {
+      Fetch fetch = fetchOf(b.add(done, b.div(b.sub(m, now), rows)), tiles);
+      fetch.none = columns == 1;
+      int64_t step = columns > 1 ? blocksOfTile(rows) : 1;
+      auto forTiles = [&](llvm::function_ref<void(DotTile &, Value)> body) {
+        b.loop(first, last, step, [&](Value number) {
+          SmallVector<Column> of;
+          bool far = streams && columns > 1;
+          for (int64_t i = 0; i < step; ++i) {
+            Value n = b.add(number, i);
+            of.append(columnsOf(b, c, far ? n : b.mul(n, columns), columns,
+                                /*apart=*/far ? blocks : 1));
+          }
+          DotTile tile(b, of, m, end, rows, fetch);
+          body(tile, b.sub(number, first));
+        });
+      };
+      if (sums)
+        inSlices(sums, forTiles);
+      else
+        forTiles([](DotTile &tile, Value) { tile.emit(); });
+    });
+    now = next;
+    done = b.add(done, count);
+  }
+}
+
+/// Computes tiles one slice of k after the other. In between their sums are in
+/// `sums` (blocks, accumulators, lanes).
+void FewRows::inSlices(Value sums, ForTiles forTiles) {
+  auto at = [&](Value place, size_t i) -> SmallVector<Value> {
+    return {place, b.index(static_cast<int64_t>(i)), b.index(0)};
+  };
+  auto put = [&](ValueRange acc, Value place) {
+    for (auto [i, sum] : llvm::enumerate(acc))
+      b.store(sum, sums, at(place, i));
+  };
+  auto get = [&](DotTile &tile, Value place) {
+    SmallVector<Value> acc = tile.zeros();
+    for (auto [i, sum] : llvm::enumerate(acc))
+      sum = b.load(sums, at(place, i), b.unit.lanes);
+    return acc;
+  };
+  int64_t turn = 0, whole = 0;
+  forTiles([&](DotTile &tile, Value place) {
+    turn = tile.turn();
+    whole = tile.wholeTurns();
+    put(tile.zeros(), place);
+  });
+  int64_t slice = llvm::alignTo(llvm::divideCeil(c.k(), slices), turn);
+  b.loop(b.index(0), b.index(whole), slice, [&](Value k) {
+    Value end = b.min(b.add(k, slice), b.index(whole));
+    forTiles([&](DotTile &tile, Value place) {
+      put(tile.add(get(tile, place), k, end), place);
+    });
+  });
+  forTiles([&](DotTile &tile, Value place) { tile.finish(get(tile, place)); });
+}
 
 void cria::emitFewDots(VectorBuilder &b, const Contraction &c) {
   b.byRows(
@@ -290,18 +442,13 @@ void cria::emitSortedDots(VectorBuilder &b, const Contraction &c) {
       ExpertPart part(b, *c.experts, c.b, b.div(i, units));
       Contraction of = c;
       of.b = part.matrix;
-      body(FewRows(b, of, /*streams=*/true), part,
-           b.mul(b.rem(i, units), kExpertBlocks));
+      body(FewRows(b, of, /*streams=*/true), part, b.rem(i, units));
     });
   };
   FewRows all(b, c, /*streams=*/true);
-  forParts(llvm::divideCeil(all.blocks(), kExpertBlocks),
-           [&](FewRows few, const ExpertPart &part, Value first) {
-             Value end =
-                 b.min(b.add(first, kExpertBlocks), b.index(all.blocks()));
-             b.loop(first, end, 1, [&](Value block) {
-               few.block(part.begin, part.end, block);
-             });
+  forParts(all.groups(),
+           [&](FewRows few, const ExpertPart &part, Value number) {
+             few.group(part.begin, part.end, number);
            });
   if (all.hasOthers())
     forParts(1, [&](FewRows few, const ExpertPart &part, Value) {
@@ -309,7 +456,7 @@ void cria::emitSortedDots(VectorBuilder &b, const Contraction &c) {
     });
 }
 
-/// Calls `body` for the blocks of a product, on all threads if `parallel`.
+/// Calls `body` for blocks of a product, on all threads if `parallel`.
 static void forBlocks(VectorBuilder &b, int64_t blocks, bool parallel,
                       llvm::function_ref<void(Value)> body) {
   if (parallel)
@@ -319,9 +466,17 @@ static void forBlocks(VectorBuilder &b, int64_t blocks, bool parallel,
 }
 
 void cria::emitDot(VectorBuilder &b, const Contraction &c, bool parallel) {
-  int64_t columns = b.unit.streams, blocks = c.n() / columns;
+  // An invariant product has one set of accumulators, and one column would wait
+  // for its sum.
+  bool far = b.unit.streams > 1;
+  int64_t columns = c.invariant && !far ? 2 : b.unit.streams;
+  int64_t blocks = c.n() / columns;
   forBlocks(b, blocks, parallel, [&](Value block) {
-    emitDotTile(b, columnsOf(b, c, block, columns, /*apart=*/blocks));
+    Value n = far ? block : b.mul(block, columns);
+    auto of = columnsOf(b, c, n, columns, /*apart=*/far ? blocks : 1);
+    Fetch fetch;
+    fetch.none = !far;
+    DotTile(b, of, b.index(0), b.index(1), /*rows=*/1, fetch).emit();
   });
   b.loop(b.index(blocks * columns), b.index(c.n()), 1, [&](Value n) {
     emitDotTile(b, Column{&c, n});
@@ -333,7 +488,7 @@ void cria::emitDots(VectorBuilder &b, const Contraction &c, bool parallel) {
   // iteration, which are in a cache.
   FewRows few(b, c, /*streams=*/parallel);
   Value zero = b.index(0), rows = b.size(c.a, 0);
-  forBlocks(b, few.blocks(), parallel,
-            [&](Value block) { few.block(zero, rows, block); });
+  forBlocks(b, few.groups(), parallel,
+            [&](Value group) { few.group(zero, rows, group); });
   few.others(zero, rows);
 }

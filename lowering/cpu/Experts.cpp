@@ -166,9 +166,11 @@ ExpertPart::ExpertPart(VectorBuilder &b, const ExpertRows &rows, Value matrices,
 
 void cria::emitExpertDots(VectorBuilder &b, const ExpertProduct &product,
                           Value tokens) {
-  // `together` experts of a token, and `rows` of each, are read together.
-  int64_t together = std::gcd(b.unit.streams, product.chosen());
-  int64_t rows = b.unit.streams / together;
+  // `together` experts of a token, and `rows` of each, are read together. An
+  // invariant product has one set of accumulators, so it needs several rows.
+  int64_t all =
+      product.invariant ? std::max<int64_t>(b.unit.streams, 4) : b.unit.streams;
+  int64_t together = std::gcd(all, product.chosen()), rows = all / together;
   int64_t columns = type(product.y).getDimSize(2), blocks = columns / rows;
   bool isOfExperts = type(product.x).getRank() == 3;
   // The products of a token with `count` experts, from s on.

@@ -120,6 +120,53 @@ SmallVector<Value> VectorBuilder::transposed(ArrayRef<Value> rows) {
   return now;
 }
 
+SmallVector<Value> VectorBuilder::sums(ArrayRef<Value> vectors) {
+  /// A vector, and the first lane of what is left to add of each sum in it.
+  struct Part {
+    Value lanes;
+    SmallVector<std::pair<size_t, int64_t>> sums; // number, first lane
+  };
+  SmallVector<Part> parts;
+  for (auto [i, vector] : llvm::enumerate(vectors))
+    parts.push_back({vector, {{i, 0}}});
+  int64_t lanes = cast<VectorType>(vectors[0].getType()).getDimSize(0);
+  for (int64_t left = lanes / 2; left; left /= 2) {
+    // The halves of all sums of one vector or two. Parts of less than 16 bytes
+    // stay in their 16 bytes, where one instruction moves those of two vectors.
+    SmallVector<Part> next;
+    for (size_t i = 0; i < parts.size(); i += 2) {
+      ArrayRef<Part> of = ArrayRef(parts).slice(i).take_front(2);
+      int64_t width = cast<VectorType>(of[0].lanes.getType()).getDimSize(0);
+      int64_t segment = of.size() == 1 || left >= 4 ? width : 4;
+      SmallVector<int64_t> lower;
+      Part part;
+      for (int64_t first = 0; first < width; first += segment)
+        for (auto [number, each] : llvm::enumerate(of))
+          for (auto [sum, lane] : each.sums) {
+            if (lane < first || lane >= first + segment)
+              continue;
+            part.sums.push_back({sum, static_cast<int64_t>(lower.size())});
+            int64_t from = lane + static_cast<int64_t>(number) * width;
+            for (int64_t j = 0; j < left; ++j)
+              lower.push_back(from + j);
+          }
+      auto upper =
+          llvm::map_to_vector(lower, [&](int64_t lane) { return lane + left; });
+      Value a = of.front().lanes, b = of.back().lanes;
+      part.lanes =
+          create<arith::AddFOp>(create<vector::ShuffleOp>(a, b, lower),
+                                create<vector::ShuffleOp>(a, b, upper));
+      next.push_back(part);
+    }
+    parts = next;
+  }
+  SmallVector<Value> result(vectors.size());
+  for (const Part &part : parts)
+    for (auto [sum, lane] : part.sums)
+      result[sum] = create<vector::ExtractOp>(part.lanes, lane);
+  return result;
+}
+
 Value VectorBuilder::splat(Value memref, ValueRange at, int64_t lanes) {
   Value scalar = create<memref::LoadOp>(memref, at);
   if (!scalar.getType().isF32())

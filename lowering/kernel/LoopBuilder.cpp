@@ -41,6 +41,10 @@ Value LoopBuilder::less(Value a, Value b) {
   return create<arith::CmpIOp>(arith::CmpIPredicate::slt, a, b);
 }
 
+Value LoopBuilder::equal(Value a, Value b) {
+  return create<arith::CmpIOp>(arith::CmpIPredicate::eq, a, b);
+}
+
 SmallVector<Value> LoopBuilder::loop(
     Value first, Value end, int64_t step, ValueRange init,
     llvm::function_ref<SmallVector<Value>(Value, ValueRange)> body) {

@@ -27,6 +27,7 @@ public:
   mlir::Value min(mlir::Value a, mlir::Value b);
   mlir::Value max(mlir::Value a, mlir::Value b);
   mlir::Value less(mlir::Value a, mlir::Value b);
+  mlir::Value equal(mlir::Value a, mlir::Value b);
 
   /// for i = first to end by step, carrying `init`.
   llvm::SmallVector<mlir::Value>

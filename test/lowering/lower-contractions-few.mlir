@@ -1,35 +1,39 @@
 // Where a row's sums may not depend on how many rows there are, each is added up
-// alike in tiles of one row and of two.
+// alike in tiles of any number of rows.
 // RUN: cria-opt --lower-contractions --canonicalize --cse %s | FileCheck %s
 // RUN: cria-opt --attach-target="vector-unit={lanes=16,registers=32}" --lower-contractions --canonicalize --cse %s | FileCheck %s --check-prefix=WIDE
 // RUN: cria-opt --attach-target="vector-unit={streams=4}" --lower-contractions --canonicalize --cse %s | FileCheck %s --check-prefix=STREAMS
+// RUN: cria-opt --attach-target="vector-unit={lanes=16,registers=32,dot_bf16}" --lower-contractions --canonicalize --cse %s | FileCheck %s --check-prefix=DOT
 
 #mk = affine_map<(m, n, k) -> (m, k)>
 #nk = affine_map<(m, n, k) -> (n, k)>
 #mn = affine_map<(m, n, k) -> (m, n)>
 
-// One row: two accumulators take turns. More: two for each result, of two rows and
-// two rows of b, or four. Rows of 576 bytes are fetched four rows ahead, so that 2 KiB are
-// on their way. Several streams of 16
-// registers: one for each result, of four rows, two or one.
+// Each result has one accumulator. One row: two rows of b at a time, or four far ones. More:
+// four rows by two rows of b, or four, or far ones, and with fewer rows and 32 registers more
+// rows of b. The last tile repeats the last row. Each tile fetches its share of the turns of
+// the next rows of b.
 // CHECK-LABEL: func @few
 // CHECK: scf.if
-// CHECK: scf.forall (%{{.*}}) in (21)
-// CHECK: %[[EVEN:.*]] = vector.fma %{{.*}}, %{{.*}}, %cst
-// CHECK-NEXT: {{.*}}vector.load
-// CHECK-NEXT: {{.*}}vector.load
-// CHECK-NEXT: vector.fma %{{.*}}, %{{.*}}, %cst
-// CHECK: vector.fma %{{.*}}, %{{.*}}, %[[EVEN]]
 // CHECK: scf.forall (%{{.*}}) in (10)
+// CHECK: scf.for {{.*}} -> (vector<8xf32>, vector<8xf32>) {
+// CHECK-NOT: memref.prefetch
+// CHECK: scf.forall (%{{.*}}) in (10)
+// CHECK: arith.minsi
 // CHECK: scf.for {{.*}} -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>) {
-// CHECK: %[[AHEAD:.*]] = arith.addi %{{.*}}, %c4
-// CHECK: memref.prefetch %{{.*}}[%[[AHEAD]], %{{.*}}], read, locality<2>
+// CHECK: %[[TURN:.*]] = arith.andi
+// CHECK: arith.cmpi eq, %[[TURN]]
+// CHECK: arith.cmpi eq, %[[TURN]]
+// CHECK: memref.prefetch %{{.*}}, read, locality<2>
 // CHECK: scf.for {{.*}} -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>) {
+// CHECK: scf.for {{.*}} -> (vector<8xf32>, vector<8xf32>) {
 // WIDE-LABEL: func @few
-// WIDE: scf.forall (%{{.*}}) in (21)
+// WIDE: scf.forall (%{{.*}}) in (10)
 // WIDE: scf.forall (%{{.*}}) in (5)
+// WIDE: -> ({{(vector<16xf32>(, )?)+}}) {
 // STREAMS-LABEL: func @few
 // STREAMS: scf.forall (%{{.*}}) in (5)
+// STREAMS: scf.for {{.*}} -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>) {
 // STREAMS: scf.forall (%{{.*}}) in (10)
 // STREAMS: scf.for {{.*}} -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>) {
 // STREAMS: memref.prefetch %{{.*}}, read, locality<3>
@@ -46,21 +50,44 @@ func.func @few(%a: memref<?x144xf32>, %b: memref<21x144xf32>, %c: memref<?x21xf3
   return
 }
 
-// Pairs of bf16 are split into those in even and those in odd places. Each half has
-// accumulators of its own.
+// Pairs of bf16 are split into those in even and those in odd places, which are added
+// after each other.
 // CHECK-LABEL: func @halves
 // CHECK: %[[PAIRS:.*]] = vector.bitcast %{{.*}} : vector<16xbf16> to vector<8xi32>
 // CHECK: %[[LOW:.*]] = arith.shli %[[PAIRS]], %{{.*}} : vector<8xi32>
 // CHECK: %[[HIGH:.*]] = arith.andi %[[PAIRS]], %{{.*}} : vector<8xi32>
 // CHECK: %[[X0:.*]] = vector.bitcast %[[LOW]] : vector<8xi32> to vector<8xf32>
 // CHECK: %[[X1:.*]] = vector.bitcast %[[HIGH]] : vector<8xi32> to vector<8xf32>
-// CHECK: vector.fma %[[X0]], %{{.*}}, %[[ZERO:cst.*]] :
-// CHECK: vector.fma %[[X1]], %{{.*}}, %[[ZERO]] :
+// CHECK: %[[SUM:.*]] = vector.fma %[[X0]],
+// CHECK: vector.fma %[[X1]], %{{.*}}, %[[SUM]] :
 // WIDE-LABEL: func @halves
 // WIDE: vector<32xbf16> to vector<16xi32>
 func.func @halves(%a: memref<?x144xbf16>, %b: memref<21x144xbf16>, %c: memref<?x21xf32>) attributes {cria.chunk = 8 : index, cria.invariant} {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<?x144xbf16>, memref<21x144xbf16>) outs(%c : memref<?x21xf32>) {
+    ^bb0(%h: bf16, %g: bf16, %acc: f32):
+      %x = arith.extf %h : bf16 to f32
+      %w = arith.extf %g : bf16 to f32
+      %p = arith.mulf %x, %w : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
+      linalg.yield %s : f32
+  }
+  return
+}
+
+// Eight rows by two of b where bf16 is multiplied in pairs; long rows in slices, between
+// which the sums of a group's blocks are in memory.
+// DOT-LABEL: func @pairs
+// DOT: scf.forall (%{{.*}}) in (128)
+// DOT: %[[SUMS:.*]] = memref.alloca() {{.*}} : memref<8x16x16xf32>
+// DOT: vector.store %{{.*}}, %[[SUMS]]
+// DOT: scf.for {{.*}} = %c0 to %c8192 step %c2048 {
+// DOT: vector.load %[[SUMS]]
+// DOT: x86vector.avx512.dot
+// DOT: vector.store %{{.*}}, %[[SUMS]]
+func.func @pairs(%a: memref<?x8192xbf16>, %b: memref<2048x8192xbf16>, %c: memref<?x2048xf32>) attributes {cria.chunk = 8 : index, cria.invariant} {
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<?x8192xbf16>, memref<2048x8192xbf16>) outs(%c : memref<?x2048xf32>) {
     ^bb0(%h: bf16, %g: bf16, %acc: f32):
       %x = arith.extf %h : bf16 to f32
       %w = arith.extf %g : bf16 to f32

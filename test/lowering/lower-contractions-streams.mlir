@@ -20,8 +20,8 @@
 // CHECK: memref.prefetch %{{.*}}[%[[I]], %[[AHEAD]]], read, locality<3>, data
 // CHECK: %[[FURTHER:.*]] = arith.addi %[[K]], %c272
 // CHECK: memref.prefetch %{{.*}}[%[[I]], %[[FURTHER]]]
-// CHECK: vector.load %{{.*}}[%[[I]], %[[K]]] : memref<21x70xf32>
 // CHECK: memref.prefetch %{{.*}}[%[[SECOND]], %[[AHEAD]]]
+// CHECK: vector.load %{{.*}}[%[[I]], %[[K]]] : memref<21x70xf32>
 // CHECK: vector.load %{{.*}}[%[[SECOND]], %[[K]]] : memref<21x70xf32>
 // CHECK: memref.store %{{.*}}[%c0, %[[I]]] : memref<1x21xf32>
 // CHECK: memref.store %{{.*}}[%c0, %[[SECOND]]] : memref<1x21xf32>

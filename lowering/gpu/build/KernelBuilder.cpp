@@ -128,9 +128,6 @@ Value KernelBuilder::i32(int64_t value) {
   return create<arith::ConstantIntOp>(getI32Type(), value);
 }
 
-Value KernelBuilder::equal(Value a, Value b) {
-  return create<arith::CmpIOp>(arith::CmpIPredicate::eq, a, b);
-}
 Value KernelBuilder::exclusiveOr(Value a, Value b) {
   return createOrFold<arith::XOrIOp>(a, b);
 }

@@ -77,7 +77,6 @@ public:
 
   // Integers; folds constants.
   mlir::Value i32(int64_t value);
-  mlir::Value equal(mlir::Value a, mlir::Value b);
   mlir::Value exclusiveOr(mlir::Value a, mlir::Value b);
   mlir::Value both(mlir::Value a, mlir::Value b);
   mlir::Value select(mlir::Value condition, mlir::Value a, mlir::Value b);
