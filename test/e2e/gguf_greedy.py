@@ -43,7 +43,7 @@ SQUARE = {"linear_key_head_dim": 16, "linear_value_head_dim": 16}
 # experts by its best, no bounds of YaRN, no window of small EXAONEs, no size of heads of
 # EXAONE and dots, no layers without experts in some families, and no states whose keys and
 # values differ in size. It rounds the bounds of YaRN: gpt-oss has a base that makes whole
-# ones. The windows of OLMo 3 have the base 5e5. gemma2's caps are as large as the logits.
+# ones. gemma2's caps are as large as the logits.
 gguf_models.MODELS |= {
     "phi3-whole": gguf_models.family("phi3", sliding_window=None),
     "phi3-longrope": gguf_models.rope("longrope")
@@ -59,7 +59,7 @@ gguf_models.MODELS |= {
     "lfm2-bare": gguf_models.family("lfm2", conv_bias=False),
     "ernie4_5-bare": gguf_models.family("ernie4_5", use_bias=False),
     "exaone4-square": gguf_models.family("exaone4", head_dim=16, sliding_window=None),
-    "olmo3-base": gguf_models.family("olmo3", rope_theta=5e5),
+    "olmo3-windows": gguf_models.family("olmo3"),
     "mixtral-used": gguf_models.MODELS["mixtral"] | {"num_experts_per_tok": 2},
     "granitemoe-used": gguf_models.family(
         "granitemoe", num_local_experts=8, num_experts_per_tok=2, attention_bias=False
@@ -87,9 +87,10 @@ KINDS += ["qwen3", "phi3-whole", "smollm3", "granite", "olmo2"]
 KINDS += ["lfm2-bare", "lfm2_moe", "deepseek_v2-yarn", "deepseek_v3"]
 KINDS += ["arcee", "seed_oss", "cohere", "cohere2", "ernie4_5-bare", "exaone4-square"]
 KINDS += ["glm", "glm4", "hunyuan_v1_dense", "jais2", "minicpm3", "ministral3"]
-KINDS += ["nemotron", "olmo", "olmo3-base", "qwen3_vl_text", "stablelm"]
+KINDS += ["nemotron", "olmo", "olmo3-windows", "qwen3_vl_text", "stablelm"]
 KINDS += ["mixtral-used", "qwen2_moe-all", "qwen3_moe-all", "granitemoe-used", "dots1-all"]
 KINDS += ["glm4_moe-group", "ernie4_5_moe-all", "hunyuan_v1_moe", "gpt_oss-base"]
+KINDS += ["gpt_oss-unscaled"]
 CASES = {kind: Case(kind) for kind in KINDS}
 # Files have -exp(A_log).
 STATES = ["qwen3_5-square", "qwen3_5_moe-square", "qwen3_next-square"]

@@ -136,7 +136,8 @@ MODELS = {
         rope_theta=None,
     ),
     "olmo": family("olmo"),
-    "olmo3": family("olmo3"),
+    # transformers' windows have the base 5e5, whatever rope_theta says.
+    "olmo3": family("olmo3", rope_theta=5e5),
     "phi": family("phi", partial_rotary_factor=0.5),
     "qwen3_5_moe_text": family(
         "qwen3_5_moe_text", rope_theta=None, linear_num_value_heads=6
@@ -155,6 +156,9 @@ MODELS = {
     "glm4_moe": family("glm4_moe", norm_topk_prob=True, partial_rotary_factor=0.5),
     "ernie4_5_moe": family("ernie4_5_moe", moe_norm_min=1e-12, use_bias=False),
     "gpt_oss": family("gpt_oss", swiglu_limit=7.0),
+    "gpt_oss-unscaled": family(
+        "gpt_oss", swiglu_limit=7.0, rope_scaling={"rope_type": "default"}
+    ),
     "hunyuan_v1_moe": family(
         "hunyuan_v1_moe",
         num_shared_expert=1,

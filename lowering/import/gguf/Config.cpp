@@ -941,8 +941,20 @@ void ConfigReader::readRope() {
     rope["rope_theta"] = config["rope_theta"];
     config.erase("rope_theta");
     config["rope_parameters"] = rope;
+  } else if (config["model_type"] == "olmo3") {
+    // The layers with a window have the same base, and no scaling.
+    json window = {{"rope_type", "default"},
+                   {"rope_theta", config["rope_theta"]}};
+    if (type == "none")
+      rope = window;
+    rope["rope_theta"] = config["rope_theta"];
+    config.erase("rope_theta");
+    config["rope_parameters"] = {{"full_attention", rope},
+                                 {"sliding_attention", window}};
   } else if (type != "none") {
     config["rope_scaling"] = rope;
+  } else if (config["model_type"] == "gpt_oss") {
+    config["rope_scaling"] = {{"rope_type", "default"}}; // not the family's
   }
   readFrequencies();
   result.origins.emplace_back("rope_scaling", full(".rope.scaling"));
