@@ -1,8 +1,8 @@
 """aarch64.py BIN SCRATCH RUN: code for 64-bit Arm, by the cross-compiled RUN under QEMU.
 
 Small models of several types and shapes against transformers, as golden.py has it; the
-model of examples/tiny; and, for weights and caches in blocks, the logits and ids of this
-machine's own code. QEMU's CPU `max` has bf16 and i8mm, `cortex-a76` has neither.
+model of examples/tiny; and, for weights and caches in blocks and for long products, the
+logits and ids of this machine's own code. QEMU's CPU `max` has bf16 and i8mm, `cortex-a76` has neither.
 """
 
 import json
@@ -17,6 +17,7 @@ GOLDENS = ["f32-deepseek_v3", "f16-odd-tied", "bf16-odd", "bf16-qwen3"]
 BLOCKS = [["--quantize=q8_0"], ["--quantize=q4_0", "--kv=q8_0"]]
 # Both machines round activations to the same integers, but for ties.
 SAME = 1e-5
+BF16 = 5e-5  # rows.py has the same bar
 
 
 class ArmTools(Tools):
@@ -61,6 +62,19 @@ def check_blocks(tools, arm, flags):
             check(ours == text, f"{what}: {ours}, expected {text}")
 
 
+def check_slices(tools, arm):
+    """Logits of a prompt whose products of bf16 are blocked for the L2 cache: of more than
+    262,144 numbers."""
+    sizes = {"hidden_size": 64, "intermediate_size": 4104, "head_dim": 32}
+    path = arm.scratch / "slices.json"
+    path.write_text(json.dumps(config("llama", sizes, dtype="bfloat16")))
+    artifact = arm.compile(path, f"--cpu={CPUS[1]}")
+    ids, weights = list(range(1, 81)), "--random-weights=3"
+    expected = tools.logits(tools.compile(path), ids, weights)
+    error = nmse(expected, arm.logits(artifact, ids, weights))
+    check(error <= BF16, f"{len(ids)} ids: NMSE {error:.2e}, expected at most {BF16}")
+
+
 def check_tiny(tools, arm):
     artifact = arm.compile(TINY / "config.json", f"--cpu={','.join(CPUS)}")
     case = json.loads((TINY / "expected.json").read_text())["prompts"][0]
@@ -92,6 +106,7 @@ def main():
     bin, scratch, program = sys.argv[1:4]
     tools, arm = Tools(bin, scratch), ArmTools(bin, f"{scratch}/arm", program)
     check_tiny(tools, arm)
+    check_slices(tools, arm)
     for name in some(GOLDENS, 2):
         check_golden(arm, name)
     for flags in some(BLOCKS, 2):
