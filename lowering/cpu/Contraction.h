@@ -65,8 +65,8 @@ struct Contraction {
   int64_t k() const;
   mlir::Type aType() const;
   mlir::Type bType() const;
-  /// Whether two neighbours of k share a lane, which one instruction multiplies
-  /// and adds.
+  /// Whether one instruction multiplies and adds pairs of bf16: two neighbours
+  /// of k then share a lane.
   bool hasPairs(const VectorUnit &unit) const;
 
   /// The row at a place: without experts the place itself, with experts t * S +
@@ -102,8 +102,8 @@ struct ExpertProduct {
 mlir::Value viewAt(mlir::ImplicitLocOpBuilder &b, mlir::Value source,
                    mlir::ValueRange at, bool hasRow);
 
-/// The blocks of rows of weights that one iteration reads, so that it rarely
-/// looks up where the rows of its experts are.
+/// The most blocks of rows of weights that one iteration reads. With experts it
+/// then rarely looks up where the rows of its experts are.
 inline constexpr int64_t kExpertBlocks = 16;
 
 /// Multiplies the rows of tokens [0, tokens) one by one (Experts.cpp).

@@ -37,8 +37,16 @@ static constexpr int64_t kGroupBytes = 256 << 10;
 /// Threads also share the experts, so these need no such number.
 static constexpr int64_t kLeastGroups = 64;
 /// The vectors of a row in one turn of the loop, for tiles with more than one
-/// result.
+/// result; half as many for tiles with 16 results, whose turns have enough
+/// work.
 static constexpr int64_t kTurn = 4;
+
+/// The f32 vectors that one load becomes: two if bf16 is widened, those in even
+/// and in odd places.
+static int64_t partsOf(const VectorUnit &unit, const Contraction &c) {
+  bool bf16 = c.aType().isBF16() && c.bType().isBF16();
+  return bf16 && !c.hasPairs(unit) && !unit.neon ? 2 : 1;
+}
 
 namespace {
 /// What a tile prefetches while it reads its rows of b.
@@ -57,7 +65,8 @@ struct Fetch {
 /// sizes.
 class DotTile {
 public:
-  /// The rows are before `end`, or the last one again.
+  /// The tile's rows of a begin at `row`. Rows at or after `end` do not exist:
+  /// the tile computes row `end` - 1 in their place.
   DotTile(VectorBuilder &b, ArrayRef<Column> of, Value row, Value end,
           int64_t rows, const Fetch &fetch)
       : b(b), c(*of[0].product), of(of), fetch(fetch), rows(rows),
@@ -71,8 +80,7 @@ public:
       rowsOfC.push_back(c.rowOfC(b, place));
     }
     pairs = c.hasPairs(b.unit);
-    bool bf16 = c.aType().isBF16() && c.bType().isBF16();
-    parts = bf16 && !pairs && !b.unit.neon ? 2 : 1;
+    parts = partsOf(b.unit, c);
     width = b.unit.lanes * (pairs ? 2 : parts);
     unroll = rows * columns == 1 ? longTurn() : kTurn / parts;
     if (rows * columns >= 16)
@@ -85,8 +93,9 @@ public:
   }
   void emit();
 
-  /// The parts of `emit`: sums of none, sums with those of [begin, end) in
-  /// whole turns, and the sums with the rest of k stored in c.
+  // The steps of `emit`: `zeros` makes the accumulators, `add` adds the
+  // products of k in [begin, end), whole turns, and `finish` adds those after
+  // the whole turns and stores the results in c.
   SmallVector<Value> zeros();
   SmallVector<Value> add(ValueRange acc, Value begin, Value end);
   void finish(SmallVector<Value> acc);
@@ -232,7 +241,7 @@ void DotTile::finish(SmallVector<Value> acc) {
     at.push_back(of[i / rows].n);
     return at;
   };
-  // A row that is there twice must not be added to its own result.
+  // All of c is read before it is written, because a row may be there twice.
   for (auto [i, sum] : llvm::enumerate(results)) {
     const Column &column = of[i / rows];
     if (c.k() % width)
@@ -252,10 +261,15 @@ void DotTile::emit() {
   finish(acc);
 }
 
-void cria::emitDotTile(VectorBuilder &b, ArrayRef<Column> columns) {
+/// A tile of the first row of a.
+static void emitRow(VectorBuilder &b, ArrayRef<Column> columns, bool fetches) {
   Fetch fetch;
-  fetch.none = columns.size() == 1;
+  fetch.none = !fetches;
   DotTile(b, columns, b.index(0), b.index(1), /*rows=*/1, fetch).emit();
+}
+
+void cria::emitDotTile(VectorBuilder &b, ArrayRef<Column> columns) {
+  emitRow(b, columns, /*fetches=*/columns.size() > 1);
 }
 
 /// `count` columns of c that are `apart` columns apart.
@@ -269,10 +283,10 @@ static SmallVector<Column> columnsOf(VectorBuilder &b, const Contraction &c,
 
 namespace {
 /// Multiplies some rows of a, eight, four, two or one at a time, so that each
-/// loaded weight is used as often. The last tile may have a row more than once.
-/// Blocks of columns are adjacent rows of b, or far ones (`streams`). Groups of
-/// blocks stay in the L2 cache while all rows are multiplied, and the next
-/// group is fetched:
+/// loaded weight is used as often. A last tile that rows do not fill computes
+/// the last row more than once. Blocks of columns are adjacent rows of b, or
+/// far ones (`streams`). Groups of blocks stay in the L2 cache while all rows
+/// are multiplied, and the next group is fetched:
 ///
 ///   for groups of blocks, in parallel:
 ///     for tiles of rows:
@@ -326,7 +340,8 @@ private:
   // Of a tile: rows of b, and at most rows of a. Half of the registers are
   // accumulators.
   int64_t columns, most;
-  // Blocks of columns, and those of a group; and slices of k.
+  // `blocks`: how many blocks the columns make. `together`: the most blocks of
+  // a group. `slices`: into how many slices k is cut.
   int64_t blocks, together, slices;
 };
 } // namespace
@@ -334,8 +349,7 @@ private:
 /// The blocks of a tile: with fewer rows more, so that there are as many
 /// accumulators, if two operands of each leave registers for them.
 int64_t FewRows::blocksOfTile(int64_t rows) const {
-  bool fits = b.unit.registers == 32 &&
-              (c.hasPairs(b.unit) || b.unit.neon || !c.bType().isBF16());
+  bool fits = b.unit.registers == 32 && partsOf(b.unit, c) == 1;
   return fits ? std::gcd(std::gcd(blocks, together), most / rows) : 1;
 }
 
@@ -473,10 +487,8 @@ void cria::emitDot(VectorBuilder &b, const Contraction &c, bool parallel) {
   int64_t blocks = c.n() / columns;
   forBlocks(b, blocks, parallel, [&](Value block) {
     Value n = far ? block : b.mul(block, columns);
-    auto of = columnsOf(b, c, n, columns, /*apart=*/far ? blocks : 1);
-    Fetch fetch;
-    fetch.none = !far;
-    DotTile(b, of, b.index(0), b.index(1), /*rows=*/1, fetch).emit();
+    emitRow(b, columnsOf(b, c, n, columns, /*apart=*/far ? blocks : 1),
+            /*fetches=*/far);
   });
   b.loop(b.index(blocks * columns), b.index(c.n()), 1, [&](Value n) {
     emitDotTile(b, Column{&c, n});

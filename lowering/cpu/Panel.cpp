@@ -143,7 +143,7 @@ PanelProduct::PanelProduct(VectorBuilder &b, const Contraction &c,
     kSlice = std::min(kSteps, kWidenedSlice);
   if (blocked) {
     int64_t fits = kPanelBytes / (4 * vectors * lanes);
-    if (c.k() % stepSize == 0) // else the last step is apart
+    if (c.k() % stepSize == 0) // else there is one slice (see `wholeSteps`)
       kSlice = std::min({kSteps, kBlockedSlice, fits});
     int64_t most = std::min(kMostGroupRows, kMostSums / (maxPanels * lanes));
     int64_t share = llvm::alignTo(llvm::divideCeil(c.n(), kGroups), blockRows);
@@ -478,26 +478,28 @@ void PanelProduct::copyRows(Value copy, Value n, Value count, Value slice,
   });
 }
 
-/// c[m, n + r] = sums[r, m]. Squares of sums are transposed, so that the stores
-/// to one row of c are adjacent, or taken apart lane by lane.
+/// c[m, n + r] = sums[r, m]. Where a block's rows divide the lanes, squares of
+/// sums are transposed and stored as vectors; elsewhere sums are stored one by
+/// one, those of one row of c after each other.
 void PanelProduct::flush(Value sums, Value n, Value count,
                          int64_t rowsOfBlock) {
   auto placeOf = [&](Value m) {
     return c.rowOfC(b, c.rowAt(b, b.add(firstRow, m)));
   };
+  // Stores a sum of row r of b, or a vector of the sums of rows from r on.
   auto put = [&](Value sum, SmallVector<Value> at, Value r) {
     at.push_back(b.add(n, r));
-    if (!c.fromZero)
-      sum = b.create<arith::AddFOp>(sum, b.create<memref::LoadOp>(c.c, at));
-    b.create<memref::StoreOp>(sum, c.c, at);
+    auto vector = dyn_cast<VectorType>(sum.getType());
+    if (!c.fromZero) {
+      Value old = vector ? b.load(c.c, at, vector.getDimSize(0))
+                         : b.create<memref::LoadOp>(c.c, at).getResult();
+      sum = b.create<arith::AddFOp>(sum, old);
+    }
+    if (vector)
+      b.store(sum, c.c, at);
+    else
+      b.create<memref::StoreOp>(sum, c.c, at);
   };
-  auto putVector = [&](Value sums, SmallVector<Value> at, Value r) {
-    at.push_back(b.add(n, r));
-    if (!c.fromZero)
-      sums = b.create<arith::AddFOp>(sums, b.load(c.c, at, rowsOfBlock));
-    b.store(sums, c.c, at);
-  };
-  bool squares = llvm::isPowerOf2_64(rowsOfBlock) && lanes % rowsOfBlock == 0;
   auto putEach = [&](Value first, Value firstM, Value endM) {
     b.loop(firstM, endM, 1, [&](Value m) {
       SmallVector<Value> at = placeOf(m);
@@ -510,16 +512,18 @@ void PanelProduct::flush(Value sums, Value n, Value count,
     SmallVector<Value> panel;
     for (int64_t r = 0; r < rowsOfBlock; ++r)
       panel.push_back(b.load(sums, {b.add(first, r), m}, lanes));
-    for (int64_t lane = 0; squares && lane < lanes; lane += rowsOfBlock) {
-      auto square = llvm::map_to_vector(panel, [&](Value row) -> Value {
-        return b.create<vector::ExtractStridedSliceOp>(
-            row, ArrayRef{lane}, ArrayRef{rowsOfBlock}, ArrayRef<int64_t>{1});
-      });
-      for (auto [i, sums] : llvm::enumerate(b.transposed(square)))
-        putVector(sums, placeOf(b.add(m, lane + static_cast<int64_t>(i))),
-                  first);
+    if (llvm::isPowerOf2_64(rowsOfBlock) && lanes % rowsOfBlock == 0) {
+      for (int64_t lane = 0; lane < lanes; lane += rowsOfBlock) {
+        auto square = llvm::map_to_vector(panel, [&](Value row) -> Value {
+          return b.create<vector::ExtractStridedSliceOp>(
+              row, ArrayRef{lane}, ArrayRef{rowsOfBlock}, ArrayRef<int64_t>{1});
+        });
+        for (auto [i, sums] : llvm::enumerate(b.transposed(square)))
+          put(sums, placeOf(b.add(m, lane + static_cast<int64_t>(i))), first);
+      }
+      return;
     }
-    for (int64_t lane = 0; !squares && lane < lanes; ++lane) {
+    for (int64_t lane = 0; lane < lanes; ++lane) {
       SmallVector<Value> at = placeOf(b.add(m, lane));
       for (int64_t r = 0; r < rowsOfBlock; ++r)
         put(b.create<vector::ExtractOp>(panel[r], lane), at, b.add(first, r));

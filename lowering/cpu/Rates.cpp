@@ -26,7 +26,7 @@ static constexpr const char *kOperations = "operations_per_second",
 static constexpr Family kFamilies[] = {
     // Sapphire Rapids, Granite Rapids.
     {"amx-bf16", 0.5, 14.7, 8, true},
-    // Zen 5, whose L3 cache feeds half of the multiplications of 512 rows.
+    // Zen 5. Its L3 cache is slower than its multiplications.
     {"avx512bf16,avxvnni,sse4a", 2, 0, 1, true},
     // Zen 4. Its L3 cache is as fast as its multiplications.
     {"avx512bf16,sse4a", 2, 0, 1, false},

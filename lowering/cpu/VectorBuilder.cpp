@@ -121,7 +121,8 @@ SmallVector<Value> VectorBuilder::transposed(ArrayRef<Value> rows) {
 }
 
 SmallVector<Value> VectorBuilder::sums(ArrayRef<Value> vectors) {
-  /// A vector, and the first lane of what is left to add of each sum in it.
+  /// A vector that holds lanes of some sums: the number of each sum, and the
+  /// first of its lanes.
   struct Part {
     Value lanes;
     SmallVector<std::pair<size_t, int64_t>> sums; // number, first lane
@@ -131,8 +132,9 @@ SmallVector<Value> VectorBuilder::sums(ArrayRef<Value> vectors) {
     parts.push_back({vector, {{i, 0}}});
   int64_t lanes = cast<VectorType>(vectors[0].getType()).getDimSize(0);
   for (int64_t left = lanes / 2; left; left /= 2) {
-    // The halves of all sums of one vector or two. Parts of less than 16 bytes
-    // stay in their 16 bytes, where one instruction moves those of two vectors.
+    // Adds the upper half of each sum's lanes to the lower half, for two
+    // vectors at a time. Halves below 16 bytes stay within the same 16 bytes,
+    // because one instruction then moves the halves of both vectors.
     SmallVector<Part> next;
     for (size_t i = 0; i < parts.size(); i += 2) {
       ArrayRef<Part> of = ArrayRef(parts).slice(i).take_front(2);

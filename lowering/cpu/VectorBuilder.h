@@ -50,9 +50,9 @@ public:
                         mlir::ValueRange arguments);
   /// The columns of a square of vectors. Its size is a power of two.
   llvm::SmallVector<mlir::Value> transposed(llvm::ArrayRef<mlir::Value> rows);
-  /// The sum of each vector's lanes, a power of two of vectors. The upper half
-  /// of the lanes is added to the lower half, and so on, however many vectors
-  /// there are; one addition adds lanes of two vectors.
+  /// The sum of each vector's lanes. The number of vectors is a power of two.
+  /// The upper half of the lanes is added to the lower half until one lane is
+  /// left, so a sum's bits do not depend on the other vectors.
   llvm::SmallVector<mlir::Value> sums(llvm::ArrayRef<mlir::Value> vectors);
   /// The element memref[at] as f32, in every lane.
   mlir::Value splat(mlir::Value memref, mlir::ValueRange at, int64_t lanes);
