@@ -9,10 +9,10 @@
 #nk = affine_map<(m, n, k) -> (n, k)>
 #mn = affine_map<(m, n, k) -> (m, n)>
 
-// Each result has one accumulator. One row: two rows of b at a time, or four far ones. More:
-// four rows by two rows of b, or four, or far ones, and with fewer rows and 32 registers more
-// rows of b. The last tile repeats the last row. Each tile fetches its share of the turns of
-// the next rows of b.
+// Each result has one accumulator. One row of a is multiplied by two rows of b at a time, or
+// by four far ones. Several rows make tiles of four by two, with 32 registers of four by four.
+// The last tile computes the last row again. Each tile fetches the next rows of b in its share
+// of the loop's turns.
 // CHECK-LABEL: func @few
 // CHECK: scf.if
 // CHECK: scf.forall (%{{.*}}) in (10)
@@ -30,7 +30,7 @@
 // WIDE-LABEL: func @few
 // WIDE: scf.forall (%{{.*}}) in (10)
 // WIDE: scf.forall (%{{.*}}) in (5)
-// WIDE: -> ({{(vector<16xf32>(, )?)+}}) {
+// WIDE: scf.for {{.*}} -> ({{((vector<16xf32>, ){15}vector<16xf32>)}}) {
 // STREAMS-LABEL: func @few
 // STREAMS: scf.forall (%{{.*}}) in (5)
 // STREAMS: scf.for {{.*}} -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>) {
@@ -83,6 +83,7 @@ func.func @halves(%a: memref<?x144xbf16>, %b: memref<21x144xbf16>, %c: memref<?x
 // DOT: vector.store %{{.*}}, %[[SUMS]]
 // DOT: scf.for {{.*}} = %c0 to %c8192 step %c2048 {
 // DOT: vector.load %[[SUMS]]
+// DOT: scf.for {{.*}} -> ({{((vector<16xf32>, ){15}vector<16xf32>)}}) {
 // DOT: x86vector.avx512.dot
 // DOT: vector.store %{{.*}}, %[[SUMS]]
 func.func @pairs(%a: memref<?x8192xbf16>, %b: memref<2048x8192xbf16>, %c: memref<?x2048xf32>) attributes {cria.chunk = 8 : index, cria.invariant} {
