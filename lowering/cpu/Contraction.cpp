@@ -85,6 +85,8 @@ std::optional<Contraction> Contraction::match(linalg::LinalgOp op,
     return fail("it does not add products of f32, f16 or bf16 in f32");
   if (dynamic)
     return fail("a size other than the number of rows is dynamic");
+  if (!result.m() || !result.n() || !result.k())
+    return fail("a size is 0");
   // Rows are read and written as vectors, except the rows of a in outer
   // products.
   auto hasVectors = [](Value matrix) {

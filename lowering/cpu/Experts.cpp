@@ -88,6 +88,10 @@ std::optional<ExpertProduct> ExpertProduct::match(linalg::LinalgOp op,
     reason = "a size other than the number of rows is dynamic";
     return std::nullopt;
   }
+  if (llvm::is_contained(type(result.weight).getShape(), 0)) {
+    reason = "a size is 0";
+    return std::nullopt;
+  }
   if (!result.chosen()) {
     reason = "tokens choose no expert";
     return std::nullopt;

@@ -182,3 +182,30 @@ func.func @other(%a: memref<4xf32>, %b: memref<4xf32>) {
   }
   return
 }
+
+// Without products there is nothing to schedule, and the op is removed.
+// CHECK-LABEL: func @no_terms
+// CHECK-NEXT: return
+// CHECK-LABEL: func @no_columns
+// CHECK-NEXT: return
+func.func @no_terms(%a: memref<?x0xf32>, %b: memref<6x0xf32>, %c: memref<?x6xf32>) attributes {cria.chunk = 512 : index} {
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<?x0xf32>, memref<6x0xf32>) outs(%c : memref<?x6xf32>) {
+    ^bb0(%x: f32, %w: f32, %acc: f32):
+      %p = arith.mulf %x, %w : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
+      linalg.yield %s : f32
+  }
+  return
+}
+
+func.func @no_columns(%a: memref<?x6xf32>, %b: memref<0x6xf32>, %c: memref<?x0xf32>) attributes {cria.chunk = 512 : index} {
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<?x6xf32>, memref<0x6xf32>) outs(%c : memref<?x0xf32>) {
+    ^bb0(%x: f32, %w: f32, %acc: f32):
+      %p = arith.mulf %x, %w : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
+      linalg.yield %s : f32
+  }
+  return
+}
