@@ -158,3 +158,43 @@ func.func @turned(%x: memref<32x4xi8>, %y: memref<4x32xi8>) {
   }
   return
 }
+
+// -----
+
+#weight = affine_map<(t, n, s) -> (t, s)>
+#row = affine_map<(t, n, s) -> (t, s, n)>
+#column = affine_map<(t, n, s) -> (t, n, s)>
+#sum = affine_map<(t, n, s) -> (t, n)>
+
+// Sums whose terms must stay in order: those of columns are added row by row, so that LLVM
+// can vectorize the loop over columns. Those of rows stay sums in a register.
+// CHECK-LABEL: func @ordered
+// CHECK-SAME: %[[W:[^:]*]]: memref<4x3xf32>, %[[X:[^:]*]]: memref<4x3x16xf32>, %{{.*}}, %[[Y:[^:]*]]: memref<4x16xf32>
+// CHECK: scf.for %[[T:.*]] = %c0 to %c4
+// CHECK-NEXT: scf.for %[[S:.*]] = %c0 to %c3
+// CHECK-NEXT: scf.for %[[N:.*]] = %c0 to %c16
+// CHECK-NEXT: %[[SUM:.*]] = memref.load %[[Y]][%[[T]], %[[N]]]
+// CHECK-NEXT: memref.load %[[W]][%[[T]], %[[S]]]
+// CHECK-NEXT: memref.load %[[X]][%[[T]], %[[S]], %[[N]]]
+// CHECK: %[[NEXT:.*]] = arith.addf %[[SUM]]
+// CHECK-NEXT: memref.store %[[NEXT]], %[[Y]][%[[T]], %[[N]]]
+// CHECK: scf.for %{{.*}} = %c0 to %c16
+// CHECK-NEXT: memref.load
+// CHECK-NEXT: scf.for {{.*}} = %c0 to %c3 step %c1 iter_args
+func.func @ordered(%w: memref<4x3xf32>, %x: memref<4x3x16xf32>, %z: memref<4x16x3xf32>, %y: memref<4x16xf32>) {
+  linalg.generic {indexing_maps = [#weight, #row, #sum], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%w, %x : memref<4x3xf32>, memref<4x3x16xf32>) outs(%y : memref<4x16xf32>) {
+    ^bb0(%a: f32, %b: f32, %c: f32):
+      %p = arith.mulf %a, %b : f32
+      %r = arith.addf %c, %p : f32
+      linalg.yield %r : f32
+  }
+  linalg.generic {indexing_maps = [#weight, #column, #sum], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%w, %z : memref<4x3xf32>, memref<4x16x3xf32>) outs(%y : memref<4x16xf32>) {
+    ^bb0(%a: f32, %b: f32, %c: f32):
+      %p = arith.mulf %a, %b : f32
+      %r = arith.addf %c, %p : f32
+      linalg.yield %r : f32
+  }
+  return
+}
