@@ -26,6 +26,11 @@
 /// then of one part, whose rows are some of the panels:
 ///
 ///   for parts of rows, groups of rows n of the part's expert, in parallel: ...
+///
+/// If the last rows of a part fill at most half of the lanes, their panel is
+/// folded where pairs are multiplied: a vector has two steps of each row, side
+/// by side, and a splat has two steps of a row of b. There are half as many
+/// vectors, and neighbouring lanes are added at the end.
 #include "lowering/cpu/Contraction.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -51,6 +56,8 @@ static constexpr int64_t kWidenedSlice = 512;
 static constexpr int64_t kMostGroupRows = 96;
 static constexpr int64_t kGroups = 32;
 static constexpr int64_t kMostSums = 64 << 10;
+/// The steps of a vector of a folded panel.
+static constexpr int64_t kFold = 2;
 /// If a has more elements, the product is blocked for the L2 cache.
 static constexpr int64_t kMostInPlace = 256 << 10;
 
@@ -67,6 +74,8 @@ struct Tile {
   Value slice, length;
   Value panel;
   int64_t vectors;
+  /// How many steps a vector has: 1, or kFold.
+  int64_t fold;
   /// The first rows of this group and of the next one. `nextRow` is null if
   /// there is no next group, and then nothing is prefetched.
   Value groupRow, nextRow;
@@ -86,8 +95,8 @@ private:
   SmallVector<Value> placeOf(Value slice, Value panel, int64_t v, Value k);
   SmallVector<Value> rowOfLane(Value panel, Value lane);
   Value wholeSteps(Value slice);
-  void packSteps(Value panel, Value slice, Value first);
-  void packSlice(Value panel, Value slice);
+  void packSteps(Value panel, Value slice, Value first, int64_t fold);
+  void packSlice(Value panel, Value slice, int64_t fold);
   void forGroups(int64_t groups, llvm::function_ref<void(Value)> body);
   void group(Value n, Value count, int64_t rowsOfBlock, Value nextRow);
   void clear(Value sums, Value count);
@@ -101,7 +110,7 @@ private:
   void swapHalves(SmallVector<Value> &acc, int64_t vectors);
   void fetchRows(const Tile &t, Value k);
   void fetchPanels(const Tile &t, Value k, int64_t steps);
-  Value splatB(Value weights, Value row, Value k, bool single);
+  Value splatB(const Tile &t, int64_t r, Value k);
   void flush(Value sums, Value n, Value count, int64_t rowsOfBlock);
 
   VectorBuilder &b;
@@ -113,9 +122,11 @@ private:
   /// `stepSize`: the k of a step. `width`: elements of a panel in one step.
   /// `maxPanels`: the most panels, a multiple of `vectors`.
   int64_t width, maxPanels, leastTiles;
-  /// The matrix, the rows that it multiplies, their panels, and the first place
-  /// of these rows and of these panels.
-  Value matrix, rows, panels, firstRow, firstPanel;
+  /// Whether panels may be folded.
+  bool folds;
+  /// The matrix, the rows that it multiplies, their panels, those that are not
+  /// folded, and the first place of these rows and of these panels.
+  Value matrix, rows, panels, unfolded, firstRow, firstPanel;
   Value packed;
 };
 } // namespace
@@ -157,9 +168,11 @@ PanelProduct::PanelProduct(VectorBuilder &b, const Contraction &c,
   if (even < kSteps)
     kSlice = std::min<int64_t>(kSlice, llvm::alignTo(even, line));
   slices = llvm::divideCeil(kSteps, kSlice);
+  folds = c.experts && !c.invariant && pairs && !rowPairs &&
+          c.k() % (stepSize * kFold) == 0;
   matrix = c.b;
   rows = c.experts ? c.experts->places : b.size(c.a, 0);
-  panels = b.ceilDiv(rows, lanes);
+  panels = unfolded = b.ceilDiv(rows, lanes);
   firstRow = firstPanel = b.index(0);
 }
 
@@ -195,24 +208,26 @@ SmallVector<Value> PanelProduct::rowOfLane(Value panel, Value lane) {
   return c.rowOfA(b, c.experts ? b.max(row, b.index(0)) : row);
 }
 
-/// Packs a panel's slice from step `first` on, one step after the other. In a
-/// row of odd length the last element is paired with a zero.
-void PanelProduct::packSteps(Value panel, Value slice, Value first) {
-  int64_t step = stepSize;
-  b.loop(b.index(0), b.index(lanes), 1, [&](Value lane) {
+/// Packs a panel's slice from step `first` on, `fold` steps at a time. In a row
+/// of odd length the last element is paired with a zero.
+void PanelProduct::packSteps(Value panel, Value slice, Value first,
+                             int64_t fold) {
+  int64_t step = stepSize * fold;
+  b.loop(b.index(0), b.index(lanes / fold), 1, [&](Value lane) {
     SmallVector<Value> from = rowOfLane(panel, lane);
     auto put = [&](Value k, llvm::function_ref<Value(ArrayRef<Value>)> load) {
-      SmallVector<Value> at = placeOf(slice, panel, 0, k), source = from;
+      SmallVector<Value> at = placeOf(slice, panel, 0, b.div(k, fold));
+      SmallVector<Value> source = from;
       at.back() = b.add(at.back(), b.mul(lane, step));
-      source.push_back(b.mul(b.add(b.mul(slice, kSlice), k), step));
+      source.push_back(b.mul(b.add(b.mul(slice, kSlice), k), stepSize));
       b.store(load(source), packed, at);
     };
-    b.loop(first, wholeSteps(slice), 1, [&](Value k) {
+    b.loop(first, wholeSteps(slice), fold, [&](Value k) {
       put(k, [&](ArrayRef<Value> at) {
         return pairs ? b.load(c.a, at, step) : b.loadWide(c.a, at, step);
       });
     });
-    if (c.k() % step) // pairs have one slice
+    if (c.k() % stepSize) // pairs have one slice, and are not folded
       put(b.index(kSteps - 1), [&](ArrayRef<Value> at) -> Value {
         Value zero = b.create<arith::ConstantOp>(
             b.getZeroAttr(b.vectorType(step, packedType())));
@@ -225,14 +240,16 @@ void PanelProduct::packSteps(Value panel, Value slice, Value first) {
 /// Packs a panel's slice. With experts, whose rows are packed once for each
 /// expert that a token chose, a square of rows and steps at a time. Elsewhere
 /// packing takes little time, and the code of squares would be longer.
-void PanelProduct::packSlice(Value panel, Value slice) {
+void PanelProduct::packSlice(Value panel, Value slice, int64_t fold) {
   if (!c.experts)
-    return packSteps(panel, slice, b.index(0));
+    return packSteps(panel, slice, b.index(0), fold);
+  int64_t rows = lanes / fold;
   SmallVector<SmallVector<Value>> from;
-  for (int64_t lane = 0; lane < lanes; ++lane)
-    from.push_back(rowOfLane(panel, b.index(lane)));
-  // The elements of a step move together, as one number.
-  unsigned bits = packedType().getIntOrFloatBitWidth() * stepSize;
+  for (int64_t row = 0; row < rows; ++row)
+    from.push_back(rowOfLane(panel, b.index(row)));
+  // The elements of a lane move together, as one number, and with them those of
+  // the lane beside it if the panel is folded.
+  unsigned bits = packedType().getIntOrFloatBitWidth() * stepSize * fold;
   Type number = pairs ? b.getIntegerType(bits) : packedType();
   auto as = [&](Value vector, int64_t count, Type element) {
     return b.create<vector::BitCastOp>(b.vectorType(count, element), vector);
@@ -244,15 +261,16 @@ void PanelProduct::packSlice(Value panel, Value slice) {
     for (SmallVector<Value> at : from) {
       at.push_back(column);
       vectors.push_back(
-          as(pairs ? b.load(c.a, at, width) : b.loadWide(c.a, at, width), lanes,
+          as(pairs ? b.load(c.a, at, width) : b.loadWide(c.a, at, width), rows,
              number));
     }
+    Value first = b.div(k, fold);
     for (auto [i, vector] : llvm::enumerate(b.transposed(vectors)))
       b.store(as(vector, width, packedType()), packed,
-              placeOf(slice, panel, 0, b.add(k, static_cast<int64_t>(i))));
+              placeOf(slice, panel, 0, b.add(first, static_cast<int64_t>(i))));
   });
   if (c.k() % (lanes * stepSize))
-    packSteps(panel, slice, squares);
+    packSteps(panel, slice, squares, fold);
 }
 
 Value PanelProduct::pack() {
@@ -261,31 +279,42 @@ Value PanelProduct::pack() {
       {slices, most / together, kSlice, together * width}, packedType());
   packed = b.create<memref::AllocOp>(type, b.getI64IntegerAttr(64));
   b.parallel(panels, [&](Value panel) {
-    b.loop(b.index(0), b.index(slices), 1,
-           [&](Value slice) { packSlice(panel, slice); });
+    auto packSlices = [&](int64_t fold) {
+      b.loop(b.index(0), b.index(slices), 1,
+             [&](Value slice) { packSlice(panel, slice, fold); });
+    };
+    if (!folds)
+      return packSlices(1);
+    Value middle = c.rowAt(b, b.add(b.mul(panel, lanes), lanes / kFold));
+    b.when(
+        b.less(middle, b.index(0)), [&] { packSlices(kFold); },
+        [&] { packSlices(1); });
   });
   return packed;
 }
 
-/// weights[row, k] in every lane, or, with bf16 pairs, the elements 2k and 2k +
-/// 1. In a row of odd length the last element is paired with a zero.
-Value PanelProduct::splatB(Value weights, Value row, Value k, bool single) {
+/// Step k of row r of the block's weights in every lane, or the steps of a
+/// vector that has several. In a row of odd length the last element is paired
+/// with a zero.
+Value PanelProduct::splatB(const Tile &t, int64_t r, Value k) {
+  SmallVector<Value> at = {b.add(t.row, r), b.add(t.first, k)};
   if (!pairs)
-    return b.splat(weights, {row, k}, lanes);
-  SmallVector<Value> at = {row, b.mul(k, 2)};
-  Value word;
-  if (single) {
-    Value element = b.create<memref::LoadOp>(weights, at);
+    return b.splat(t.weights, at, lanes);
+  at.back() = b.mul(at.back(), 2);
+  Type number = b.getIntegerType(32 * t.fold);
+  Value steps;
+  if (c.k() % 2 && getConstantIntValue(k) == kSteps - 1) {
+    Value element = b.create<memref::LoadOp>(t.weights, at);
     Value bits = b.create<arith::BitcastOp>(b.getI16Type(), element);
-    word = b.create<arith::ExtUIOp>(b.getI32Type(), bits);
+    steps = b.create<arith::ExtUIOp>(number, bits);
   } else {
-    Value pair = b.create<vector::BitCastOp>(b.vectorType(1, b.getI32Type()),
-                                             b.load(weights, at, 2));
-    word = b.create<vector::ExtractOp>(pair, 0);
+    Value vector = b.create<vector::BitCastOp>(
+        b.vectorType(1, number), b.load(t.weights, at, 2 * t.fold));
+    steps = b.create<vector::ExtractOp>(vector, 0);
   }
-  Value words =
-      b.create<vector::BroadcastOp>(b.vectorType(lanes, b.getI32Type()), word);
-  return b.create<vector::BitCastOp>(b.vectorType(2 * lanes, c.bType()), words);
+  Value all = b.create<vector::BroadcastOp>(
+      b.vectorType(lanes / t.fold, number), steps);
+  return b.create<vector::BitCastOp>(b.vectorType(width, c.bType()), all);
 }
 
 /// `multiplyRows` adds to sums of two rows by two lanes. This makes them of the
@@ -326,19 +355,19 @@ SmallVector<Value> PanelProduct::stepOfPairs(const Tile &t, Value k,
   return next;
 }
 
-/// Adds the products of one step to the accumulators with the indices first,
-/// first + 1, ...
+/// Adds the products of the steps of a vector, from step k on, to the
+/// accumulators with the indices first, first + 1, ...
 SmallVector<Value> PanelProduct::step(const Tile &t, Value k, ValueRange acc,
                                       int64_t first) {
   if (rowPairs)
     return stepOfPairs(t, k, acc, first);
   SmallVector<Value> next(acc), columns;
+  Value place = b.div(k, t.fold);
   for (int64_t v = 0; v < t.vectors; ++v)
     columns.push_back(b.load(
-        packed, placeOf(t.slice, b.add(firstPanel, t.panel), v, k), width));
-  bool last = pairs && c.k() % 2 && getConstantIntValue(k) == kSteps - 1;
+        packed, placeOf(t.slice, b.add(firstPanel, t.panel), v, place), width));
   for (int64_t r = 0; r < t.rows; ++r) {
-    Value w = splatB(t.weights, b.add(t.row, r), b.add(t.first, k), last);
+    Value w = splatB(t, r, k);
     for (int64_t v = 0; v < t.vectors; ++v) {
       Value &sum = next[first + r * t.vectors + v];
       // The splat is the last factor: there LLVM can fold it into the
@@ -402,10 +431,11 @@ SmallVector<Value> PanelProduct::steps(const Tile &t, SmallVector<Value> acc) {
   bool odd = pairs && c.k() % 2;
   Value first = b.index(0), end = odd ? b.index(kSteps - 1) : t.length;
   auto walk = [&](Value first, Value end, int64_t sets, ValueRange acc) {
-    return b.loop(first, end, sets, acc, [&](Value k, ValueRange carried) {
+    int64_t count = sets * t.fold;
+    return b.loop(first, end, count, acc, [&](Value k, ValueRange carried) {
       SmallVector<Value> next(carried);
       for (int64_t set = 0; set < sets; ++set)
-        next = step(t, b.add(k, set), next, set * sums);
+        next = step(t, b.add(k, set * t.fold), next, set * sums);
       return next;
     });
   };
@@ -444,8 +474,14 @@ void PanelProduct::tile(const Tile &t) {
   if (rowPairs)
     swapHalves(acc, t.vectors);
   for (int64_t r = 0; r < t.rows; ++r)
-    for (int64_t v = 0; v < t.vectors; ++v)
-      b.store(acc[r * t.vectors + v], t.sums, at(r, v));
+    for (int64_t v = 0; v < t.vectors; ++v) {
+      Value sum = acc[r * t.vectors + v];
+      if (t.fold > 1) { // of all of k: products of pairs with experts
+        auto halves = b.create<vector::DeinterleaveOp>(sum);
+        sum = b.create<arith::AddFOp>(halves.getRes1(), halves.getRes2());
+      }
+      b.store(sum, t.sums, at(r, v));
+    }
 }
 
 /// Sets the sums to zero, including those of the rows that pad the last block.
@@ -508,6 +544,12 @@ void PanelProduct::flush(Value sums, Value n, Value count,
       });
     });
   };
+  // With experts the last panel of each part has lanes without a row.
+  auto ifRow = [&](Value m, llvm::function_ref<void(Value)> body) {
+    if (!c.experts)
+      return body(m);
+    b.when(b.less(m, rows), [&] { body(m); });
+  };
   auto putBlock = [&](Value m, Value first) {
     SmallVector<Value> panel;
     for (int64_t r = 0; r < rowsOfBlock; ++r)
@@ -519,23 +561,26 @@ void PanelProduct::flush(Value sums, Value n, Value count,
               row, ArrayRef{lane}, ArrayRef{rowsOfBlock}, ArrayRef<int64_t>{1});
         });
         for (auto [i, sums] : llvm::enumerate(b.transposed(square)))
-          put(sums, placeOf(b.add(m, lane + static_cast<int64_t>(i))), first);
+          ifRow(b.add(m, lane + static_cast<int64_t>(i)),
+                [&, sums = sums](Value m) { put(sums, placeOf(m), first); });
       }
       return;
     }
-    for (int64_t lane = 0; lane < lanes; ++lane) {
-      SmallVector<Value> at = placeOf(b.add(m, lane));
-      for (int64_t r = 0; r < rowsOfBlock; ++r)
-        put(b.create<vector::ExtractOp>(panel[r], lane), at, b.add(first, r));
-    }
+    for (int64_t lane = 0; lane < lanes; ++lane)
+      ifRow(b.add(m, lane), [&](Value m) {
+        SmallVector<Value> at = placeOf(m);
+        for (int64_t r = 0; r < rowsOfBlock; ++r)
+          put(b.create<vector::ExtractOp>(panel[r], lane), at, b.add(first, r));
+      });
   };
   Value blocks = b.mul(b.div(count, rowsOfBlock), rowsOfBlock);
-  Value whole = b.mul(b.div(rows, lanes), lanes);
+  Value whole = c.experts ? rows : b.mul(b.div(rows, lanes), lanes);
   b.loop(b.index(0), whole, lanes, [&](Value m) {
     b.loop(b.index(0), blocks, rowsOfBlock, [&](Value r) { putBlock(m, r); });
   });
   putEach(blocks, b.index(0), whole);
-  putEach(b.index(0), whole, rows);
+  if (!c.experts)
+    putEach(b.index(0), whole, rows);
 }
 
 /// Multiplies the rows [n, n + count) of b with all of a.
@@ -555,17 +600,20 @@ void PanelProduct::group(Value n, Value count, int64_t rowsOfBlock,
     Value length = lengthOf(slice), done = b.index(0);
     if (copies)
       copyRows(copy, n, count, slice, length);
-    for (int64_t width = vectors; width; width /= 2) {
-      Value end = b.mul(b.div(panels, width), width);
+    auto forTiles = [&](Value end, int64_t width, int64_t fold) {
       b.loop(done, end, width, [&](Value panel) {
         b.loop(b.index(0), count, rowsOfBlock, [&](Value r) {
           tile({copies ? copy : matrix, copies ? r : b.add(n, r),
                 copies ? b.index(0) : b.mul(slice, kSlice), rowsOfBlock, sums,
-                r, slice, length, panel, width, n, nextRow});
+                r, slice, length, panel, width, fold, n, nextRow});
         });
       });
       done = end;
-    }
+    };
+    for (int64_t width = vectors; width; width /= 2)
+      forTiles(b.mul(b.div(unfolded, width), width), width, /*fold=*/1);
+    if (folds)
+      forTiles(panels, 1, kFold);
   });
   flush(sums, n, count, rowsOfBlock);
 }
@@ -581,7 +629,9 @@ void PanelProduct::forGroups(int64_t groups,
     matrix = part.matrix;
     firstRow = part.begin;
     rows = b.sub(part.end, part.begin);
-    panels = b.ceilDiv(rows, lanes);
+    panels = unfolded = b.ceilDiv(rows, lanes);
+    if (folds)
+      unfolded = b.div(b.add(rows, lanes - lanes / kFold - 1), lanes);
     firstPanel = b.div(firstRow, lanes);
     body(b.rem(i, groups));
   });

@@ -3,6 +3,7 @@
 // RUN: cria-opt --lower-contractions --canonicalize --cse --split-input-file %s | FileCheck %s
 // RUN: cria-opt --attach-target="vector-unit={streams=4}" --lower-contractions --canonicalize --cse --split-input-file %s | FileCheck %s --check-prefix=STREAMS
 // RUN: cria-opt --attach-target="vector-unit={lanes=16,registers=32,amx}" --lower-contractions --canonicalize --cse --split-input-file %s | FileCheck %s --check-prefix=AMX
+// RUN: cria-opt --attach-target="vector-unit={lanes=16,registers=32,dot_bf16}" --lower-contractions --canonicalize --cse --split-input-file %s | FileCheck %s --check-prefix=FOLD
 
 #experts = affine_map<(t, s, n, k) -> (t, s)>
 #row = affine_map<(t, s, n, k) -> (t, k)>
@@ -183,11 +184,62 @@ func.func @invariant(%e: memref<?x2xi32>, %x: memref<?x2x40xbf16>, %w: memref<8x
   return
 }
 
-// Many sorted, also those of one token.
+// Many sorted, also those of one token. No panel is folded.
+// FOLD-LABEL: func @sorted
+// FOLD-NOT: vector.deinterleave
+// FOLD: return
 // CHECK-LABEL: func @sorted
 // CHECK-NOT: arith.select
 // CHECK: %[[NEXT:.*]] = memref.alloc() {{.*}} : memref<8xi32>
 func.func @sorted(%e: memref<?x2xi32>, %x: memref<?x2x40xbf16>, %w: memref<8x64x40xbf16>, %y: memref<?x2x64xf32>) attributes {cria.chunk = 80 : index, cria.invariant} {
+  linalg.generic {indexing_maps = [#experts, #each, #out], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+      ins(%e, %x : memref<?x2xi32>, memref<?x2x40xbf16>) outs(%y : memref<?x2x64xf32>) {
+  ^bb0(%i: i32, %xk: bf16, %sum: f32):
+    %n = linalg.index 2 : index
+    %k = linalg.index 3 : index
+    %at = arith.index_cast %i : i32 to index
+    %wk = memref.load %w[%at, %n, %k] : memref<8x64x40xbf16>
+    %a = arith.extf %xk : bf16 to f32
+    %b = arith.extf %wk : bf16 to f32
+    %p = arith.mulf %a, %b fastmath<reassoc,contract> : f32
+    %r = arith.addf %sum, %p fastmath<reassoc,contract> : f32
+    linalg.yield %r : f32
+  }
+  return
+}
+
+// -----
+
+#experts = affine_map<(t, s, n, k) -> (t, s)>
+#each = affine_map<(t, s, n, k) -> (t, s, k)>
+#out = affine_map<(t, s, n, k) -> (t, s, n)>
+
+// Pairs: a panel whose lane 8 has no row is folded. It has two steps of each row side by
+// side, as does a splat of the weights; at the end neighbouring lanes are added. Only lanes
+// with a row are stored.
+// FOLD-LABEL: func @folded
+// FOLD: %[[ORDER:.*]] = memref.alloc() {{.*}} : memref<{{.*}}xi32>
+// FOLD: %[[PACKED:.*]] = memref.alloc() {{.*}} : memref<1x{{.*}}x20x32xbf16>
+// FOLD: %[[MIDDLE:.*]] = memref.load %[[ORDER]]
+// FOLD: %[[ROW:.*]] = arith.index_cast %[[MIDDLE]] : i32 to index
+// FOLD: %[[FOLDED:.*]] = arith.cmpi slt, %[[ROW]], %c0
+// FOLD: scf.if %[[FOLDED]] {
+// FOLD-COUNT-8: vector.bitcast %{{.*}} : vector<32xbf16> to vector<8xi64>
+// FOLD: vector.bitcast %{{.*}} : vector<8xi64> to vector<32xbf16>
+// FOLD: } else {
+// FOLD-COUNT-16: vector.bitcast %{{.*}} : vector<32xbf16> to vector<16xi32>
+// FOLD: scf.forall
+// FOLD: %[[STEPS:.*]] = vector.bitcast %{{.*}} : vector<4xbf16> to vector<1xi64>
+// FOLD: %[[BOTH:.*]] = vector.extract %[[STEPS]][0]
+// FOLD: vector.broadcast %[[BOTH]] : i64 to vector<8xi64>
+// FOLD: %[[EVEN:.*]], %[[ODD:.*]] = vector.deinterleave %{{.*}} : vector<16xf32> -> vector<8xf32>
+// FOLD: %[[SUM:.*]] = arith.addf %[[EVEN]], %[[ODD]]
+// FOLD: vector.store %[[SUM]]
+// FOLD: %[[LANE:.*]] = arith.cmpi slt
+// FOLD: scf.if %[[LANE]]
+// FOLD: memref.load %[[ORDER]]
+// FOLD: vector.store %{{.*}} : memref<?x2x64xf32>, vector<8xf32>
+func.func @folded(%e: memref<?x2xi32>, %x: memref<?x2x40xbf16>, %w: memref<8x64x40xbf16>, %y: memref<?x2x64xf32>) attributes {cria.chunk = 64 : index} {
   linalg.generic {indexing_maps = [#experts, #each, #out], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
       ins(%e, %x : memref<?x2xi32>, memref<?x2x40xbf16>) outs(%y : memref<?x2x64xf32>) {
   ^bb0(%i: i32, %xk: bf16, %sum: f32):
