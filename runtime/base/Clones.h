@@ -10,3 +10,12 @@
 #else
 #define CRIA_VECTOR_CLONES
 #endif
+
+/// The same, also by Clang, and for AVX2, of a function that calls no template:
+/// Clang does not compile these for clones.
+#if defined(__x86_64__) && defined(__GNUC__)
+#define CRIA_PLAIN_CLONES                                                      \
+  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define CRIA_PLAIN_CLONES
+#endif

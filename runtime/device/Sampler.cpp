@@ -1,10 +1,10 @@
 #include "runtime/device/Sampler.h"
+#include "runtime/device/Scores.h"
 
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
 #include <functional>
-#include <iterator>
 #include <string>
 #include <utility>
 
@@ -15,21 +15,6 @@ uint64_t Random::next() {
   z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
   z = (z ^ z >> 27) * 0x94D049BB133111EBu;
   return z ^ z >> 31;
-}
-
-static constexpr float powerSeries[] = CRIA_POWER_SERIES;
-
-uint64_t weigh(float score, float best, float scale) {
-  // Keeps the difference finite: infinity times a scale of 0 would be NaN.
-  float y = std::max(score - best, -FLT_MAX) * scale;
-  y = std::max(y, -float(CRIA_WEIGHT_BITS + 1));
-  float whole = (y + 0x1.8p23f) - 0x1.8p23f; // nearest, ties to even
-  float rest = y - whole;
-  float power = powerSeries[0];
-  for (size_t i = 1; i < std::size(powerSeries); ++i)
-    power = power * rest + powerSeries[i];
-  auto bits = static_cast<uint64_t>(static_cast<uint32_t>(power * 0x1p24f));
-  return bits << (CRIA_WEIGHT_BITS - 24) >> static_cast<uint32_t>(-whole);
 }
 
 /// a * b / 2^64.
@@ -48,7 +33,8 @@ Result<Sampler> Sampler::create(const SamplerOptions &options,
 }
 
 Sampler::Sampler(const SamplerOptions &options, int64_t vocabSize)
-    : options(options), parameters{}, random(options.seed), scores(vocabSize) {
+    : vocab(static_cast<size_t>(vocabSize)), options(options), parameters{},
+      random(options.seed) {
   parameters.top_p = options.topP < 1
                          ? static_cast<uint64_t>(options.topP * 0x1p64)
                          : UINT64_MAX;
@@ -150,29 +136,40 @@ CriaSampling Sampler::next() const {
   return next;
 }
 
-/// Computes the scores and finds the best.
+/// Computes the scores, the best one of each block and the best of all.
 CriaSampled Sampler::penalize(const float *logits) {
-  std::copy(logits, logits + scores.size(), scores.begin());
+  scores = logits;
+  if (!biases.empty() || !seen.empty() || !allowed.empty()) {
+    adjusted.assign(logits, logits + vocab);
+    scores = adjusted.data();
+  }
   for (const auto &[id, bias] : biases)
-    scores[static_cast<size_t>(id)] += bias;
+    adjusted[static_cast<size_t>(id)] += bias;
   for (const Seen &one : seen) {
-    float &score = scores[static_cast<size_t>(one.id)];
+    float &score = adjusted[static_cast<size_t>(one.id)];
     score = score < 0 ? score * parameters.penalty : score / parameters.penalty;
     if (!one.drawn)
       continue;
     score -= static_cast<float>(one.drawn) * parameters.frequency;
     score -= parameters.presence;
   }
-  auto broken = std::find_if(scores.begin(), scores.end(),
-                             [](float x) { return !std::isfinite(x); });
-  bool isBroken = broken != scores.end();
-  for (size_t id = 0; id < scores.size() && !allowed.empty(); ++id)
-    if (!mayDraw(id) && !isBroken)
-      scores[id] = -INFINITY;
-  auto found =
-      isBroken ? broken : std::max_element(scores.begin(), scores.end());
-  auto id = static_cast<int32_t>(found - scores.begin());
-  return {id, isBroken, logits[id], 0};
+  if (!areFinite(scores, vocab)) {
+    auto broken = std::find_if(scores, scores + vocab,
+                               [](float x) { return !std::isfinite(x); });
+    auto id = static_cast<int32_t>(broken - scores);
+    return {id, true, logits[id], 0};
+  }
+  for (size_t id = 0; id < vocab && !allowed.empty(); ++id)
+    if (!mayDraw(id))
+      adjusted[id] = -INFINITY;
+  bests.resize((vocab + kScoreBlock - 1) / kScoreBlock);
+  for (size_t block = 0; block < bests.size(); ++block)
+    bests[block] = bestOf(scores + block * kScoreBlock, sizeOf(block));
+  auto found = std::max_element(bests.begin(), bests.end());
+  const float *begin = scores + (found - bests.begin()) * kScoreBlock;
+  auto id =
+      static_cast<int32_t>(std::find(begin, scores + vocab, *found) - scores);
+  return {id, false, logits[id], 0};
 }
 
 Result<int32_t> Sampler::take(const CriaSampled &sampled) {
@@ -183,7 +180,7 @@ Result<int32_t> Sampler::take(const CriaSampled &sampled) {
 Result<int32_t> Sampler::check(const CriaSampled &sampled) const {
   if (sampled.id < 0 || sampled.id >= vocabSize())
     return Status(CRIA_DATA_LOSS,
-                  {"the device drew id ", sampled.id, " of ", scores.size()});
+                  {"the device drew id ", sampled.id, " of ", vocab});
   if (!sampled.broken)
     return sampled.id;
   if (std::isfinite(sampled.logit) &&
@@ -199,30 +196,87 @@ Result<int32_t> Sampler::check(const CriaSampled &sampled) const {
                  ": the weights or the computation are broken"});
 }
 
-/// The top_k-th largest score; -infinity if top_k excludes nothing.
-float Sampler::topKScore() const {
-  auto k = static_cast<size_t>(parameters.top_k);
-  if (k == 0 || k >= scores.size())
-    return -INFINITY;
-  std::vector<float> order = scores;
-  std::nth_element(order.begin(), order.begin() + (k - 1), order.end(),
-                   std::greater<>());
-  return order[k - 1];
+size_t Sampler::sizeOf(size_t block) const {
+  return std::min(kScoreBlock, vocab - block * kScoreBlock);
 }
 
-/// Takes candidates from the best down until they hold top_p of the whole
-/// weight. Returns the score of the last one. A heap sorts only these
-/// candidates.
-float Sampler::topPScore() const {
+/// Calls `body` for each id of a score of at least `least`, ascending.
+template <typename Body> void Sampler::forIds(float least, Body body) const {
+  for (size_t block = 0; block < bests.size(); ++block) {
+    if (bests[block] < least)
+      continue;
+    size_t first = block * kScoreBlock;
+    for (size_t id = first; id < first + sizeOf(block); ++id)
+      if (scores[id] >= least)
+        body(id);
+  }
+}
+
+/// The top_k-th largest score, or the least finite one: those of ids that may
+/// not be drawn are infinite. As many blocks as ids are kept have a score as
+/// large as the top_k-th best of a block, so no smaller one is looked at.
+float Sampler::topKScore() const {
+  auto k = static_cast<size_t>(parameters.top_k);
+  if (k == 0 || k >= vocab)
+    return -FLT_MAX;
+  auto kth = [k](std::vector<float> &of) {
+    auto at = of.begin() + static_cast<ptrdiff_t>(k - 1);
+    std::nth_element(of.begin(), at, of.end(), std::greater<>());
+    return *at;
+  };
+  std::vector<float> large = bests;
+  float least = k <= large.size() ? kth(large) : -INFINITY;
+  large.clear();
+  forIds(least, [&](size_t id) { large.push_back(scores[id]); });
+  return std::max(kth(large), -FLT_MAX);
+}
+
+/// The ids of scores of at least `least`, ascending.
+std::vector<Sampler::Candidate> Sampler::candidates(float best,
+                                                    float least) const {
+  std::vector<Candidate> found;
+  forIds(least, [&](size_t id) {
+    found.push_back({weigh(scores[id], best, parameters.scale), scores[id],
+                     static_cast<int32_t>(id)});
+  });
+  return found;
+}
+
+/// Weighs the ids of scores of at least `least`, a block after the other, whose
+/// sums remain in `sums`. Returns the sum of all.
+uint64_t Sampler::weighBlocks(float best, float least, uint64_t leastWeight) {
+  uint64_t weights[kScoreBlock], total = 0;
+  sums.assign(bests.size(), 0);
+  for (size_t block = 0; block < bests.size(); ++block)
+    if (bests[block] >= least)
+      total += sums[block] =
+          weighBlock(scores + block * kScoreBlock, sizeOf(block), best,
+                     parameters.scale, least, leastWeight, weights);
+  return total;
+}
+
+/// Takes ids from the best down, of scores of at least `least`, until they hold
+/// top_p of the whole weight. Returns the score of the last one. Most of the
+/// weight is near the best, so those further down are only looked at if need
+/// be. A heap sorts only the ids that are taken.
+float Sampler::topPScore(float best, float least) {
+  uint64_t total = weighBlocks(best, least, 0), held = 0;
   uint64_t target =
-      std::max<uint64_t>(multiplyHigh(parameters.top_p, totalWeight()), 1);
+      std::max<uint64_t>(multiplyHigh(parameters.top_p, total), 1);
   auto lower = [](const Candidate &a, const Candidate &b) {
     return a.score < b.score;
   };
-  std::vector<Candidate> heap = candidates;
+  std::vector<Candidate> heap;
+  for (float bits = 2; held < target; bits *= 2) {
+    float bound = std::max(least, best - bits / parameters.scale);
+    heap = candidates(best, bound);
+    held = 0;
+    for (const Candidate &candidate : heap)
+      held += candidate.weight;
+  }
   std::make_heap(heap.begin(), heap.end(), lower);
   auto rest = heap.end();
-  uint64_t held = 0;
+  held = 0;
   do {
     std::pop_heap(heap.begin(), rest, lower);
     held += (--rest)->weight;
@@ -230,68 +284,60 @@ float Sampler::topPScore() const {
   return rest->score;
 }
 
-uint64_t Sampler::totalWeight() const {
-  uint64_t total = 0;
-  for (const Candidate &candidate : candidates)
-    total += candidate.weight;
-  return total;
-}
-
-/// Leaves in `candidates` the ids that may be drawn.
-Status Sampler::filter(const float *logits) {
-  CriaSampled best = penalize(logits);
-  if (best.broken)
-    return check(best).status();
-  candidates.clear();
-  if (parameters.greedy) {
-    candidates.push_back({1, scores[best.id], best.id});
-    return Status();
-  }
+/// The least score that top_k and top_p leave.
+float Sampler::leastScore(float best) {
   float least = topKScore();
-  for (size_t id = 0; id < scores.size(); ++id)
-    if (scores[id] >= least && mayDraw(id))
-      candidates.push_back(
-          {weigh(scores[id], scores[best.id], parameters.scale), scores[id],
-           static_cast<int32_t>(id)});
-  least = parameters.top_p != UINT64_MAX ? topPScore() : least;
-  candidates.erase(std::remove_if(candidates.begin(), candidates.end(),
-                                  [&](const Candidate &one) {
-                                    return one.score < least ||
-                                           one.weight < parameters.min_weight;
-                                  }),
-                   candidates.end());
-  return Status();
+  return parameters.top_p != UINT64_MAX ? topPScore(best, least) : least;
 }
 
 Result<int32_t> Sampler::sample(const float *logits) {
   uint64_t drawn = random.next();
-  if (Status status = filter(logits); !status.ok())
-    return status;
-  uint64_t left = multiplyHigh(drawn, totalWeight());
-  for (const Candidate &candidate : candidates) {
-    if (left < candidate.weight)
-      return candidate.id;
-    left -= candidate.weight;
-  }
-  return candidates.back().id; // not reached: `left` is less than the sum
+  CriaSampled found = penalize(logits);
+  if (found.broken || parameters.greedy)
+    return check(found);
+  float best = scores[found.id], least = leastScore(best);
+  uint64_t total = weighBlocks(best, least, parameters.min_weight);
+  uint64_t left = multiplyHigh(drawn, total);
+  size_t block = 0;
+  for (; left >= sums[block]; ++block) // `left` is less than the sum
+    left -= sums[block];
+  uint64_t weights[kScoreBlock];
+  size_t first = block * kScoreBlock, at = 0;
+  weighBlock(scores + first, sizeOf(block), best, parameters.scale, least,
+             parameters.min_weight, weights);
+  for (; left >= weights[at]; ++at)
+    left -= weights[at];
+  return static_cast<int32_t>(first + at);
 }
 
 Result<std::vector<Sampler::Choice>>
 Sampler::distribution(const float *logits) {
-  if (Status status = filter(logits); !status.ok())
-    return status;
-  auto total = static_cast<double>(totalWeight());
+  CriaSampled found = penalize(logits);
+  if (found.broken)
+    return check(found).status();
+  if (parameters.greedy)
+    return std::vector<Choice>{{found.id, 1}};
+  float best = scores[found.id], least = leastScore(best);
+  auto total =
+      static_cast<double>(weighBlocks(best, least, parameters.min_weight));
   std::vector<Choice> choices;
-  for (const Candidate &candidate : candidates)
-    choices.push_back(
-        {candidate.id, static_cast<double>(candidate.weight) / total});
+  for (const Candidate &one : candidates(best, least))
+    if (one.weight >= parameters.min_weight)
+      choices.push_back({one.id, static_cast<double>(one.weight) / total});
   return choices;
 }
 
 void likeliestIds(const float *logits, int64_t vocabSize, size_t count,
                   int32_t *ids) {
   size_t found = 0; // ids so far, sorted
-  for (int64_t id = 0; id < vocabSize && count > 0; ++id) {
+  auto vocab = static_cast<size_t>(vocabSize);
+  for (size_t id = 0; id < vocab && count > 0; ++id) {
+    size_t left = std::min(kScoreBlock, vocab - id);
+    if (found == count && id % kScoreBlock == 0 &&
+        !(bestOf(logits + id, left) > logits[ids[count - 1]])) {
+      id += left - 1;
+      continue;
+    }
     if (found == count && !(logits[id] > logits[ids[count - 1]]))
       continue;
     size_t at = found < count ? found++ : count - 1;
@@ -303,10 +349,9 @@ void likeliestIds(const float *logits, int64_t vocabSize, size_t count,
 
 void logProbabilities(const float *logits, int64_t vocabSize,
                       const int32_t *ids, size_t count, double *out) {
-  float best = *std::max_element(logits, logits + vocabSize);
-  double sum = 0;
-  for (int64_t id = 0; id < vocabSize; ++id)
-    sum += std::exp(static_cast<double>(logits[id]) - best);
+  auto vocab = static_cast<size_t>(vocabSize);
+  float best = bestOf(logits, vocab);
+  double sum = sumOfExps(logits, vocab, best);
   for (size_t i = 0; i < count; ++i)
     out[i] = static_cast<double>(logits[ids[i]]) - best - std::log(sum);
 }

@@ -27,11 +27,6 @@ private:
   uint64_t state;
 };
 
-/// The weight of an id; that of the best is 2^CRIA_WEIGHT_BITS. See
-/// CriaSampling. Every device computes it with the same operations in the same
-/// order.
-uint64_t weigh(float score, float best, float scale);
-
 /// The `count` ids of the largest logits, the largest first; of equal ones the
 /// smaller id. `count` is at most `vocabSize`.
 void likeliestIds(const float *logits, int64_t vocabSize, size_t count,
@@ -57,7 +52,7 @@ public:
   bool enter() { return !user.there.exchange(true, std::memory_order_acquire); }
   void leave() { user.there.store(false, std::memory_order_release); }
 
-  int64_t vocabSize() const { return static_cast<int64_t>(scores.size()); }
+  int64_t vocabSize() const { return static_cast<int64_t>(vocab); }
 
   /// Notes that `id`, of the prompt or drawn, is in the text. Ids that the
   /// model does not have are ignored.
@@ -129,13 +124,16 @@ private:
   void count(const Seen &added);
   Result<int32_t> check(const CriaSampled &sampled) const;
   CriaSampled penalize(const float *logits);
+  size_t sizeOf(size_t block) const;
+  template <typename Body> void forIds(float least, Body body) const;
   float topKScore() const;
-  float topPScore() const;
-  uint64_t totalWeight() const;
+  float topPScore(float best, float least);
+  float leastScore(float best);
+  std::vector<Candidate> candidates(float best, float least) const;
+  uint64_t weighBlocks(float best, float least, uint64_t leastWeight);
   bool mayDraw(size_t id) const {
     return allowed.empty() || (allowed[id / 32] >> id % 32 & 1);
   }
-  Status filter(const float *logits);
 
   /// Whether somebody is using the sampler. A copy is another sampler.
   struct User {
@@ -146,16 +144,21 @@ private:
   };
 
   User user;
+  size_t vocab; // how many logits there are
   SamplerOptions options;
   CriaSampling parameters; // all but the random number
   Random random;
-  std::vector<float> scores; // (vocab_size), after the penalties
-  std::vector<Seen> seen;    // that count, ascending; none without penalties
-  std::vector<Seen> window;  // the last ids, a ring, if only these count
-  size_t oldest = 0;         // of the window
+  std::vector<Seen> seen;   // that count, ascending; none without penalties
+  std::vector<Seen> window; // the last ids, a ring, if only these count
+  size_t oldest = 0;        // of the window
   std::vector<std::pair<int32_t, float>> biases;
-  std::vector<uint32_t> allowed;     // one bit for each id; none: all
-  std::vector<Candidate> candidates; // still in the race, ids ascending
+  std::vector<uint32_t> allowed; // one bit for each id; none: all
+
+  // Of one draw: the scores after the penalties, which are the logits or
+  // `adjusted`, and of each block of ids the best score and the weight.
+  const float *scores = nullptr;
+  std::vector<float> adjusted, bests;
+  std::vector<uint64_t> sums;
 };
 
 /// FAILED_PRECONDITION, because a sampler could not be entered.

@@ -3,6 +3,7 @@
 #include "runtime/device/Sampler.h"
 
 #include "runtime/base/Json.h"
+#include "runtime/device/Scores.h"
 #include "test/runtime/Fixtures.h"
 
 #include <gtest/gtest.h>
@@ -235,6 +236,79 @@ TEST(Sampler, LargeVocabulary) {
   EXPECT_LE(one.distribution(logits.data())->size(), 50u);
 }
 
+// What Abi.h says of CriaSampling, done plainly: of how many blocks the ids
+// are, and which of them are passed over, makes no difference.
+TEST(Sampler, DrawsAsDefined) {
+  Random random(1);
+  auto below = [&](uint64_t end) { return random.next() % end; };
+  for (int round = 0; round < 200; ++round) {
+    size_t vocab = 1 + below(round % 2 ? 20 : 5000);
+    std::vector<float> logits(vocab);
+    std::vector<uint32_t> mask((vocab + 31) / 32, UINT32_MAX);
+    for (float &logit : logits) // many are equal
+      logit = static_cast<float>(below(200)) / 8 - 12;
+    SamplerOptions options;
+    options.seed = random.next();
+    options.temperature = std::ldexp(1.0, static_cast<int>(below(6)) - 3);
+    options.topK = below(2) ? static_cast<int64_t>(below(vocab + 2)) : 0;
+    options.topP = below(2) ? static_cast<double>(1 + below(999)) / 1000 : 1;
+    options.minP = below(2) ? static_cast<double>(below(100)) / 1000 : 0;
+    Sampler one = sampler(options, static_cast<int64_t>(vocab));
+    if (below(2)) {
+      for (uint32_t &word : mask)
+        word = static_cast<uint32_t>(random.next() & random.next());
+      mask[0] |= 1;
+      ASSERT_TRUE(one.allow(mask).ok());
+    }
+    std::vector<std::pair<float, size_t>> order; // the likeliest first
+    for (size_t id = 0; id < vocab; ++id)
+      if (mask[id / 32] >> id % 32 & 1)
+        order.push_back({-logits[id], id});
+    std::sort(order.begin(), order.end());
+    CriaSampling next = one.next();
+    float best = -order[0].first;
+    auto weightOf = [&](float score) { return weigh(score, best, next.scale); };
+    auto keepEqual = [&](size_t count) { // and those as likely as the last
+      while (count < order.size() &&
+             order[count].first == order[count - 1].first)
+        ++count;
+      order.resize(std::min(count, order.size()));
+    };
+    if (options.topK)
+      keepEqual(std::min<size_t>(options.topK, order.size()));
+    auto sum = [&] {
+      unsigned __int128 total = 0;
+      for (auto [score, id] : order)
+        total += weightOf(-score);
+      return total;
+    };
+    if (options.topP < 1) {
+      auto target = static_cast<uint64_t>(sum() * next.top_p >> 64);
+      uint64_t held = 0;
+      size_t count = 0;
+      while (count < order.size() && (!count || held < target))
+        held += weightOf(-order[count++].first);
+      keepEqual(count);
+    }
+    while (weightOf(-order.back().first) < next.min_weight)
+      order.pop_back();
+    std::sort(order.begin(), order.end(),
+              [](auto &a, auto &b) { return a.second < b.second; });
+    auto left = static_cast<uint64_t>(sum() * next.random >> 64);
+    size_t at = 0;
+    for (; left >= weightOf(-order[at].first); ++at)
+      left -= weightOf(-order[at].first);
+    auto choices = one.distribution(logits.data());
+    ASSERT_TRUE(choices.ok());
+    ASSERT_EQ(choices->size(), order.size()) << round;
+    for (size_t i = 0; i < order.size(); ++i)
+      EXPECT_EQ((*choices)[i].id, static_cast<int32_t>(order[i].second));
+    EXPECT_EQ(*one.sample(logits.data()),
+              static_cast<int32_t>(order[at].second))
+        << round;
+  }
+}
+
 TEST(Sampler, BiasesMoveTheLikeliestId) {
   const std::vector<float> logits = {1, 3, 2};
   Sampler one = sampler(greedy(), 3);
@@ -261,8 +335,8 @@ TEST(Sampler, DrawsOnlyAllowedIds) {
   std::vector<float> logits(40, 0);
   logits[3] = 9;
   SamplerOptions flat;
-  flat.temperature = 1e6; // the others would be as likely
-  flat.topK = 5;          // more than are left
+  flat.temperature = 1e300; // the others would be as likely
+  flat.topK = 5;            // more than are left
   for (const SamplerOptions &options : {greedy(), SamplerOptions(), flat}) {
     Sampler one = sampler(options, 40);
     ASSERT_TRUE(one.allow({1u << 7 | 1u << 9, 1u << 2}).ok());
