@@ -39,7 +39,7 @@ def Llama_Dialect : Dialect {
     which runs another text of `%source` tokens once, and fills the caches that
     `@forward` attends `over`; `@forward` then also takes `%source`, after
     `%first`. If attention sees tokens `ahead`, `@forward` takes their number
-    there. Equal layers are one `scf.for`, whose body reads the weights of its
+    there, `@prefill` over paged caches after the numbers of pages and states. Equal layers are one `scf.for`, whose body reads the weights of its
     layer with `llama.get_weight`.
 
     A program may also have private functions that the others call, such as one

@@ -1013,8 +1013,9 @@ LogicalResult GQAOp::verify() {
     return failure();
   if (getOver() && (getCausal() || getWindow())) // gqa_c5
     return emitOpError("expected neither causal nor a window beside 'over'");
-  if (getAhead() && (!getCausal() || getPages())) // gqa_c13
-    return emitOpError("expected causal and no pages beside 'ahead'");
+  if (getAhead() && (!getCausal() || !getPosition().getType().isIndex()))
+    return emitOpError( // gqa_c13
+        "expected causal and one position of all tokens beside 'ahead'");
   return getSoftcap() ? expectPositive(*this, "soft cap", *getSoftcap())
                       : success(); // gqa_c4
 }

@@ -1064,7 +1064,7 @@ def Llama_GQAOp : Llama_Op<"gqa",
       whole blocks.
     - (C12) a ring has a window and no pages, and places for the window of each
       token of a call.
-    - (C13) `ahead` requires `causal`, and excludes `pages`.
+    - (C13) `ahead` requires `causal`, and excludes a position for each token.
 
     Canonical form: a window that covers the whole cache is dropped, unless the
     cache is a ring. A `values` of the head size is dropped, and so are `causal` and

@@ -29,6 +29,16 @@ inline mlir::RankedTensorType numbersType(mlir::FunctionType type,
              : mlir::RankedTensorType();
 }
 
+/// The index of the argument of a function with the number of tokens of another
+/// text, or of tokens that attention sees `ahead`, if the function has it. The
+/// argument follows `first` and the numbers of pages and states.
+inline unsigned sourceArgument(mlir::FunctionType type) {
+  unsigned argument = kPagesArgument;
+  while (numbersType(type, argument))
+    ++argument;
+  return argument;
+}
+
 /// Whether a cache is a state, which has no positions: (layers, rows, numbers),
 /// or the states of many texts, (states, layers, rows, numbers).
 inline bool isState(mlir::RankedTensorType cache) {

@@ -15,8 +15,10 @@
 ///
 /// Both functions have the same ops. Ops with a position use the position, or
 /// positions, of their function. Ops that read or write a cache use the
-/// function's pages or states. Attention sees no tokens `ahead`. If @forward
-/// returns hidden states, so do both.
+/// function's pages or states. If @forward returns hidden states, so do both.
+/// If attention of @forward sees tokens `ahead`, so does that of @prefill,
+/// which takes their number after those of pages and states; attention of
+/// @batch sees none, because the next token of a call may be of another text.
 #include "dialect/Attributes.h"
 #include "dialect/Dialect.h"
 #include "dialect/Signature.h"
@@ -121,20 +123,21 @@ static void pageCaches(func::FuncOp function, RankedTensorType pages,
 }
 
 /// Removes the argument with the number of tokens that attention sees ahead,
-/// which becomes 0: the next token of a call may be of another text.
+/// which becomes 0.
 static void dropAhead(func::FuncOp function) {
-  bool seesAhead = false;
+  BlockArgument ahead;
   function.walk([&](GQAOp op) {
-    seesAhead |= bool(op.getAhead());
+    if (op.getAhead())
+      ahead = cast<BlockArgument>(op.getAhead());
     op.getAheadMutable().clear();
   });
-  if (!seesAhead)
+  if (!ahead)
     return;
   Block &body = function.front();
   auto b = OpBuilder::atBlockBegin(&body);
-  Value zero = arith::ConstantIndexOp::create(b, function.getLoc(), 0);
-  body.getArgument(kAhead).replaceAllUsesWith(zero);
-  body.eraseArgument(kAhead);
+  ahead.replaceAllUsesWith(
+      arith::ConstantIndexOp::create(b, function.getLoc(), 0));
+  body.eraseArgument(ahead.getArgNumber());
 }
 
 /// Updates the function's type to the types of its arguments and results.
@@ -161,6 +164,7 @@ static void makeBatch(func::FuncOp prefill, int64_t rows) {
           type.clone({tokens, type.getDimSize(0)}));
   body.getArgument(kPosition).setType(
       RankedTensorType::get({tokens}, b.getI32Type()));
+  dropAhead(batch);
   updateType(batch);
 }
 
@@ -184,7 +188,6 @@ struct PageCaches : cria::impl::PageCachesBase<PageCaches> {
       return signalPassFailure();
     Builder b(&getContext());
     auto width = static_cast<int64_t>(llvm::divideCeil(positions, page));
-    dropAhead(forward);
     pageCaches(forward, RankedTensorType::get({width}, b.getI32Type()), page);
     updateType(forward);
     forward.setName("prefill");

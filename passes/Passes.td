@@ -148,7 +148,9 @@ def PageCaches : Pass<"llama-page-caches", "::mlir::ModuleOp"> {
 
     `cria.chunk` is the most tokens of a call of `@batch`. A function with
     `cria.invariant` computes the same bits for a token, whichever other tokens are
-    in the call and however many they are. Attention sees no tokens `ahead`.
+    in the call and however many they are. If attention sees tokens `ahead`, that of
+    `@prefill` does, with their number after those of pages and states; that of
+    `@batch` sees none.
 
     Fails if there is an encoder, attention that is not causal, a rope table
     that depends on a text's length, or a ring.

@@ -11,7 +11,7 @@
 
 /* The format of artifact, manifest and entry functions. A change of any of
  * them changes this number. */
-#define CRIA_FORMAT_VERSION 14u
+#define CRIA_FORMAT_VERSION 15u
 
 /* The functions that the object may take from the process, and its SONAME. The
  * runtime refuses an object with any others. */
@@ -105,7 +105,7 @@ typedef void (*CriaEntry)(const int32_t *ids, int64_t tokens, int64_t position,
  * and a table of pages, no two at one place. All tokens are put into their
  * pages first; then each attends to its own text up to its position. Tokens may
  * be of one text, at positions one after the other. The bits of a token's
- * result do not depend on the other tokens but those of its text before it.
+ * result do not depend on the other tokens but those of its text that it sees.
  *
  *   positions  (rows); the prefill entry reads only the first one
  *   pages      (rows, width) of batch, (width) of prefill: numbers of pages,
@@ -115,6 +115,8 @@ typedef void (*CriaEntry)(const int32_t *ids, int64_t tokens, int64_t position,
  *              that a token's text reads and writes, if a cache is a "state".
  *              They may be equal. A token reads what an earlier one wrote; none
  *              writes a state that a token of another text reads or writes
+ *   source     how many tokens after its own a token of prefill sees, if the
+ *              manifest's "model" has "sees_ahead"
  *   caches     one pointer to pages, or states, for each of the manifest's
  *              "caches", whose "bytes" are those of one, 64-byte aligned. What
  * a state holds before position 0 is not used. Places after a text's last
@@ -124,8 +126,9 @@ typedef void (*CriaEntry)(const int32_t *ids, int64_t tokens, int64_t position,
 typedef void (*CriaBatchEntry)(const int32_t *ids, int64_t rows,
                                const int32_t *positions, const int32_t *pages,
                                const int32_t *states, int64_t first_logit,
-                               int64_t first_hidden, float *logits,
-                               float *hidden, void *const *caches, void *arena,
+                               int64_t first_hidden, int64_t source,
+                               float *logits, float *hidden,
+                               void *const *caches, void *arena,
                                const void *const *slots, const CriaHost *host);
 
 /* Code for CUDA: the manifest's "cuda" lists its images, which are exported
@@ -191,7 +194,7 @@ typedef struct CriaStepState {
   int32_t position;      /* of the first token */
   int32_t tokens;        /* of this call */
   int32_t first_logit;   /* logits are wanted of this token and later */
-  int32_t source;        /* tokens of the text that was encoded */
+  int32_t source;        /* as of CriaEntry and CriaBatchEntry */
   CriaSampling sampling; /* for the entry "sample" */
   int32_t first_hidden;  /* hidden states are wanted of this token and later */
 } CriaStepState;

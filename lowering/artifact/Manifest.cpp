@@ -243,13 +243,9 @@ void Manifest::fromFuse(ModuleOp program) {
 }
 
 /// Describes the batch entry: the rows of a call, the positions of a page, and
-/// the most pages of a text. A cache is described by one of its pages. No entry
-/// sees tokens ahead.
+/// the most pages of a text. A cache is described by one of its pages.
 void Manifest::describeBatch(func::FuncOp batch) {
   describeCaches(batch);
-  Fields model = root.fieldsOf("model");
-  model.erase("sees_ahead");
-  root.set("model", model);
   FunctionType type = batch.getFunctionType();
   ArrayRef<Type> caches = cacheTypes(type);
   auto pages = cast<RankedTensorType>(type.getInput(kPagesArgument));

@@ -418,8 +418,8 @@ static constexpr EntryArgument kArguments[] = {
 static constexpr EntryArgument kBatchArguments[] = {
     EntryArgument::Ids,         EntryArgument::Tokens, EntryArgument::Positions,
     EntryArgument::Pages,       EntryArgument::States, EntryArgument::First,
-    EntryArgument::FirstHidden, EntryArgument::Logits, EntryArgument::Hidden,
-    EntryArgument::Cache,       EntryArgument::Arena};
+    EntryArgument::FirstHidden, EntryArgument::Source, EntryArgument::Logits,
+    EntryArgument::Hidden,      EntryArgument::Cache,  EntryArgument::Arena};
 
 /// Replaces the entry's arguments by those of CriaEntry, or, over paged caches,
 /// of CriaBatchEntry. The position of @prefill over paged caches is the first

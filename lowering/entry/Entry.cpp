@@ -112,14 +112,16 @@ SmallVector<unsigned> EntryArguments::outputs(bool logits) const {
   return places;
 }
 
-/// Whether an argument is one that entries may have or lack.
-static bool isOptional(EntryArgument what, bool draws) {
+/// Whether an argument is one that an entry with `arguments` may have or lack.
+static bool isOptional(EntryArgument what, const EntryArguments &arguments) {
   if (what == Is::Arena)
     return true;
-  return draws
-             ? what == Is::Tokens
-             : llvm::is_contained(
-                   {Is::Cache, Is::FirstHidden, Is::Hidden, Is::States}, what);
+  if (arguments.drawsId())
+    return what == Is::Tokens;
+  if (what == Is::Source)
+    return !arguments.has(Is::Positions);
+  return llvm::is_contained(
+      {Is::Cache, Is::FirstHidden, Is::Hidden, Is::States}, what);
 }
 
 /// Reports an argument that an entry of this kind must have and lacks, or has
@@ -137,7 +139,7 @@ static LogicalResult verifyKind(func::FuncOp entry,
       return entry.emitError("expected an argument '")
              << EntryArguments::nameOf(what) << "'";
   for (EntryArgument what : arguments.all())
-    if (!llvm::is_contained(required, what) && !isOptional(what, draws))
+    if (!llvm::is_contained(required, what) && !isOptional(what, arguments))
       return entry.emitError("expected no argument '")
              << EntryArguments::nameOf(what) << "' beside '"
              << (draws ? "sampled" : "ids") << "'";

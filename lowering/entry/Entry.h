@@ -17,7 +17,8 @@ enum class EntryArgument {
   Position,    ///< index: the position of the first token
   First,       ///< index: the first token whose logits are returned
   FirstHidden, ///< index: the first token whose hidden states are returned
-  Source,      ///< index: the number of tokens that the encoder has read
+  Source,      ///< index: the number of tokens that the encoder has read, or
+               ///< of tokens after its own that a token sees
   Logits,      ///< (chunk, vocab) f32; updated in place
   Hidden,      ///< (chunk, hidden size) f32; updated in place
   Cache,       ///< (layers, heads, positions, size), or (..., blocks, bytes);
@@ -39,9 +40,9 @@ enum class EntryArgument {
 
 /// The arguments of one entry function. There are two kinds of entries:
 /// - An entry that runs tokens has Ids to Logits. It has FirstHidden and Hidden
-///   only if it returns hidden states. Over paged caches it has Pages instead
-///   of Source, and, if each token has its own pages, Positions instead of
-///   Position.
+///   only if it returns hidden states. Over paged caches it has Pages, and
+///   Source only if tokens see others after their own; or, if each token has
+///   its own pages, Positions instead of Position, and no Source.
 /// - An entry that draws an id from each row of logits has Logits, Seen,
 /// Sampled
 ///   and Sampling. It has Tokens, the number of rows, unless there is one.

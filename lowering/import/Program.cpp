@@ -218,20 +218,21 @@ static LogicalResult verifyPages(func::FuncOp function, bool batch) {
 
 /// Checks the type (ids, position, first, caches...) -> (logits, caches...).
 /// Over paged caches, pages follow `first`, and after them the numbers of
-/// states if there are states. In a batch, each token has a position.
+/// states if there are states; then the number of tokens of another text, or
+/// of tokens ahead, if there is one. In a batch, each token has a position.
 static LogicalResult verifySignature(func::FuncOp forward, bool hasSource,
                                      bool paged = false, bool batch = false) {
   FunctionType type = forward.getFunctionType();
   ArrayRef<Type> inputs = type.getInputs();
   bool hides = returnsHidden(type);
   bool hasStates = paged && numbersType(type, kStatesArgument);
-  size_t scalars = (hasSource || paged ? 3 : 2) + hasStates + (hides ? 1 : 0),
+  size_t scalars = 2 + paged + hasStates + hasSource + hides,
          outputs = hides ? 2 : 1;
   if (inputs.size() < 1 + scalars ||
       type.getNumResults() + scalars + 1 != inputs.size() + outputs)
     return forward.emitError("expected (ids, position, first")
-           << (hasSource ? ", source" : "") << (paged ? ", pages" : "")
-           << (hasStates ? ", states" : "") << (hides ? ", first_hidden" : "")
+           << (paged ? ", pages" : "") << (hasStates ? ", states" : "")
+           << (hasSource ? ", source" : "") << (hides ? ", first_hidden" : "")
            << ", caches...) -> (logits, " << (hides ? "hidden, " : "")
            << "caches...), got " << type;
   Type ids = inputs[0], logits = type.getResult(0);
@@ -251,10 +252,12 @@ static LogicalResult verifySignature(func::FuncOp forward, bool hasSource,
   if (hides && failed(verifyHidden(forward, type.getResult(1))))
     return failure();
   SmallVector<const char *> names = {"position", "first"};
-  if (hasSource || paged)
-    names.push_back(paged ? "pages" : "source");
+  if (paged)
+    names.push_back("pages");
   if (hasStates)
     names.push_back("states");
+  if (hasSource)
+    names.push_back("source");
   if (hides)
     names.push_back("first_hidden");
   for (size_t i = batch ? 1 : 0; i < scalars; ++i)
@@ -448,7 +451,9 @@ static LogicalResult verifyPosition(Operation *op, func::FuncOp function,
   if (over && (!encodes || over != function.getArgument(3)))
     return op->emitError(
         "expected 'over' to be the source that the function is given");
-  if (ahead && (encodes || ahead != function.getArgument(3)))
+  unsigned number = sourceArgument(function.getFunctionType());
+  if (ahead && (encodes || number >= function.getNumArguments() ||
+                ahead != function.getArgument(number)))
     return op->emitError(
         "expected 'ahead' to be the number of tokens ahead that "
         "the function is given");

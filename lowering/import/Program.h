@@ -31,7 +31,8 @@ mlir::OwningOpRef<mlir::ModuleOp> loadProgram(llvm::StringRef path,
 ///   after `first`. The other arguments of `@encode` are those of `@forward`;
 ///   its position is 0, and it returns only the caches.
 /// - Attention `ahead` uses an index after `first`, too; then there is no
-///   `@encode`.
+///   `@encode`. Of `@prefill` over paged caches, the index follows the numbers
+///   of pages and states.
 /// - Ropes, appends, attention and learned positions use the function's
 ///   position. Attention `over` another text uses that text's number of tokens.
 /// - Layers exist, and are constants or induction variables of loops with
@@ -60,7 +61,7 @@ mlir::LogicalResult verifyFused(mlir::ModuleOp module);
 mlir::LogicalResult verifyOps(mlir::func::FuncOp function);
 
 /// Whether attention of a function sees keys after a token's own. Then the
-/// function takes their number after `first`.
+/// function takes their number (sourceArgument).
 bool seesAhead(mlir::func::FuncOp function);
 
 /// The most positions at which a program may run: as many as the smallest of

@@ -94,11 +94,13 @@ static bool hasEntryType(func::FuncOp function) {
     inputs = inputs.drop_back(); // the first token of hidden states
   else if (results.size() < caches.size() || outputs > 1)
     return false;
-  if (inputs.size() < 3 || inputs.size() > 5)
+  if (inputs.size() < 3)
     return false;
-  bool isPaged = inputs.size() > 3 && isTensor(inputs[3], {1, 2}),
-       ofTokens = isTensor(inputs[1], {1});
-  int64_t numbers = ofTokens ? 2 : 1; // the rank of pages and states
+  bool ofTokens = isTensor(inputs[1], {1});
+  if (inputs.size() > 3 && !ofTokens && inputs.back().isIndex())
+    inputs = inputs.drop_back(); // the tokens of another text, or ahead
+  ArrayRef<Type> numbers = inputs.drop_front(3); // of pages and states
+  bool isPaged = !numbers.empty();
   auto isCache = [&](Type cache) {
     auto type = dyn_cast<RankedTensorType>(cache);
     return isTensor(cache, {isPaged ? 5 : 4, isPaged ? 4 : 3}) &&
@@ -107,13 +109,10 @@ static bool hasEntryType(func::FuncOp function) {
             type.getShape().back() % BlocksType::kNumbers == 0);
   };
   return isTensor(inputs[0], {1}) && (ofTokens || inputs[1].isIndex()) &&
-         inputs[2].isIndex() && (isPaged || !ofTokens) &&
-         llvm::all_of(inputs.drop_front(3),
-                      [&](Type type) {
-                        return isPaged ? isTensor(type, {numbers})
-                                       : type.isIndex();
-                      }) &&
-         (isPaged || inputs.size() < 5) &&
+         inputs[2].isIndex() && (isPaged || !ofTokens) && numbers.size() < 3 &&
+         llvm::all_of(
+             numbers,
+             [&](Type type) { return isTensor(type, {ofTokens ? 2 : 1}); }) &&
          llvm::all_of(results.take_front(outputs),
                       [&](Type type) { return isTensor(type, {2}); }) &&
          llvm::all_of(caches, isCache) &&
@@ -181,10 +180,12 @@ static func::FuncOp createEntry(OpBuilder &b, func::FuncOp old, int64_t chunk) {
     add(Is::FirstHidden, index);
   if (pages)
     add(Is::Pages, ofTokens ? roomFor(pages) : pages);
-  else
-    add(Is::Source, index);
   if (states)
     add(Is::States, ofTokens ? roomFor(states) : states);
+  // An entry over caches of one text always has it.
+  if (!pages ||
+      sourceArgument(type) + hasHidden + caches.size() < type.getNumInputs())
+    add(Is::Source, index);
   add(Is::Logits, roomFor(logits));
   if (hasLogits)
     results.push_back(roomFor(logits));
@@ -235,16 +236,16 @@ static LogicalResult lowerEntry(func::FuncOp old, int64_t chunk,
     sizes[0] = argument(EntryArgument::Tokens);
     return b.slice(value, zeros, sizes);
   };
-  // The order of arguments: ids, position, first; source (beside an encoder) or
-  // pages; states; the first token of hidden states; caches.
+  // The order of arguments: ids, position, first; pages; states; source (beside
+  // an encoder, or of tokens ahead); the first token of hidden states; caches.
   using Is = EntryArgument;
-  bool isPaged = arguments.has(Is::Pages);
   SmallVector<Value> values = {
       argument(Is::Ids),
       argument(arguments.has(Is::Positions) ? Is::Positions : Is::Position),
-      argument(Is::First), argument(isPaged ? Is::Pages : Is::Source)};
-  if (arguments.has(Is::States))
-    values.push_back(argument(Is::States));
+      argument(Is::First)};
+  for (Is number : {Is::Pages, Is::States, Is::Source})
+    if (arguments.has(number))
+      values.push_back(argument(number));
   size_t caches = cacheTypes(old.getFunctionType()).size();
   values.resize(old.getNumArguments() - caches - hasHidden);
   for (auto [value, type] : llvm::zip(values, old.getArgumentTypes()))

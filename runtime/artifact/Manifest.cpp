@@ -284,8 +284,7 @@ void Reader::readBatch(const JsonCursor &at) {
   if (batch.width != (manifest.maxSeq + batch.page - 1) / batch.page)
     at["width"].expected("the pages of max_seq positions");
   if (manifest.bidirectional || manifest.encoder || manifest.hasRopeOfLength())
-    at.fail("is for a model whose tokens see those before them alone, with "
-            "the rope of every text");
+    at.fail("is for a decoder-only model with the rope of every text");
   if (manifest.pageBytes() == 0)
     at.fail("is for a model with KV caches");
   for (const CacheSpec &cache : manifest.caches) {

@@ -99,8 +99,8 @@ Status Backend::runPaged(const Step &step) {
   times.run([&] {
     entry(step.ids, step.tokens, step.positions ? step.positions : &position,
           step.pages, step.states, step.firstLogit, step.firstHidden(),
-          step.logits, step.hidden, buffers.cacheTable(), buffers.scratch(),
-          buffers.slotsWith(step.embeddings), pool.host());
+          step.source, step.logits, step.hidden, buffers.cacheTable(),
+          buffers.scratch(), buffers.slotsWith(step.embeddings), pool.host());
   });
   return pool.complete();
 }

@@ -77,6 +77,7 @@ uint64_t Paged::writePages(const Step &step) {
   header.position = position;
   header.tokens = static_cast<int32_t>(step.tokens);
   header.first_logit = static_cast<int32_t>(step.firstLogit);
+  header.source = static_cast<int32_t>(step.source);
   header.first_hidden = static_cast<int32_t>(step.firstHidden());
   writeState(header, step.ids);
   memcpy(pinned(Argument::Positions),

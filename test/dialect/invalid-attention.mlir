@@ -376,8 +376,17 @@ func.func @append(%x: tensor<17x4x8xf32>, %k: tensor<1x4x16x8xf32>, %l: index, %
 
 // gqa_c13
 func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<1x4x16x8xf32>, %l: index, %p: index) {
-  // expected-error @below {{expected causal and no pages beside 'ahead'}}
+  // expected-error @below {{expected causal and one position of all tokens beside 'ahead'}}
   %y = llama.gqa %q, %k, %k[%l] at %p ahead %l {scale = 1.0} : tensor<?x8x8xf32>, tensor<1x4x16x8xf32>
+  return
+}
+
+// -----
+
+// gqa_c13
+func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<?x1x4x16x8xf32>, %l: index, %p: tensor<?xi32>, %t: tensor<?x2xi32>) {
+  // expected-error @below {{expected causal and one position of all tokens beside 'ahead'}}
+  %y = llama.gqa %q, %k, %k[%l] at (%p : tensor<?xi32>) pages(%t : tensor<?x2xi32>) ahead %l {scale = 1.0, causal} : tensor<?x8x8xf32>, tensor<?x1x4x16x8xf32>
   return
 }
 

@@ -11,6 +11,9 @@ same beginning and one forked off another in the middle of a page:
 - texts that draw in other ways, in one step, draw what the host draws from their
   logits, with drafts that are right and wrong as without.
 
+- rows of an image that see one another give a prompt the same bits however its ids are cut,
+  and a sequence that goes on from the session's state draws the same.
+
 Cases `16-bit` and `states` are one of several. A text of a model with states, saved and
 restored, goes on with the same bits; steps end with pages, after which states are kept.
 """
@@ -35,6 +38,13 @@ CASES = {
         families.config("llama", {"head_dim": 32}),
         "bf16",
         ["--kv=q8_0"],
+        "bf16",
+    ),
+    "images": (
+        families.COMPOSITES["gemma3"]
+        | {"text_config": families.text_of("gemma3_text") | {"head_dim": 32}},
+        "bf16",
+        [],
         "bf16",
     ),
 }
@@ -201,13 +211,50 @@ def check_hidden(gpu, cpu, texts, width, most):
     batch.free()
 
 
+def check_image(gpu, cpu, ids, width, most):
+    """An image of more rows than a window has, after nine ids."""
+    rows = np.random.default_rng(1).normal(size=(28, width)) / 4
+
+    def read(model, cuts, pieces):
+        session, begin = capi.Session(model, 1), 0
+        session.expect_prompt(len(ids) + len(rows))
+        for end in cuts:
+            session.feed(ids[begin:end])
+            begin = end
+        for piece in np.array_split(rows, pieces):
+            check(not session.feed_embeddings(piece), "rows were refused")
+        return session, session.feed(ids[9:], capi.LOGITS_LAST)[0]
+
+    session, logits = read(gpu, [9], 1)
+    check(logits.tobytes() == read(gpu, [2, 9], 1)[1].tobytes(), "other bits in other chunks")
+    blind = nmse(logits, read(gpu, [9], 2)[1])
+    apart = nmse(read(cpu, [9], 1)[1], logits)
+    check(apart <= most, f"an image: NMSE {apart:.2e} from the CPU")
+    check(blind > 10 * most, f"rows do not see one another: NMSE {blind:.2e}")
+    batch, drawn = capi.Batch(gpu), {}
+    number = batch.join(capi.Sampler(gpu, temperature=0))
+    batch.restore(number, session.save())
+    first = int(logits.argmax())
+    check(not batch.feed(number, [first], DRAWN), "a feed failed")
+    check(not run(batch, drawn), "a sequence failed")
+    for id, row in drawn[number]:
+        wanted = session.feed([first], capi.LOGITS_LAST)[0]
+        check(row == wanted.tobytes(), "other bits after an image than in the session")
+        first = id
+    batch.free()
+
+
 def check_case(tools, name, config, dtype, flags, bar):
     program = tools.scratch / f"{name}.json"
-    program.write_text(json.dumps(config | {"num_hidden_layers": 2}))
+    text = config.get("text_config", config) | {"num_hidden_layers": 2}
+    reads_images = "text_config" in config
+    if reads_images:  # a layer with a window, and one without
+        text["sliding_window_pattern"] = 2
+    program.write_text(json.dumps(config | {"text_config": text} if reads_images else text))
     flags = [f"--dtype={dtype}", f"--chunk={CHUNK}", f"--batch={ROWS}", *flags]
     artifact = tools.compile(program, *flags, "--target=cpu,cuda", out=f"{name}.cria")
     generator = np.random.default_rng(0)
-    vocab = config["vocab_size"]
+    vocab, width = text["vocab_size"], text["hidden_size"]
     texts = [generator.integers(3, vocab, count).tolist() for count in (3, 21, 40)]
     texts.append(texts[2][:33] + [9, 8])
     gpu = capi.Model(tools, artifact, 1, vocab, device="emulated")
@@ -227,7 +274,9 @@ def check_case(tools, name, config, dtype, flags, bar):
         apart = nmse(*first)
         what = f"{name}, text {i}: NMSE {apart:.2e} from the CPU"
         check(apart <= BARS[bar], f"{what}, expected at most {BARS[bar]:.0e}")
-    check_hidden(gpu, cpu, texts, config["hidden_size"], BARS[bar])
+    check_hidden(gpu, cpu, texts, width, BARS[bar])
+    if reads_images:
+        check_image(gpu, cpu, texts[1], width, BARS[bar])
     gpu.free()
     cpu.free()
 
@@ -235,7 +284,7 @@ def check_case(tools, name, config, dtype, flags, bar):
 def main():
     tools = Tools(*sys.argv[1:3])
     states = {name: (config | SMALL, "f32", [], "f32") for name, config in STATES.items()}
-    groups = {"states": states, "16-bit": ["gemma2", "cache"]}
+    groups = {"states": states, "16-bit": ["gemma2", "images", "cache"]}
     for name in sys.argv[3:] or CASES:
         group = groups.get(name, [name])
         for each in some(group, len(group)):

@@ -316,9 +316,10 @@ def check_folder(folder, goldens, cache):
 
 def check_gemma_refusals(folder):
     """Texts in which the rows of an image would not see one another, or those of two."""
-    whole, source = folder.text, folder.tools.scratch / "gemma3.json"
-    folder.text = folder.tools.compile(source, "--plain", "--batch=2", out="blind.cria")
-    refused(folder.run(["photo.jpg"], "-p<start_of_image>", "-q"), "without --batch")
+    whole, source = folder.text, folder.tools.scratch / "blind.json"
+    source.write_text(json.dumps(folder.config["text_config"]))
+    folder.text = folder.tools.compile(source, "--plain", out="blind.cria")
+    refused(folder.run(["photo.jpg"], "-p<start_of_image>", "-q"), "but not in this artifact")
     folder.text = whole
     adjacent = folder.run(PICTURES, f"--ids=1,{towers.IMAGE},{towers.IMAGE}", "-q")
     refused(adjacent, "an image right behind another")
@@ -640,6 +641,9 @@ def main():
     check_chat(gemma3, goldens)
     check_folder(gemma3, goldens, cache)
     check_gemma_refusals(gemma3)
+    source = tools.scratch / "gemma3.json"
+    gemma3.text = tools.compile(source, "--plain", "--chunk=5", "--batch=2", out="pages.cria")
+    check_text(gemma3, PROCESSORS["gemma3"], goldens)
     parts = ["vision", "vision2", "projector"]
     openvla = Folder(tools, "openvla", OPENVLA, PRISMATIC, parts)
     check_openvla(openvla, goldens)

@@ -6,7 +6,8 @@ together, a token each, some joining late and some leaving early:
 
 - logits are those of the artifact without `--batch`, by the bar of the type;
 - each text's logits are the same, byte for byte, together with other texts, in another
-  row, and alone with its prompt in other chunks;
+  row, and alone with its prompt in other chunks. In one case some tokens of a prompt see
+  one another, as those of an image do;
 - in one case upstream's tools lower the output of the linalg phase, and get the same by
   the bar of f32.
 """
@@ -30,26 +31,30 @@ LENGTHS = [3, 17, 40, 1, 33]  # of prompts
 STEPS = 7
 PIECES = {1: [1], 3: [3], 17: [16, 1], 33: [1, 32], 40: [32, 8]}
 OTHER_PIECES = {1: [1], 3: [1, 1, 1], 17: [3, 14], 33: [19, 14], 40: [20, 20]}
+# Positions of an image in prompts of these lengths, whose tokens see one another; in the
+# second there are more of them than a window has.
+IMAGES = {17: (2, 6), 40: (3, 31)}
 # NMSE from the artifact without pages. Inputs of products with blocks are rounded to
 # integers, which the smallest difference may change.
 BARS = {"f32": 1e-8, "bf16": 2e-3, "blocks": 1e-4}
 LLAMA = families.FAMILIES["llama"]
 # Name: config, type, flags.
 CASES = {
-    "llama": (LLAMA, "f32", []),
     "gemma2": (families.FAMILIES["gemma2"], "f32", []),
+    "llama": (LLAMA, "f32", []),
     "experts": (families.FAMILIES["qwen3_moe"], "bf16", []),
+    "images": (families.COMPOSITES["gemma3"], "f32", []),
     "latent": (families.FAMILIES["minicpm3"], "f32", []),
     "v3": (LLAMA, "bf16", ["--cpu=x86-64-v3"]),
     "cache": (families.config("llama", {"head_dim": 32}), "f32", ["--kv=q8_0"]),
+    "tiles": (LLAMA, "bf16", []),
+    "delta": (families.FAMILIES["qwen3_5_text"], "f32", []),
     "blocks": (
         families.config("llama", {"hidden_size": 64, "intermediate_size": 96}),
         "f32",
         ["--quantize=q4_0,head=q8_0"],
     ),
-    "tiles": (LLAMA, "bf16", []),
     "conv": (families.FAMILIES["lfm2"], "bf16", []),
-    "delta": (families.FAMILIES["qwen3_5_text"], "f32", []),
     "scan": (families.FAMILIES["granitemoehybrid-mamba"], "bf16", []),
 }
 
@@ -108,7 +113,7 @@ class Pool(Memory):
 class Batched(Artifact):
     """Calls entries over paged caches."""
 
-    def call(self, entry, ids, positions, places):
+    def call(self, entry, ids, positions, places, ahead=0):
         memory = self.memory
         ids, positions = (np.array(each, np.int32) for each in (ids, positions))
         pages, states = parts(entry, places)
@@ -125,6 +130,7 @@ class Batched(Artifact):
             pointer(states.ctypes.data if memory.has_states else None),
             number(0),
             number(len(ids)),  # no hidden states
+            number(ahead),
             pointer(logits.ctypes.data),
             pointer(None),
             caches,
@@ -138,7 +144,7 @@ class Batched(Artifact):
 class Stated(Upstream):
     """Calls the same entries as upstream's tools lowered them."""
 
-    def call(self, entry, ids, positions, places):
+    def call(self, entry, ids, positions, places, _ahead=0):
         memory, (pages, states) = self.memory, parts(entry, places)
         room = CHUNK if entry == "prefill" else ROWS
         logits = np.zeros((room, memory.logits.shape[1]), np.float32)
@@ -172,31 +178,44 @@ class Stated(Upstream):
         return logits[: len(ids)]
 
 
-def prefill(program, ids, place, pieces):
-    rows, position = [], 0
-    for count in pieces:
-        part = ids[position : position + count]
-        rows.append(program.call("prefill", part, [position], place))
-        position += count
-    return np.concatenate(rows)
+class Prompts:
+    """How prompts are cut; those with an image only before and after it."""
+
+    def __init__(self, has_images):
+        self.images = IMAGES if has_images else {}
+
+    def calls(self, length, pieces):
+        """(begin, end, tokens that a token sees ahead) of each call."""
+        first, last = self.images.get(length, (0, 0))
+        ends = {n for n in np.cumsum(pieces[length]).tolist() if not first < n < last}
+        ends = sorted(ends | {first, last} - {0})
+        for begin, end in zip([0, *ends], ends):
+            yield begin, end, end - begin - 1 if (begin, end) == (first, last) else 0
 
 
-def alone(program, ids, length):
+def prefill(program, ids, place, calls):
+    parts = [
+        program.call("prefill", ids[begin:end], [begin], place, ahead)
+        for begin, end, ahead in calls
+    ]
+    return np.concatenate(parts)
+
+
+def alone(program, ids, length, calls):
     """Logits of the artifact without pages, for the prompt and then for each token."""
-    rows, position = [], 0
-    for count in [*PIECES[length], *[1] * (len(ids) - length)]:
-        entry = "decode" if count == 1 and position >= length else "prefill"
-        program.call(entry, ids[position : position + count], position, 0)
-        rows.append(program.memory.logits[:count].copy())
-        position += count
+    rows = []
+    for begin, end, ahead in [*calls, *((p, p + 1, 0) for p in range(length, len(ids)))]:
+        entry = "decode" if begin >= length else "prefill"
+        program.call(entry, ids[begin:end], begin, ahead)
+        rows.append(program.memory.logits[: end - begin].copy())
     return np.concatenate(rows)
 
 
-def together(program, texts, joins, order):
+def together(program, prompts, texts, joins, order):
     """Logits of each text. A step has the texts that have joined and not ended."""
     places = [program.memory.place(len(ids)) for ids in texts]
     rows = [
-        [prefill(program, ids[:length], place, PIECES[length])]
+        [prefill(program, ids, place, prompts.calls(length, PIECES))]
         for ids, place, length in zip(texts, places, LENGTHS)
     ]
     for step in range(2 * STEPS):
@@ -235,14 +254,17 @@ def check_case(tools, name, config, dtype, flags):
     texts = [generator.integers(3, vocab, n + STEPS).tolist() for n in LENGTHS]
 
     own = manifest_of(plain)
+    prompts = Prompts(manifest["model"].get("sees_ahead", False))
+    check(bool(prompts.images) == (name == "images"), f"{name}: sees_ahead")
     want = []
     for ids, length in zip(texts, LENGTHS):
         memory = Memory(own, dtype, dtype)
         memory.logits = np.zeros((CHUNK, vocab), np.float32)
         memory.hidden = np.zeros((CHUNK, own["model"]["hidden"]), np.float32)
-        want.append(alone(Artifact(plain, memory), ids, length))
+        calls = prompts.calls(length, PIECES)
+        want.append(alone(Artifact(plain, memory), ids, length, calls))
     fresh = lambda: Batched(paged, Pool(manifest, dtype))
-    got = together(fresh(), texts, joins=[0, 2, 1, 0, 5], order=[3, 0, 4, 1, 2])
+    got = together(fresh(), prompts, texts, joins=[0, 2, 1, 0, 5], order=[3, 0, 4, 1, 2])
     for i, (one, other) in enumerate(zip(want, got)):
         what = f"{name}, text {i}"
         bar = BARS["blocks" if name in ("blocks", "cache") else dtype]
@@ -252,15 +274,17 @@ def check_case(tools, name, config, dtype, flags):
         text = text_of(tools, program, [*flags, batch])
         stated = Stated(upstream(tools, text, name), Pool(manifest, dtype))
         joins, order = [0, 2, 1, 0, 5], [3, 0, 4, 1, 2]
-        for i, (one, other) in enumerate(zip(together(stated, texts, joins, order), got)):
+        for i, (one, other) in enumerate(
+            zip(together(stated, prompts, texts, joins, order), got)
+        ):
             check_close(one, other, f"{name}, text {i} as upstream lowers it")
-    again = together(fresh(), texts, joins=[1, 0, 0, 3, 0], order=[0, 1, 2, 3, 4])
+    again = together(fresh(), prompts, texts, joins=[1, 0, 0, 3, 0], order=[0, 1, 2, 3, 4])
     for i, (one, other) in enumerate(zip(got, again)):
         check_equal(one, other, f"{name}, text {i}: other neighbours, other bits")
     for i, (ids, length) in enumerate(zip(texts, LENGTHS)):
         single = fresh()
         place = single.memory.place(len(ids))
-        prompt = prefill(single, ids[:length], place, OTHER_PIECES[length])
+        prompt = prefill(single, ids, place, prompts.calls(length, OTHER_PIECES))
         rows = [
             single.call("batch", [ids[p]], [p], [place])
             for p in range(length, len(ids))

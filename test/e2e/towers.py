@@ -234,16 +234,17 @@ def check_gemma3(tools, device, goldens):
     projector = Part(tools, device, "gemma3", config, "--part=projector")
     rows = projector.forward(pooled, TEXT["hidden_size"])
     projector.check(goldens["gemma3"], rows)
-    text = Part(tools, device, "gemma3", config, "--chunk=5", vocab=TEXT["vocab_size"])
-    session = text.session()
-    session.expect_prompt(len(BEFORE) + len(rows) + len(AFTER))
-    session.feed(BEFORE)
-    # The text multiplies embeddings, but transformers does not multiply an image's.
-    problem = session.feed_embeddings(rows / np.float32(TEXT["hidden_size"] ** 0.5))
-    check(problem is None, problem)
-    text.check(goldens["gemma3-logits"], session.feed(AFTER), ", logits")
-    problem = session.feed_embeddings(np.zeros((6, TEXT["hidden_size"])))
-    check(problem and "6 embeddings that see one another" in problem, problem)
+    for flags in ["--chunk=5"], ["--chunk=5", "--batch=2"]:
+        text = Part(tools, device, "gemma3", config, *flags, vocab=TEXT["vocab_size"])
+        session = text.session()
+        session.expect_prompt(len(BEFORE) + len(rows) + len(AFTER))
+        session.feed(BEFORE)
+        # The text multiplies embeddings, but transformers does not multiply an image's.
+        problem = session.feed_embeddings(rows / np.float32(TEXT["hidden_size"] ** 0.5))
+        check(problem is None, problem)
+        text.check(goldens["gemma3-logits"], session.feed(AFTER), ", logits")
+        problem = session.feed_embeddings(np.zeros((6, TEXT["hidden_size"])))
+        check(problem and "6 embeddings that see one another" in problem, problem)
 
 
 def check_refusals(tools, tower, rows):

@@ -74,10 +74,14 @@ func.func @forward(%ids: tensor<?xi32>, %p: index, %first: index, %q: tensor<?x2
 
 // -----
 
-// Attention sees no tokens ahead.
+// Attention of prefill sees tokens ahead, whose number follows the pages; that of
+// batch sees none.
 // CHECK-LABEL: func @prefill
-// CHECK-SAME: (%{{.*}}: tensor<?xi32>, %[[P:[^:]*]]: index, %{{.*}}: index, %[[PAGES:[^:]*]]: tensor<4xi32>, %{{.*}}: tensor<?x2x8xf32>, %{{.*}}: tensor<?x3x2x4x8xf32>)
-// CHECK: llama.gqa {{.*}} at %[[P]] pages(%[[PAGES]] : tensor<4xi32>) {causal
+// CHECK-SAME: (%{{.*}}: tensor<?xi32>, %[[P:[^:]*]]: index, %{{.*}}: index, %[[PAGES:[^:]*]]: tensor<4xi32>, %[[AHEAD:[^:]*]]: index, %{{.*}}: tensor<?x2x8xf32>, %{{.*}}: tensor<?x3x2x4x8xf32>)
+// CHECK: llama.gqa {{.*}} at %[[P]] pages(%[[PAGES]] : tensor<4xi32>) ahead %[[AHEAD]] {causal
+// CHECK-LABEL: func @batch
+// CHECK-SAME: (%{{.*}}: tensor<?xi32>, %[[P:[^:]*]]: tensor<?xi32>, %{{.*}}: index, %[[PAGES:[^:]*]]: tensor<?x4xi32>, %{{.*}}: tensor<?x2x8xf32>, %{{.*}}: tensor<?x3x2x4x8xf32>)
+// CHECK: llama.gqa {{.*}} at (%[[P]] : tensor<?xi32>) pages(%[[PAGES]] : tensor<?x4xi32>) {causal
 func.func @forward(%ids: tensor<?xi32>, %p: index, %first: index, %n: index, %q: tensor<?x2x8xf32>, %k: tensor<3x2x16x8xf32>) -> tensor<?x2x8xf32> {
   %o = llama.gqa %q, %k, %k[%first] at %p ahead %n {scale = 1.0, causal} : tensor<?x2x8xf32>, tensor<3x2x16x8xf32>
   return %o : tensor<?x2x8xf32>

@@ -80,7 +80,7 @@ std::vector<TestTensor> fakeTensors() {
 
 nlohmann::json fakeManifest() {
   return nlohmann::json::parse(R"({
-    "format": 14, "compiler": "cria test", "flags": {"cpu": "native"},
+    "format": 15, "compiler": "cria test", "flags": {"cpu": "native"},
     "target": {"kind": "cpu", "arch": "x86_64", "os": "linux"},
     "config": null,
     "model": {"vocab_size": 5, "max_seq": 12, "chunk": 4, "hidden": 2},
@@ -316,13 +316,13 @@ static void row(const float *cache, const int32_t *table, int64_t position,
 }
 static void paged(const int32_t *ids, int64_t rows, const int32_t *positions,
                   const int32_t *pages, const int32_t *states, int64_t first,
-                  int64_t hidden_first, float *logits, float *hidden,
-                  void *const *caches, void *arena, const void *const *slots,
-                  int isBatch) {
+                  int64_t hidden_first, int64_t source, float *logits,
+                  float *hidden, void *const *caches, void *arena,
+                  const void *const *slots, int isBatch) {
   float *bias = arena;
   for (int i = 0; i < 2; ++i)
     bias[i] = widen(((const uint16_t *)slots[1])[i]) +
-              widen(((const uint16_t *)slots[2])[i]);
+              widen(((const uint16_t *)slots[2])[i]) + 100 * source;
   for (int64_t r = 0; r < rows; ++r) {
     const int32_t *table = isBatch ? pages + r * 10 : pages;
     int64_t position = isBatch ? positions[r] : positions[0] + r;
@@ -349,11 +349,11 @@ static void paged(const int32_t *ids, int64_t rows, const int32_t *positions,
 #define ENTRY(name, given, isBatch)                                            \
   void name(const int32_t *ids, int64_t rows, const int32_t *positions,        \
             const int32_t *pages, const int32_t *states, int64_t first,        \
-            int64_t hidden_first, float *logits, float *hidden,                \
-            void *const *caches, void *arena, const void *const *slots,        \
-            const CriaHost *host) {                                            \
-    paged(ids, rows, positions, pages, given, first, hidden_first, logits,     \
-          hidden, caches, arena, slots, isBatch);                              \
+            int64_t hidden_first, int64_t source, float *logits,               \
+            float *hidden, void *const *caches, void *arena,                   \
+            const void *const *slots, const CriaHost *host) {                  \
+    paged(ids, rows, positions, pages, given, first, hidden_first, source,     \
+          logits, hidden, caches, arena, slots, isBatch);                      \
   }
 ENTRY(fake_paged_prefill, 0, 0)
 ENTRY(fake_batch, 0, 1)

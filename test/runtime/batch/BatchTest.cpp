@@ -1042,7 +1042,7 @@ TEST_F(BatchTest, RefusesManifestsThatBatchesAreNotFor) {
     EXPECT_THAT(Artifact::open(path).status(),
                 fails(CRIA_INVALID_ARGUMENT, message));
   };
-  refused("/model/bidirectional", true, "whose tokens see those before them");
+  refused("/model/bidirectional", true, "is for a decoder-only model");
   refused("/caches", nlohmann::json::array(), "for a model with KV caches");
   nlohmann::json large = fakePagedManifest()["caches"];
   large[0].update({{"shape", {int64_t(1) << 37}}, {"bytes", int64_t(1) << 39}});
