@@ -98,10 +98,12 @@ void addModel(CLI::App &app, ServeOptions &options) {
   app.add_option("--allow-unknown", options.engine.allowUnknown,
                  "ignore this key of generation_config.json")
       ->type_name("KEY");
-  app.add_option("--part", options.engine.tower,
-                 "the artifact of the model's part that reads images "
-                 "(cria-compile --part=vision); a folder needs none")
-      ->type_name("FILE");
+  app.add_option("--part", options.engine.parts,
+                 "the artifact of a part of the model that reads images "
+                 "(cria-compile --part=vision); repeatable. A folder needs "
+                 "none")
+      ->type_name("FILE")
+      ->allow_extra_args(false);
   app.add_option("--pooling", options.pooling,
                  "how /v1/embeddings pools hidden states (default: as "
                  "1_Pooling/config.json says, else mean)")
@@ -345,8 +347,10 @@ void findArtifacts(ServeOptions &options) {
                         ? compile(options, options.model, options.compile,
                                   {"--batch=" + std::to_string(rowsFor(texts))})
                         : options.model;
-  if (compiles && engine.tower.empty() && takesImages(options.model))
-    engine.tower = compile(options, options.model, "--part=vision", {});
+  if (compiles && engine.parts.empty())
+    for (const std::string &part : imageParts(options.model))
+      engine.parts.push_back(
+          compile(options, options.model, "--part=" + part, {}));
   if (options.draft.empty())
     return;
   bool compilesDraft = isModel(options.draft);

@@ -1,10 +1,12 @@
 """pictures.py BIN SCRATCH: chats with images, as cria-run --image answers them.
 
-The model, its processor and the files are those of test/e2e/images.py, whose replies are
-transformers'.
+The models, their processors and the files are those of test/e2e/images.py, whose replies are
+transformers'. The rows of an image of Gemma 3 see one another, and are more than a window,
+and more than the chunks of prompts have.
 """
 
 import base64
+import json
 import struct
 import subprocess
 import sys
@@ -66,6 +68,28 @@ def check_replies(server, folder, artifact, tools):
     check(len({*expected.values()}) == 3, f"images change nothing: {expected}")
 
 
+def check_starts(tools, folder, artifact):
+    """Parts and artifacts with which the server does not start."""
+
+    def refused(artifact, parts, problem):
+        options = [f"--weights={folder.path}", "--port=0", *(f"--part={part}" for part in parts)]
+        done = subprocess.run(
+            [tools.bin / "cria-serve", artifact, *options], capture_output=True, text=True
+        )
+        check(done.returncode == 1 and problem in done.stderr, f"{done}, expected {problem!r}")
+
+    vision, projector = folder.parts
+    refused(artifact, [vision], "part 'projector' is missing: give --part=FILE")
+    refused(artifact, [vision] * 2, "is part 'vision', expected one for each part that reads")
+    refused(artifact, [vision, artifact], "is part '', expected one for each part that reads")
+    source = tools.scratch / "gemma3.json"
+    short = tools.compile(source, "--plain", "--batch=2", "--chunk=3", out="short.cria")
+    refused(short, folder.parts, "short.cria: an image has 4 rows that see one another, and a call takes 3")
+    source.write_text(json.dumps(folder.config["text_config"]))
+    blind = tools.compile(source, "--plain", "--batch=2", out="blind.cria")
+    refused(blind, folder.parts, "see one another, but not in this artifact")
+
+
 def check_response(server):
     """/v1/responses answers as a chat does."""
     parts = [{"type": "input_image", "image_url": url_of("photo.jpg"), "detail": "auto"}]
@@ -111,6 +135,15 @@ def main():
         check_replies(server, folder, artifact, tools)
         check_response(server)
         check_refusals(server)
+    gemma3 = images.PROCESSORS["gemma3"]
+    other = images.Folder(tools, "gemma3", images.GEMMA3, gemma3, ["vision", "projector"])
+    paged = tools.compile(
+        tools.scratch / "gemma3.json", "--plain", "--batch=8", "--chunk=5", out="pages.cria"
+    )
+    options = [*(f"--part={part}" for part in other.parts), "--chunk=3", "--batch=3"]
+    with Server(tools, paged, *options, weights=other.path) as server:
+        check_replies(server, other, paged, tools)
+    check_starts(tools, other, paged)
     with Server(tools, artifact, weights=folder.path) as server:
         answer = server.post(CHAT, asked(image(url_of("dot.png"))))
         check(answer.status == 400 and "reads none of this model" in answer.json["error"]["message"], answer)

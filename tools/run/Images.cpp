@@ -1,6 +1,5 @@
 #include "tools/run/Images.h"
 
-#include "runtime/weights/Floats.h"
 #include "tools/image/Processor.h"
 #include "tools/run/PromptOutputs.h"
 #include "tools/run/Run.h"
@@ -12,28 +11,6 @@
 #include <map>
 
 namespace cria {
-
-/// How the model of this config takes images; null if it does not.
-static const ImageModel *imageModelOf(const nlohmann::json &config) {
-  static const std::map<std::string, ImageModel> models = {
-      {"llava", {{"vision"}, {"image_token_index", "image_token_id"}, false}},
-      {"gemma3",
-       {{"vision", "projector"},
-        {"image_token_index", "image_token_id"},
-        false,
-        {"boi_token_index", "boi_token_id"},
-        {"eoi_token_index", "eoi_token_id"},
-        "mm_tokens_per_image",
-        true,
-        true}},
-      {"openvla", {{"vision", "vision2", "projector"}, {"pad_token_id"}, true}},
-  };
-  auto type = config.find("model_type");
-  auto found = type != config.end() && type->is_string()
-                   ? models.find(type->get<std::string>())
-                   : models.end();
-  return found == models.end() ? nullptr : &found->second;
-}
 
 /// The folder that describes the model; "" if there is none.
 static std::string folderOf(const Run &run) {
@@ -86,13 +63,6 @@ struct Part {
 };
 } // namespace
 
-static std::string joined(const std::vector<std::string> &names) {
-  std::string all;
-  for (const std::string &name : names)
-    all += (all.empty() ? "" : ", ") + name;
-  return all;
-}
-
 /// The name of an artifact's part; "" if it has none.
 static std::string partOf(const Manifest &manifest) {
   const nlohmann::json &flags = manifest.flags.root();
@@ -117,7 +87,7 @@ static Result<Artifacts> openParts(const Run &run) {
       return Status(CRIA_INVALID_ARGUMENT,
                     "--part=" + path + ": is part '" + name +
                         "', expected one for each part that reads images: " +
-                        joined(names));
+                        run.imageModel->partNames());
   }
   return parts;
 }
@@ -219,30 +189,6 @@ static std::vector<float> sideBySide(const std::vector<float> &left,
   return rows;
 }
 
-/// The means of the rows of a square image over `count` smaller squares.
-static Result<std::vector<float>> meansOf(const std::vector<float> &rows,
-                                          int64_t width, int64_t count) {
-  auto rootOf = [](int64_t n) {
-    return std::llround(std::sqrt(static_cast<double>(n)));
-  };
-  int64_t all = static_cast<int64_t>(rows.size()) / width, side = rootOf(all),
-          to = rootOf(count), step = side / std::max<int64_t>(to, 1);
-  if (side * side != all || to * to != count || step * to != side)
-    return Status(CRIA_INVALID_ARGUMENT,
-                  "the tower makes " + std::to_string(all) +
-                      " rows, expected those of a square that " +
-                      std::to_string(count) + " squares divide");
-  std::vector<float> means(static_cast<size_t>(count * width));
-  for (int64_t i = 0; i < all; ++i) {
-    int64_t square = i / side / step * to + i % side / step;
-    for (int64_t j = 0; j < width; ++j)
-      means[square * width + j] += rows[i * width + j];
-  }
-  for (float &mean : means)
-    mean /= static_cast<float>(step * step);
-  return means;
-}
-
 /// A model's way from images to rows.
 struct Eyes {
   std::vector<ImageSteps> steps; // of each tower
@@ -306,42 +252,18 @@ static Status writePatches(const Run &run, const Eyes &eyes) {
   return file.commit();
 }
 
-/// The id that the first key of the config has that is there.
-static Result<int32_t> idOf(const Run &run,
-                            const std::vector<const char *> &keys) {
-  Status status;
-  JsonCursor config(run.config.root(), run.configPath, status);
-  for (const char *key : keys)
-    if (auto found = config.find(key)) {
-      int64_t id = found->integer(0, run.manifest().vocabSize - 1);
-      return status.ok() ? Result<int32_t>(static_cast<int32_t>(id)) : status;
-    }
-  (void)config[keys[0]]; // is missing
-  return status;
-}
-
-static Result<Eyes> openEyes(const Run &run, const ImageModel &model) {
+static Result<Eyes> openEyes(const Run &run, const ImageModel &model,
+                             int64_t means) {
   std::string folder =
       run.options.weights.empty() ? run.compiledFrom : run.options.weights;
   auto steps = readImageSteps(folder);
   if (!steps.ok())
     return steps.status();
-  Eyes eyes{std::move(*steps), {}, 0, {}};
-  if (model.means) {
-    Status status;
-    JsonCursor config(run.config.root(), run.configPath, status);
-    eyes.means = config[model.means].integer(1, 1 << 20);
-    if (!status.ok())
-      return status;
-  }
-  size_t towers = std::count_if(
-      model.parts.begin(), model.parts.end(),
-      [](const std::string &name) { return name != "projector"; });
-  if (eyes.steps.size() != towers)
+  Eyes eyes{std::move(*steps), {}, means, {}};
+  if (eyes.steps.size() != model.towers())
     return Status(CRIA_INVALID_ARGUMENT,
-                  folder + ": the image processor is for " +
-                      std::to_string(eyes.steps.size()) +
-                      " towers, the model has " + std::to_string(towers));
+                  {folder, ": the image processor is for ", eyes.steps.size(),
+                   " towers, the model has ", model.towers()});
   Result<Artifacts> given = openParts(run);
   if (!given.ok())
     return given.status();
@@ -376,19 +298,6 @@ Status readImages(Run &run) {
   return Status();
 }
 
-/// Divides rows by the root of their width in the text's type, by which the
-/// text multiplies them.
-static void divide(const Run &run, std::vector<float> &rows, int64_t width) {
-  DType type = dtypeNamed(run.manifest().dtype).value_or(DType::F32);
-  float scale = std::sqrt(static_cast<float>(width));
-  std::byte rounded[sizeof(float)];
-  auto *bytes = reinterpret_cast<std::byte *>(&scale);
-  convertElements(bytes, DType::F32, rounded, type, 1);
-  convertElements(rounded, type, bytes, DType::F32, 1);
-  for (float &number : rows)
-    number /= scale;
-}
-
 /// Opens what makes rows of images.
 static Status openEyes(Run &run) {
   const ImageModel *model = run.imageModel;
@@ -401,13 +310,16 @@ static Status openEyes(Run &run) {
     return Status(CRIA_INVALID_ARGUMENT,
                   "--image: the rows of an image of this model see one "
                   "another, but not in this artifact: expected one of the "
-                  "model's folder, without --batch");
-  Result<int32_t> id = idOf(run, model->id);
-  Result<Eyes> eyes = id.ok() ? openEyes(run, *model) : id.status();
+                  "model's folder");
+  Result<ImageNumbers> numbers = imageNumbersOf(
+      *model, run.config.root(), run.configPath, run.manifest().vocabSize);
+  if (!numbers.ok())
+    return numbers.status();
+  Result<Eyes> eyes = openEyes(run, *model, numbers->means);
   if (!eyes.ok())
     return eyes.status();
   PromptImages &images = run.images;
-  images.id = *id;
+  images.numbers = *numbers;
   images.width = eyes->parts.back().width();
   images.areWhole = model->seesAhead;
   images.eyes = std::make_shared<Eyes>(std::move(*eyes));
@@ -426,7 +338,8 @@ static Status see(Run &run, const Image &image, const std::string &path) {
     return rows.status();
   images.count = static_cast<int64_t>(rows->size()) / images.width;
   if (run.imageModel->isUnscaled)
-    divide(run, *rows, images.width);
+    unscale(*rows, images.width,
+            dtypeNamed(run.manifest().dtype).value_or(DType::F32));
   images.rows.push_back(std::move(*rows));
   return Status();
 }
@@ -471,64 +384,22 @@ const float *PromptImages::at(int64_t at, int64_t &most) const {
   return nullptr;
 }
 
-/// Encodes the text that some ids are, with a blank line before it, after it or
-/// both.
-static Result<std::vector<int32_t>>
-withBlankLines(const Tokenizer &tokenizer, const std::vector<int32_t> &ids,
-               bool before, bool after) {
-  Result<std::string> text = tokenizer.decode(ids);
-  if (!text.ok())
-    return text.status();
-  return tokenizer.encode((before ? "\n\n" : "") + *text +
-                              (after ? "\n\n" : ""),
-                          /*special=*/false, /*parseSpecial=*/false);
-}
-
-/// Puts what ImageModel::begin says in the place of each id that begins an
-/// image. A text between special tokens is encoded as a whole.
+/// Puts text and ids around the images of the prompt, as the model wants them.
 static Status surroundImages(Run &run) {
-  const ImageModel &model = *run.imageModel;
-  if (model.begin.empty())
-    return Status();
-  Result<int32_t> begin = idOf(run, model.begin), end = idOf(run, model.end);
-  if (!begin.ok() || !end.ok())
-    return begin.ok() ? end.status() : begin.status();
-  std::vector<int32_t> made, text; // `text` since the last special token
-  bool follows = false;            // text follows an image
-  auto flush = [&](bool precedes) {
-    if (follows || precedes) {
-      auto ids = withBlankLines(*run.tokenizer, text, follows, precedes);
-      if (!ids.ok())
-        return ids.status();
-      text = std::move(*ids);
-    }
-    made.insert(made.end(), text.begin(), text.end());
-    text.clear();
-    return Status();
+  const Tokenizer *tokenizer = run.tokenizer ? &*run.tokenizer : nullptr;
+  auto isSpecial = [&](int32_t id) { return tokenizer->isSpecial(id); };
+  auto decode = [&](const std::vector<int32_t> &ids) {
+    return tokenizer->decode(ids);
   };
-  for (size_t i = 0; i < run.prompt.size(); ++i) {
-    int32_t id = run.prompt[i];
-    bool isWhole = i + 1 < run.prompt.size() &&
-                   run.prompt[i + 1] == run.images.id; // as --ids may have it
-    bool begins = id == *begin && !isWhole;
-    if (begins && !run.tokenizer)
-      return Status(CRIA_NOT_FOUND, "--image: expected a tokenizer, for the "
-                                    "blank lines around an image, or the ids "
-                                    "of all its rows");
-    if (!begins && !(run.tokenizer && run.tokenizer->isSpecial(id))) {
-      text.push_back(id);
-      continue;
-    }
-    if (Status status = flush(begins); !status.ok())
-      return status;
-    made.push_back(id);
-    if (begins)
-      made.insert(made.end(), {run.images.id, *end});
-    follows = begins;
-  }
-  if (Status status = flush(/*precedes=*/false); !status.ok())
-    return status;
-  run.prompt = std::move(made);
+  auto encode = [&](const std::string &text) {
+    return tokenizer->encode(text, /*special=*/false, /*parseSpecial=*/false);
+  };
+  PromptCodec codec{isSpecial, decode, encode};
+  auto made = surroundImages(run.prompt, run.images.numbers,
+                             tokenizer ? &codec : nullptr);
+  if (!made.ok())
+    return made.status();
+  run.prompt = std::move(*made);
   return Status();
 }
 
@@ -541,13 +412,13 @@ Status placeImages(Run &run) {
   auto wanted = static_cast<int64_t>(images.rows.size());
   std::vector<int32_t> prompt = std::move(run.prompt);
   if (run.imageModel->afterBegin)
-    prompt.insert(prompt.begin() + 1, images.id);
-  int64_t found = std::count(prompt.begin(), prompt.end(), images.id);
+    prompt.insert(prompt.begin() + 1, images.numbers.id);
+  int64_t found = std::count(prompt.begin(), prompt.end(), images.numbers.id);
   // An id for each image, or, as transformers' processors write it, each row.
   int64_t step = found == wanted ? 1 : images.count;
   if (found != wanted * step)
     return Status(CRIA_INVALID_ARGUMENT,
-                  "the prompt has the id " + std::to_string(images.id) +
+                  "the prompt has the id " + std::to_string(images.numbers.id) +
                       ", where an image stands, " + std::to_string(found) +
                       " times, expected " + std::to_string(wanted) +
                       " for the images of --image, or " +
@@ -556,7 +427,7 @@ Status placeImages(Run &run) {
   run.prompt.clear();
   images.begins.clear();
   for (size_t i = 0; i < prompt.size(); ++i) {
-    if (prompt[i] != images.id) {
+    if (prompt[i] != images.numbers.id) {
       run.prompt.push_back(prompt[i]);
       continue;
     }
@@ -564,7 +435,7 @@ Status placeImages(Run &run) {
     if (int64_t own =
             std::find_if(begin,
                          begin + std::min<int64_t>(step, prompt.end() - begin),
-                         [&](int32_t id) { return id != images.id; }) -
+                         [&](int32_t id) { return id != images.numbers.id; }) -
             begin;
         own < step)
       return Status(CRIA_INVALID_ARGUMENT,
@@ -578,7 +449,7 @@ Status placeImages(Run &run) {
                     "the prompt has an image right behind another, expected "
                     "ids between them, which end an image");
     images.begins.push_back(at);
-    run.prompt.insert(run.prompt.end(), images.count, images.id);
+    run.prompt.insert(run.prompt.end(), images.count, images.numbers.id);
     i += step - 1;
   }
   return Status();

@@ -127,15 +127,17 @@ static void loadDrafter(const EngineOptions &options, Engine &engine,
 }
 
 /// Loads what reads images.
-static void loadVisionTower(const EngineOptions &options, Engine &engine,
+static void loadVisionTower(const EngineOptions &options, const Artifact &text,
+                            Engine &engine,
                             void (*say)(const std::string &line)) {
   if (options.ranks)
     raise(Status(CRIA_UNIMPLEMENTED,
                  "images: expected an artifact for one rank"));
-  Artifact part(options.tower);
   engine.tower =
-      openVisionTower(part, options.tower, options.weights, engine.vocabSize);
-  engine.tower->model = loadModel(options, part, options.weights, nullptr, say);
+      openVisionTower(text, options.artifact, options.parts, options.weights);
+  for (VisionPart &part : engine.tower->parts)
+    part.model =
+        loadModel(options, part.artifact, options.weights, nullptr, say);
 }
 
 void load(const EngineOptions &options, Engine &engine,
@@ -152,8 +154,8 @@ void load(const EngineOptions &options, Engine &engine,
   engine.model =
       loadModel(options, artifact, options.weights, options.ranks, say);
   engine.device = engine.model->device();
-  if (!options.tower.empty())
-    loadVisionTower(options, engine, say);
+  if (!options.parts.empty())
+    loadVisionTower(options, artifact, engine, say);
   if (!options.drafter.empty() && !(options.ranks && options.ranks->rank))
     loadDrafter(options, engine, say);
   for (const auto &[name, folder] : options.loras) {

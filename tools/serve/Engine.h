@@ -61,7 +61,7 @@ struct Engine {
 struct EngineOptions {
   std::string artifact, weights; // of the checkpoint: a folder or file.gguf
   std::string drafter, drafterWeights; // an artifact and its checkpoint, or ""
-  std::string tower;                   // the part that reads images, or ""
+  std::vector<std::string> parts;      // that read images
   std::string name;                    // "": that of `weights`
   std::optional<cria_pooling> pooling; // the checkpoint's, or the mean
   bool openAiDefaults = false;         // sampling is not the checkpoint's

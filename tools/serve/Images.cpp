@@ -5,7 +5,9 @@
 #include "runtime/gguf/Files.h"
 #include "tools/serve/Engine.h"
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace cria::serve {
 
@@ -16,67 +18,196 @@ static JsonDocument configOf(const std::string &weights) {
   return std::move(*document);
 }
 
-static bool isLlava(const nlohmann::json &config) {
-  auto type = config.find("model_type");
-  return type != config.end() && *type == "llava";
+/// How the model takes images, if the server reads them: one tower's rows, in
+/// the places of ids. Null if it does not.
+static const ImageModel *modelOf(const nlohmann::json &config) {
+  const ImageModel *model = imageModelOf(config);
+  return model && model->towers() == 1 && !model->afterBegin ? model : nullptr;
 }
 
-bool takesImages(const std::string &weights) {
-  return !gguf::isGguf(weights) && isLlava(configOf(weights).root());
+std::vector<std::string> imageParts(const std::string &weights) {
+  if (gguf::isGguf(weights))
+    return {};
+  const ImageModel *model = modelOf(configOf(weights).root());
+  return model ? model->parts : std::vector<std::string>();
 }
 
-/// What the manifest of a part says of its input: numbers of a row, and rows of
-/// its own in front of a call's.
-static std::pair<int64_t, int64_t> inputOf(const Artifact &part,
-                                           const std::string &path) {
-  Status status;
-  auto document = parseJson(part.manifest(), path);
+static JsonDocument manifestOf(const Artifact &artifact,
+                               const std::string &path) {
+  auto document = parseJson(artifact.manifest(), path);
   if (!document.ok())
     raise(document.status());
-  JsonCursor root(document->root(), path, status);
-  int64_t slot = root["embedding"].integer(0, INT32_MAX), width = 0, front = 0;
+  return std::move(*document);
+}
+
+/// Opens the part at `path`, and finds its name.
+static VisionPart openPart(const std::string &path, std::string &name) {
+  VisionPart part{Artifact(path), path, {}};
+  JsonDocument manifest = manifestOf(part.artifact, path);
+  Status status;
+  JsonCursor root(manifest.root(), path, status);
+  if (auto flags = root.find("flags"))
+    if (auto flag = flags->find("part"))
+      name = flag->string();
+  // Rows of its own may be in front of a call's.
+  int64_t slot = 0, front = 0;
+  if (auto embedding = root.find("embedding"))
+    slot = embedding->integer(0, INT32_MAX);
   for (JsonCursor weight : root["weights"].elements())
-    if (weight["slot"].integer(0, INT32_MAX) == slot)
-      width = weight["shape"].element(1).integer(1, 1 << 24);
+    if (!name.empty() && weight["slot"].integer(0, INT32_MAX) == slot)
+      part.inputs = weight["shape"].element(1).integer(1, 1 << 24);
   if (auto rows = root["model"].find("front_rows"))
     front = rows->integer(0, 1 << 20);
   if (!status.ok())
     raise(status);
-  return {width, front};
+  cria_artifact_info info = part.artifact.info();
+  part.rows = info.max_seq - front;
+  part.width = info.hidden_size;
+  return part;
 }
 
-VisionTower openVisionTower(const Artifact &part, const std::string &path,
-                            const std::string &weights, int64_t vocabSize) {
-  JsonDocument config = configOf(weights);
+/// Opens one part for each name of the model.
+static std::vector<VisionPart> openParts(const ImageModel &model,
+                                         const std::vector<std::string> &paths,
+                                         const std::string &weights) {
+  std::map<std::string, VisionPart> opened;
+  for (const std::string &path : paths) {
+    std::string name;
+    VisionPart part = openPart(path, name);
+    bool isWanted = std::count(model.parts.begin(), model.parts.end(), name);
+    if (!isWanted || !opened.emplace(name, std::move(part)).second)
+      raise(Status(CRIA_INVALID_ARGUMENT,
+                   {"--part=", path, ": is part '", name,
+                    "', expected one for each part that reads images of the "
+                    "model in ",
+                    weights, ": ", model.partNames()}));
+  }
+  std::vector<VisionPart> parts;
+  for (const std::string &name : model.parts) {
+    auto found = opened.find(name);
+    if (found == opened.end())
+      raise(Status(
+          CRIA_INVALID_ARGUMENT,
+          {"the model's part '", name,
+           "' is missing: give --part=FILE, from cria-compile --part=", name}));
+    parts.push_back(std::move(found->second));
+  }
+  return parts;
+}
+
+/// Finds the rows of an image, and whether each part fits what is before it.
+static void connectParts(VisionTower &tower, const std::string &weights) {
+  const VisionPart &first = tower.parts.front(), &last = tower.parts.back();
+  tower.side = std::llround(std::sqrt(static_cast<double>(first.inputs) / 3));
+  tower.rows = first.rows;
+  tower.width = last.width;
+  if (first.width == 0 || 3 * tower.side * tower.side != first.inputs)
+    raise(Status(CRIA_INVALID_ARGUMENT,
+                 {first.path,
+                  ": expected an artifact of cria-compile --part=vision of the "
+                  "model in ",
+                  weights}));
+  if (tower.parts.size() > 1 && (last.width == 0 || last.inputs != first.width))
+    raise(Status(CRIA_INVALID_ARGUMENT,
+                 {last.path, ": reads rows of ", last.inputs,
+                  " numbers, the tower makes ", first.width}));
+  if (tower.numbers.means == 0)
+    return;
+  std::vector<float> column(static_cast<size_t>(first.rows));
+  if (auto means = meansOf(column, 1, tower.numbers.means); !means.ok())
+    raise(Status(means.status().code(),
+                 {first.path, ": ", means.status().message()}));
+  tower.rows = tower.numbers.means;
+}
+
+/// Checks that the text's artifact takes the rows of an image.
+static void checkText(const ImageModel &model, const Artifact &text,
+                      const std::string &path, VisionTower &tower) {
+  JsonDocument manifest = manifestOf(text, path);
   Status status;
-  JsonCursor root(config.root(), weights + "/config.json", status);
-  if (!isLlava(config.root()))
-    root["model_type"].fail("is none whose images are read: expected \"llava\"",
-                            CRIA_UNIMPLEMENTED);
-  VisionTower tower;
-  auto id = root.find("image_token_index");
-  tower.id = static_cast<int32_t>(
-      (id ? *id : root["image_token_id"]).integer(0, vocabSize - 1));
+  JsonCursor of = JsonCursor(manifest.root(), path, status)["model"];
+  auto ahead = of.find("sees_ahead");
+  bool seesAhead = ahead && ahead->boolean();
+  auto type = dtypeNamed(of["dtype"].string());
   if (!status.ok())
     raise(status);
+  if (model.seesAhead && !seesAhead)
+    raise(Status(CRIA_INVALID_ARGUMENT,
+                 {path,
+                  ": the rows of an image of this model see one another, but "
+                  "not in this artifact: expected one of the model's folder"}));
+  int64_t chunk = text.info().chunk;
+  if (seesAhead && tower.rows > chunk)
+    raise(Status(CRIA_INVALID_ARGUMENT,
+                 {path, ": an image has ", tower.rows,
+                  " rows that see one another, and a call takes ", chunk,
+                  ": expected an artifact of cria-compile --chunk=", tower.rows,
+                  " or more"}));
+  tower.areWhole = seesAhead;
+  if (model.isUnscaled)
+    tower.unscaledIn = type.value_or(DType::F32);
+}
+
+VisionTower openVisionTower(const Artifact &text, const std::string &textPath,
+                            const std::vector<std::string> &paths,
+                            const std::string &weights) {
+  JsonDocument config = configOf(weights);
+  std::string path = weights + "/config.json";
+  const ImageModel *model = modelOf(config.root());
+  if (!model) {
+    Status status;
+    JsonCursor(config.root(), path, status)["model_type"].fail(
+        "is none whose images are read: expected \"gemma3\" or \"llava\"",
+        CRIA_UNIMPLEMENTED);
+    raise(status);
+  }
+  auto numbers =
+      imageNumbersOf(*model, config.root(), path, text.info().vocab_size);
+  if (!numbers.ok())
+    raise(numbers.status());
   auto steps = readImageSteps(weights);
   if (!steps.ok())
     raise(steps.status());
-  cria_artifact_info info = part.info();
-  auto [inputs, front] = inputOf(part, path);
-  tower.inputs = inputs;
-  tower.side = std::llround(std::sqrt(static_cast<double>(inputs) / 3));
-  tower.patches = info.max_seq - front;
-  tower.width = info.hidden_size;
-  if (steps->size() != 1 || tower.width == 0 ||
-      3 * tower.side * tower.side != inputs)
+  if (steps->size() != 1)
     raise(Status(CRIA_INVALID_ARGUMENT,
-                 {path,
-                  ": expected an artifact of cria-compile --part=vision "
-                  "of the model in ",
-                  weights}));
+                 {weights, ": the image processor is for ", steps->size(),
+                  " towers, the model has 1"}));
+  VisionTower tower;
+  tower.parts = openParts(*model, paths, weights);
   tower.steps = std::move(steps->front());
+  tower.numbers = *numbers;
+  connectParts(tower, weights);
+  checkText(*model, text, textPath, tower);
   return tower;
+}
+
+/// What `make` returns, or its error as a Status.
+template <typename Make>
+static auto tried(Make make) -> Result<decltype(make())> {
+  try {
+    return make();
+  } catch (const Error &error) {
+    return Status(error.status(), error.what());
+  }
+}
+
+std::vector<int32_t> surrounded(const VisionTower &tower,
+                                const Tokenizer &tokenizer,
+                                const std::vector<int32_t> &prompt) {
+  auto isSpecial = [&](int32_t id) {
+    return tokenizer.decode({id}) != tokenizer.decode({id}, /*special=*/true);
+  };
+  auto decode = [&](const std::vector<int32_t> &ids) {
+    return tried([&] { return tokenizer.decode(ids); });
+  };
+  auto encode = [&](const std::string &text) {
+    return tried([&] { return tokenizer.encodeText(text, /*special=*/false); });
+  };
+  PromptCodec codec{isSpecial, decode, encode};
+  auto made = surroundImages(prompt, tower.numbers, &codec);
+  if (!made.ok())
+    raise(made.status());
+  return std::move(*made);
 }
 
 std::optional<ApiError> readPatches(const VisionTower &tower,
@@ -100,14 +231,46 @@ std::optional<ApiError> readPatches(const VisionTower &tower,
   if (!pixels.ok())
     return refuse(pixels.status().message(), "invalid_image");
   patches = patchesOf(*pixels, tower.steps, tower.side);
-  if (static_cast<int64_t>(patches.size()) != tower.patches * tower.inputs)
-    return refuse("the image has " +
-                      std::to_string(static_cast<int64_t>(patches.size()) /
-                                     tower.inputs) +
+  const VisionPart &part = tower.parts.front();
+  auto numbers = static_cast<int64_t>(patches.size());
+  if (numbers != part.rows * part.inputs)
+    return refuse("the image has " + std::to_string(numbers / part.inputs) +
                       " patches, and the model reads " +
-                      std::to_string(tower.patches),
+                      std::to_string(part.rows),
                   "invalid_image");
   return std::nullopt;
+}
+
+/// What a session of the part makes of `rows`.
+static std::vector<float> forward(const VisionPart &part, Session &session,
+                                  const std::vector<float> &rows) {
+  auto outputs = make<cria_outputs>();
+  std::vector<float> made(rows.size() / static_cast<size_t>(part.inputs) *
+                          static_cast<size_t>(part.width));
+  outputs.hidden_of = CRIA_LOGITS_ALL;
+  outputs.hidden = made.data();
+  outputs.hidden_capacity = made.size();
+  session.rewind(0);
+  session.feedEmbeddings(rows, static_cast<size_t>(part.inputs), outputs);
+  return made;
+}
+
+std::vector<float> rowsOf(const VisionTower &tower,
+                          std::vector<Session> &sessions,
+                          std::vector<float> patches) {
+  const std::vector<VisionPart> &parts = tower.parts;
+  std::vector<float> rows = forward(parts[0], sessions[0], patches);
+  if (tower.numbers.means) {
+    auto means = meansOf(rows, parts[0].width, tower.numbers.means);
+    if (!means.ok())
+      raise(means.status());
+    rows = std::move(*means);
+  }
+  if (parts.size() > 1)
+    rows = forward(parts[1], sessions[1], rows);
+  if (tower.unscaledIn)
+    unscale(rows, tower.width, *tower.unscaledIn);
+  return rows;
 }
 
 } // namespace cria::serve

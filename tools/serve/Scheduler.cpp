@@ -700,18 +700,10 @@ void Scheduler::resetPass() {
 
 /// Computes the rows of the job's next image.
 void Scheduler::encodeImage(const Job &job) {
-  if (!tower)
-    tower.emplace(*engine.tower->model, options.threads);
-  auto outputs = make<cria_outputs>();
-  std::vector<float> made(
-      static_cast<size_t>(engine.tower->patches * engine.tower->width));
-  outputs.hidden_of = CRIA_LOGITS_ALL;
-  outputs.hidden = made.data();
-  outputs.hidden_capacity = made.size();
-  tower->rewind(0);
-  tower->feedEmbeddings(job.images[passIndex].patches,
-                        static_cast<size_t>(engine.tower->inputs), outputs);
-  rows.push_back(std::move(made));
+  const std::vector<VisionPart> &parts = engine.tower->parts;
+  while (towers.size() < parts.size())
+    towers.emplace_back(*parts[towers.size()].model, options.threads);
+  rows.push_back(rowsOf(*engine.tower, towers, job.images[passIndex].patches));
   ++passIndex;
 }
 
@@ -725,7 +717,7 @@ void Scheduler::readChunk(Job &job) {
     beginPrompt(*reader, engine, job.adapters, ids.size());
   int64_t chunk = options.chunk > 0 ? options.chunk : engine.chunk;
   size_t end = std::min(ids.size() - 1, passDone + static_cast<size_t>(chunk));
-  auto count = static_cast<size_t>(engine.tower->patches),
+  auto count = static_cast<size_t>(engine.tower->rows),
        width = static_cast<size_t>(engine.tower->width);
   const float *row = nullptr; // if an image stands here
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -733,7 +725,8 @@ void Scheduler::readChunk(Job &job) {
     if (passDone < begin)
       end = std::min(end, begin);
     else if (passDone < begin + count) {
-      end = std::min(end, begin + count);
+      end =
+          engine.tower->areWhole ? begin + count : std::min(end, begin + count);
       row = rows[i].data() + (passDone - begin) * width;
     }
   }

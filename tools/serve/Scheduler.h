@@ -136,7 +136,8 @@ private:
   // The first of them.
   size_t passIndex = 0, passDone = 0;   // of the job: prompt or image, and ids
   std::optional<Session> scorer;        // of log-probabilities
-  std::optional<Session> reader, tower; // of prompts with images; of images
+  std::optional<Session> reader;        // of prompts with images
+  std::vector<Session> towers;          // of the parts that read images
   std::vector<std::vector<float>> rows; // of the job's images so far
   std::vector<Event> scores;            // of the ids of a prompt so far
   std::vector<float> logits;

@@ -139,27 +139,33 @@ static std::optional<ApiError> placeImages(const Engine &engine,
   if (count == 0)
     return std::nullopt;
   const VisionTower &tower = *engine.tower;
-  std::vector<int32_t> &ids = job.prompts[0].ids, without = std::move(ids);
   if (count > kMostImages)
     return refuse("expected at most " + std::to_string(kMostImages) +
                       " images, got " + std::to_string(count),
                   "invalid_value");
+  std::vector<int32_t> &ids = job.prompts[0].ids, without;
+  try {
+    without = surrounded(tower, *engine.tokenizer, ids);
+  } catch (const Error &error) {
+    return about(request, error);
+  }
+  int32_t id = tower.numbers.id;
   auto found =
-      static_cast<size_t>(std::count(without.begin(), without.end(), tower.id));
-  if (found != count || without.back() == tower.id)
+      static_cast<size_t>(std::count(without.begin(), without.end(), id));
+  if (found != count || without.back() == id)
     return refuse("the chat template writes " + std::to_string(found) +
                       " images for " + std::to_string(count) +
                       ", expected as many, and text after them",
                   "invalid_value");
   ids.clear();
-  for (int32_t id : without) {
-    if (id != tower.id) {
-      ids.push_back(id);
+  for (int32_t each : without) {
+    if (each != id) {
+      ids.push_back(each);
       continue;
     }
     PlacedImage &image = job.images.emplace_back();
     image.begin = ids.size();
-    ids.insert(ids.end(), static_cast<size_t>(tower.patches), id);
+    ids.insert(ids.end(), static_cast<size_t>(tower.rows), id);
   }
   if (static_cast<int64_t>(ids.size()) >= engine.maxSeq)
     return tooLong(engine, std::to_string(ids.size()) + " tokens");
