@@ -73,7 +73,8 @@ void Schedule::admit() {
     waiting.erase(waiting.begin());
     if (hasRoom || !options.refuses) {
       next.state = State::Running;
-      running.push_back(&next);
+      // One that cannot give its pages back takes them from all that can.
+      running.insert(next.unknown ? running.begin() : running.end(), &next);
       continue;
     }
     finish(next, -1, Finish::Failed,
@@ -259,14 +260,11 @@ bool Schedule::makeRoom(Sequence &sequence) {
       putBack(*victim);
       return true;
     }
-    for (auto other = running.rbegin(); *other != &sequence; ++other)
-      if ((*other)->unknown == 0) {
-        putBack(**other);
-        return true;
-      }
-    if (sequence.unknown == 0 && running.front() != &sequence) {
-      putBack(sequence);
-      return false;
+    // Those that cannot do without their pages are the first.
+    Sequence *last = running.back();
+    if (last->unknown == 0 && running.size() > 1) {
+      putBack(*last);
+      return last != &sequence;
     }
   }
   auto needed = static_cast<int64_t>(sequence.pages.size()) + 1;
@@ -282,7 +280,7 @@ void Schedule::putBack(Sequence &sequence) {
   ++total.putBack;
   if (!sequence.isRunning())
     return;
-  running.erase(std::find(running.begin(), running.end(), &sequence));
+  remove(sequence);
   sequence.state = State::Waiting;
   waiting.insert(waiting.begin(), &sequence);
 }
@@ -374,8 +372,7 @@ void Schedule::finish(Sequence &sequence, int32_t id, Finish why,
   made.push_back({sequence.number, id, why, status, logits});
   if (why == Finish::None)
     return;
-  running.erase(std::remove(running.begin(), running.end(), &sequence),
-                running.end());
+  remove(sequence);
   sequence.state = State::Idle;
   pages.releaseUnused(sequence);
 }

@@ -15,7 +15,8 @@
 /// another gives all of its pages back and has them computed anew later: one
 /// that does not run, the longest unused first; else the one that was let in
 /// last, which may be the sequence itself. The one that was let in first
-/// therefore always goes on, and no two wait for each other.
+/// therefore always goes on, and no two wait for each other. A restored one,
+/// whose ids are not known, keeps its pages, and so it is let in before others.
 #pragma once
 
 #include "runtime/batch/Sequence.h"
@@ -159,7 +160,7 @@ private:
   const BatchOptions options;
   SequencePages &pages;
   const std::vector<std::unique_ptr<Sequence>> &sequences;
-  std::vector<Sequence *> running; // as they were let in
+  std::vector<Sequence *> running; // as they were let in, restored ones first
   std::vector<Sequence *> waiting; // the next one first
   std::vector<BatchResult> made;
   BatchCounts total;

@@ -311,11 +311,21 @@ Scheduler::Queue *Scheduler::nextQueue() {
 }
 
 /// Whether the pages are free into which the state of a prompt goes, or no text
-/// runs that may free them. Other prompts wait in the batch.
+/// runs that may free them; and whether all texts that keep their pages to
+/// their ends have enough until then. Other prompts wait in the batch.
 bool Scheduler::hasPagesFor(const Job &job) const {
-  auto ids = static_cast<int64_t>(job.state.empty() ? 0 : job.ids() / job.n);
-  return running.empty() ||
-         (ids + info.page - 1) / info.page <= batch.info().free_pages;
+  if (job.state.empty() || running.empty())
+    return true;
+  auto pagesFor = [&](const Job &of, bool toEnd) {
+    auto ids = static_cast<int64_t>(of.prompts[0].ids.size());
+    ids += toEnd ? std::min(of.most, engine.maxSeq - ids) : 0;
+    return (ids + info.page - 1) / info.page;
+  };
+  int64_t kept = 0;
+  for (const auto &[sequence, text] : running)
+    kept += text.job->state.empty() ? 0 : pagesFor(*text.job, true);
+  return pagesFor(job, false) <= batch.info().free_pages &&
+         (kept == 0 || kept + pagesFor(job, true) <= info.pages);
 }
 
 void Scheduler::admit() {

@@ -915,6 +915,36 @@ TEST_F(BatchTest, TakesPagesFromThoseThatDoNotRunFirst) {
   expectSame(idle, alone({first, second}, 4, 1));
 }
 
+// A restored sequence, whose ids are not known, keeps its pages. One that was
+// let in before it gives its own to it, and draws the same afterwards.
+TEST_F(BatchTest, ARestoredSequenceTakesPagesFromAllOthers) {
+  Ids prompt = text(1, 10), other = text(2, 9);
+  auto session = std::move(*Session::create(model, 1));
+  ASSERT_TRUE(session->expectPrompt(10).ok());
+  ASSERT_TRUE(session->feed(prompt.data(), 9, CRIA_LOGITS_NONE, nullptr).ok());
+  std::vector<std::byte> state(session->stateBytes());
+  ASSERT_TRUE(session->save(state.data()).ok());
+  auto some = batchOf(8);
+  int64_t first = join(*some, 2);
+  ASSERT_TRUE(feed(*some, first, other, 18).ok());
+  step(*some);
+  auto own = sampler(1);
+  for (int i = 0; i < 9; ++i)
+    own->accept(prompt[i], /*drawn=*/false);
+  int64_t kept = *some->join({own, {}, true});
+  ASSERT_TRUE(some->restore(kept, state.data(), state.size()).ok());
+  ASSERT_TRUE(feed(*some, kept, {prompt[9]}, 18).ok());
+  for (int i = 0; drawn[kept].finish == Finish::None; ++i) {
+    ASSERT_LT(i, 100);
+    step(*some);
+  }
+  ASSERT_TRUE(some->leave(kept).ok());
+  finish(*some);
+  expectSame(first, alone({other}, 18, 2));
+  expectSame(kept, alone({prompt}, 18, 1));
+  EXPECT_GT(some->counts().putBack, 0);
+}
+
 TEST_F(BatchTest, GivesAllPagesBack) {
   auto some = batchOf(10);
   for (uint32_t i = 0; i < 4; ++i)
