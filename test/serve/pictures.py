@@ -68,8 +68,9 @@ def check_replies(server, folder, artifact, tools):
     check(len({*expected.values()}) == 3, f"images change nothing: {expected}")
 
 
-def check_starts(tools, folder, artifact):
-    """Parts and artifacts with which the server does not start."""
+def check_starts(tools, folder, artifact, other):
+    """Parts and artifacts with which the server does not start; `other` is a folder of
+    another model."""
 
     def refused(artifact, parts, problem):
         options = [f"--weights={folder.path}", "--port=0", *(f"--part={part}" for part in parts)]
@@ -82,6 +83,7 @@ def check_starts(tools, folder, artifact):
     refused(artifact, [vision], "part 'projector' is missing: give --part=FILE")
     refused(artifact, [vision] * 2, "is part 'vision', expected one for each part that reads")
     refused(artifact, [vision, artifact], "is part '', expected one for each part that reads")
+    refused(artifact, [other.parts[0], projector], "numbers, the tower makes ")
     source = tools.scratch / "gemma3.json"
     short = tools.compile(source, "--plain", "--batch=2", "--chunk=3", out="short.cria")
     refused(short, folder.parts, "short.cria: an image has 4 rows that see one another, and a call takes 3")
@@ -144,7 +146,7 @@ def main():
     options = [*(f"--part={part}" for part in other.parts), "--chunk=3", "--batch=3", "--pages=12"]
     with Server(tools, paged, *options, weights=other.path) as server:
         check_replies(server, other, paged, tools)
-    check_starts(tools, other, paged)
+    check_starts(tools, other, paged, folder)
     with Server(tools, artifact, weights=folder.path) as server:
         answer = server.post(CHAT, asked(image(url_of("dot.png"))))
         check(answer.status == 400 and "reads none of this model" in answer.json["error"]["message"], answer)
