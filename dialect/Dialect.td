@@ -39,8 +39,9 @@ def Llama_Dialect : Dialect {
     which runs another text of `%source` tokens once, and fills the caches that
     `@forward` attends `over`; `@forward` then also takes `%source`, after
     `%first`. If attention sees tokens `ahead`, `@forward` takes their number
-    there, `@prefill` over paged caches after the numbers of pages and states. Equal layers are one `scf.for`, whose body reads the weights of its
-    layer with `llama.get_weight`.
+    there, `@prefill` over paged caches after the numbers of pages and states.
+    Equal layers are one `scf.for`, whose body reads the weights of its layer with
+    `llama.get_weight`.
 
     A program may also have private functions that the others call, such as one
     for a layer. Calls are inlined when the program is read
