@@ -31,7 +31,6 @@ public:
 
 private:
   Value tiles(int64_t count);
-  Value pairs(Value matrix, Value k, Value column);
   void pack();
   void turn();
   Value left(Value tile, Value step);
@@ -50,28 +49,14 @@ Value AmxOuterProduct::tiles(int64_t count) {
   return b.create<memref::AllocaOp>(type, b.getI64IntegerAttr(64));
 }
 
-/// The bits of the elements [column, column + 16) of rows k and k + 1,
-/// interleaved. They are loaded as integers because LLVM would call a library
-/// to move bf16 on CPUs without AVX512-BF16.
-Value AmxOuterProduct::pairs(Value matrix, Value k, Value column) {
-  auto bits = [&](Value row) -> Value {
-    return b.create<vector::BitCastOp>(b.vectorType(kTile, b.getI16Type()),
-                                       b.load(matrix, {row, column}, kTile));
-  };
-  Value even = bits(k), odd = bits(b.add(k, 1));
-  return b.create<vector::InterleaveOp>(even, odd);
-}
-
 void AmxOuterProduct::pack() {
   packed = tiles(c.n() / kTile);
   b.loop(b.index(0), b.index(steps), 1, [&](Value step) {
     b.loop(b.index(0), b.index(kTile), 1, [&](Value pair) {
       Value k = b.add(b.mul(step, kStep), b.mul(pair, 2));
       b.loop(b.index(0), b.index(c.n() / kTile), 1, [&](Value tile) {
-        b.store(
-            b.create<vector::BitCastOp>(b.vectorType(kStep, b.getBF16Type()),
-                                        pairs(c.b, k, b.mul(tile, kTile))),
-            packed, {tile, step, pair, b.index(0)});
+        b.store(b.pairedRows(c.b, k, b.mul(tile, kTile), kTile), packed,
+                {tile, step, pair, b.index(0)});
       });
     });
   });
@@ -84,9 +69,9 @@ void AmxOuterProduct::turn() {
       SmallVector<Value> rows;
       for (int64_t i = 0; i < kTile; ++i) {
         Value k = b.add(b.mul(step, kStep), 2 * i);
-        rows.push_back(
-            b.create<vector::BitCastOp>(b.vectorType(kTile, b.getF32Type()),
-                                        pairs(c.a, k, b.mul(tile, kTile))));
+        rows.push_back(b.create<vector::BitCastOp>(
+            b.vectorType(kTile, b.getF32Type()),
+            b.pairedRows(c.a, k, b.mul(tile, kTile), kTile)));
       }
       for (auto [i, column] : llvm::enumerate(b.transposed(rows))) {
         Value row = b.create<vector::BitCastOp>(

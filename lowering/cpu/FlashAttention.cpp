@@ -19,8 +19,12 @@
 ///                rows). Softmax is then elementwise over vectors of rows, and
 ///                both products broadcast cache elements against rows.
 ///
+/// Of more tokens, products are of bf16 if the CPU multiplies tiles or pairs of
+/// it, and the weights of values are rounded to it.
+///
 /// Keys and values in quantized blocks are widened first, to f32, or to bf16
-/// for AMX: 64 keys at a time, so that the widened keys stay in the L1 cache.
+/// for such products: 64 keys at a time, so that the widened keys stay in the
+/// L1 cache.
 ///
 /// If the cache is paged, one token reads one page at a time, in place. More
 /// tokens read blocks of 64 keys, which are gathered from pages in the type of
@@ -76,7 +80,8 @@ struct Softmax {
 /// The schedule of one attention.
 class FlashAttention {
 public:
-  FlashAttention(LinalgBuilder &b, const Attention &attention, bool amx);
+  FlashAttention(LinalgBuilder &b, const Attention &attention,
+                 bool hasBf16Products);
   /// The output, (T, KVH, G, E), in `out`.
   Value emit(Value out);
 
@@ -114,7 +119,8 @@ private:
   LinalgBuilder &b;
   const Attention &in;
   RankedTensorType type; // of the query
-  bool oneToken, amx;
+  bool oneToken;
+  bool ofBf16;     // the products
   unsigned keyDim; // the dimension of scores that is the keys
   int64_t kvHeads, group, size, keys, tokensPerBlock;
   int64_t valueSize; // the numbers of a value, and of an output
@@ -133,7 +139,7 @@ private:
 } // namespace
 
 FlashAttention::FlashAttention(LinalgBuilder &b, const Attention &attention,
-                               bool hasAmx)
+                               bool hasBf16Products)
     : b(b), in(attention),
       type(cast<RankedTensorType>(attention.query.getType())) {
   oneToken = type.getDimSize(0) == 1 || in.positions;
@@ -164,8 +170,8 @@ FlashAttention::FlashAttention(LinalgBuilder &b, const Attention &attention,
     return cast<RankedTensorType>(tensor.getType()).getElementType().isBF16();
   };
   bool areBf16 = in.widenedKeys || (isBf16(in.keys) && isBf16(in.values));
-  amx = hasAmx && !oneToken && isBf16(in.query) && areBf16 && size % 32 == 0 &&
-        valueSize % 32 == 0 && keys % 32 == 0;
+  ofBf16 = hasBf16Products && !oneToken && isBf16(in.query) && areBf16 &&
+           size % 32 == 0 && valueSize % 32 == 0 && keys % 32 == 0;
   auto value = [&](OpFoldResult size) {
     return getValueOrCreateConstantIndexOp(b, b.getLoc(), size);
   };
@@ -202,7 +208,7 @@ Value FlashAttention::cacheBlock(Value cache, linalg::GenericOp widened,
       b.slice(cache, {in.layer, head, first, zero},
               {one, one, b.getIndexAttr(keys), b.getIndexAttr(size)},
               RankedTensorType::get({keys, size}, cacheType.getElementType()));
-  if (oneToken || amx || cacheType.getElementType().isF32())
+  if (oneToken || ofBf16 || cacheType.getElementType().isF32())
     return tile;
   return b.map({tile}, b.getF32Type(),
                [](Values v) -> SmallVector<Value> { return {v[0]}; });
@@ -268,7 +274,7 @@ Value FlashAttention::gatheredBlock(Value cache, linalg::GenericOp widened,
   int64_t pages = keys / pageKeys;
   Value first = affine(b.getAffineDimExpr(0) * pages, {block});
   Value last = affine((b.getAffineDimExpr(0) - 1).floorDiv(pageKeys), {endKey});
-  Type element = amx ? Type(b.getBF16Type()) : b.getF32Type();
+  Type element = ofBf16 ? Type(b.getBF16Type()) : b.getF32Type();
   OpFoldResult places = b.getIndexAttr(pageKeys);
   auto body = [&](OpBuilder &, Location, Value i, ValueRange carried) {
     Value page = arith::MinSIOp::create(b, add(first, i), last);
@@ -325,7 +331,7 @@ Value FlashAttention::widen(linalg::GenericOp op, ArrayRef<Value> inputs,
                [&](AffineExpr loop) {
                  return cast<AffineDimExpr>(loop).getPosition() - before;
                })));
-  Type element = amx ? Type(b.getBF16Type()) : b.getF32Type();
+  Type element = ofBf16 ? Type(b.getBF16Type()) : b.getF32Type();
   auto made = cast<RankedTensorType>(op.getResultTypes()[0]);
   SmallVector<OpFoldResult> sizes = {b.getIndexAttr(keys)};
   for (int64_t size : made.getShape().take_back(2))
@@ -521,7 +527,7 @@ Softmax FlashAttention::overBlocks(Value query, int64_t rows, Value head,
     scores = oneToken ? b.contractTransposed(query, k, scores)
                       : b.contract({k, left}, {query, right}, all, scores);
     Value p = step(state, score(scores, block, head, rowTokens));
-    if (amx)
+    if (ofBf16)
       p = b.map({p}, b.getBF16Type(),
                 [](Values v) -> SmallVector<Value> { return {v[0]}; });
     state.output = oneToken
@@ -573,7 +579,7 @@ Value FlashAttention::decodeRows(Value head, Value token, Value out) {
 Value FlashAttention::queryBlock(Value head, Value first, Value valid) {
   Value query = rowsOf(in.query, head, first, valid);
   Value block = b.filled({d, b.getIndexAttr(tokensPerBlock), heads}, 0,
-                         amx ? b.getBF16Type() : Type());
+                         ofBf16 ? b.getBF16Type() : Type());
   Value rows = b.generic(
       3, {query}, {b.slice(block, {zero, zero, zero}, {d, valid, heads})},
       {b.select(3, {1, 2, 0}), b.select(3, {0, 1, 2})},
@@ -652,7 +658,7 @@ Value FlashAttention::emit(Value out) {
 /// Replaces the attention's output by the schedule's. If the output is only
 /// materialized in a destination, the schedule computes it there, and else in a
 /// new tensor.
-static void replace(const Attention &attention, bool amx) {
+static void replace(const Attention &attention, bool hasBf16Products) {
   Value output = attention.output();
   OpBuilder builder(output.getContext());
   builder.setInsertionPointAfterValue(output);
@@ -669,7 +675,8 @@ static void replace(const Attention &attention, bool amx) {
     out = b.empty(sizes,
                   cast<RankedTensorType>(output.getType()).getElementType());
   }
-  output.replaceAllUsesWith(FlashAttention(b, attention, amx).emit(out));
+  output.replaceAllUsesWith(
+      FlashAttention(b, attention, hasBf16Products).emit(out));
 }
 
 namespace {
@@ -685,7 +692,7 @@ struct FlashAttentionPass : cria::impl::FlashAttentionBase<FlashAttentionPass> {
     for (linalg::SoftmaxOp op : ops) {
       StringRef reason;
       if (auto attention = Attention::match(op, reason)) {
-        replace(*attention, unit->amx);
+        replace(*attention, unit->amx || (unit->dotBf16 && !unit->neon));
         continue;
       }
       remark::missed(op.getLoc(), remark::RemarkOpts::name("scores-stored")

@@ -15,7 +15,15 @@
 ///
 ///   for blocks of k:
 ///     for blocks of vectors n: c += the products of all m and of these k
+///
+/// Pairs of bf16 are multiplied at once if there are enough rows of a that
+/// packing b takes little of the time:
+///
+///   paired[k / 2][n][2] = b[k, n]   (and so a, if it is (k, m))
+///   acc[r][v] += splat(a[m + r, k and k + 1]) * paired[k / 2, n + v lanes]
 #include "lowering/cpu/Contraction.h"
+
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 
 #include <numeric>
 
@@ -23,11 +31,22 @@ using namespace mlir;
 using namespace cria;
 
 namespace {
+/// A product, maybe of pairs: then k counts pairs, whose elements are adjacent
+/// in rows of b, and in rows of a.
+struct Product : Contraction {
+  bool ofPairs = false;
+
+  int64_t steps() const { return cast<MemRefType>(b.getType()).getDimSize(0); }
+};
+
 struct Tile {
   Value row, column;
   int64_t rows, vectors, lanes;
 };
 } // namespace
+
+/// The least rows of a for which pairs are packed.
+static constexpr int64_t kLeastPaired = 16;
 
 /// The accumulators that keep the multipliers of a CPU busy: its two units
 /// begin a sum each cycle, and a sum takes four.
@@ -36,10 +55,10 @@ static constexpr int64_t kSums = 8;
 /// How many k a tile adds at once. Where it adds to earlier sums, as attention
 /// does block by block, all tiles add in the same order, one k after the other:
 /// a row's sums then do not depend on the rows in its tile.
-static int64_t partsOf(const Contraction &c, const Tile &tile) {
+static int64_t partsOf(const Product &c, const Tile &tile) {
   int64_t parts = 1;
   while (c.fromZero && 2 * parts * tile.rows * tile.vectors <= kSums &&
-         c.k() % (2 * parts) == 0)
+         c.steps() % (2 * parts) == 0)
     parts *= 2;
   return parts;
 }
@@ -56,31 +75,39 @@ static SmallVector<std::array<Value, 2>> placesOf(VectorBuilder &b,
 }
 
 /// Adds the products of one k to a tile's sums, and appends them to `next`.
-static void addProducts(VectorBuilder &b, const Contraction &c,
-                        const Tile &tile, Value k, ValueRange sums,
-                        SmallVector<Value> &next) {
+static void addProducts(VectorBuilder &b, const Product &c, const Tile &tile,
+                        Value k, ValueRange sums, SmallVector<Value> &next) {
   SmallVector<Value> columns;
-  for (int64_t v = 0; v < tile.vectors; ++v)
-    columns.push_back(
-        b.loadWide(c.b, {k, b.add(tile.column, v * tile.lanes)}, tile.lanes));
+  for (int64_t v = 0; v < tile.vectors; ++v) {
+    Value column = b.add(tile.column, v * tile.lanes);
+    columns.push_back(c.ofPairs
+                          ? b.load(c.b, {k, b.mul(column, 2)}, 2 * tile.lanes)
+                          : b.loadWide(c.b, {k, column}, tile.lanes));
+  }
   for (int64_t r = 0; r < tile.rows; ++r) {
     SmallVector<Value> at = {b.add(tile.row, r), k};
     if (c.aTransposed)
       std::swap(at[0], at[1]);
-    Value a = b.splat(c.a, at, tile.lanes);
-    for (int64_t v = 0; v < tile.vectors; ++v)
-      next.push_back(b.fma(a, columns[v], sums[r * tile.vectors + v]));
+    if (c.ofPairs) // each row of the matrix has pairs
+      at[1] = b.mul(at[1], 2);
+    Value a = c.ofPairs ? b.repeated(c.a, at, 2, 2 * tile.lanes)
+                        : b.splat(c.a, at, tile.lanes);
+    for (int64_t v = 0; v < tile.vectors; ++v) {
+      Value sum = sums[r * tile.vectors + v];
+      next.push_back(c.ofPairs ? b.dotPairs(columns[v], a, sum)
+                               : b.fma(a, columns[v], sum));
+    }
   }
 }
 
-static void emitTile(VectorBuilder &b, const Contraction &c, Tile tile) {
+static void emitTile(VectorBuilder &b, const Product &c, Tile tile) {
   int64_t parts = partsOf(c, tile), sums = tile.rows * tile.vectors;
   auto places = placesOf(b, tile);
   SmallVector<Value> acc;
   for (int64_t i = 0; i < parts * sums; ++i)
     acc.push_back(c.fromZero || i >= sums ? b.zero(tile.lanes)
                                           : b.load(c.c, places[i], tile.lanes));
-  acc = b.loop(b.index(0), b.index(c.k()), parts, acc,
+  acc = b.loop(b.index(0), b.index(c.steps()), parts, acc,
                [&](Value first, ValueRange all) {
                  SmallVector<Value> next;
                  for (int64_t part = 0; part < parts; ++part)
@@ -96,7 +123,7 @@ static void emitTile(VectorBuilder &b, const Contraction &c, Tile tile) {
 }
 
 /// Multiplies all rows of a band of columns.
-static void emitBand(VectorBuilder &b, const Contraction &c, Value column,
+static void emitBand(VectorBuilder &b, const Product &c, Value column,
                      int64_t vectors, int64_t lanes) {
   // At most three quarters of the registers are accumulators. The others hold a
   // row of b and the splat.
@@ -112,7 +139,7 @@ static void emitBand(VectorBuilder &b, const Contraction &c, Value column,
 
 /// Calls `body(column, vectors, lanes)` for bands of all columns: of `most`
 /// vectors, then of one band of fewer, then of one narrower vector.
-static void forBands(VectorBuilder &b, const Contraction &c, int64_t most,
+static void forBands(VectorBuilder &b, const Product &c, int64_t most,
                      function_ref<void(Value, int64_t, int64_t)> body) {
   int64_t lanes = b.unit.lanes, n = c.n(), wide = n - n % (lanes * most);
   if (wide)
@@ -129,7 +156,7 @@ static void forBands(VectorBuilder &b, const Contraction &c, int64_t most,
 static constexpr int64_t kRowsOfB = 8;
 
 /// Multiplies a few rows of a, all in one tile of at most `most` vectors.
-static void emitInOrder(VectorBuilder &b, const Contraction &c, int64_t most) {
+static void emitInOrder(VectorBuilder &b, const Product &c, int64_t most) {
   int64_t together = std::gcd(c.k(), kRowsOfB),
           bytes = c.bType().getIntOrFloatBitWidth() / 8;
   auto forTiles = [&](function_ref<void(const Tile &)> body) {
@@ -165,9 +192,35 @@ static void emitInOrder(VectorBuilder &b, const Contraction &c, int64_t most) {
   });
 }
 
-void cria::emitOuter(VectorBuilder &b, const Contraction &c) {
+/// Packs pairs of rows of a matrix (K, N): (K / 2, 2 N).
+static Value paired(VectorBuilder &b, Value matrix) {
+  auto type = cast<MemRefType>(matrix.getType());
+  int64_t rows = type.getDimSize(0) / 2, columns = type.getDimSize(1),
+          lanes = b.unit.lanes;
+  Value packed = b.create<memref::AllocaOp>(
+      MemRefType::get({rows, 2 * columns}, type.getElementType()),
+      b.getI64IntegerAttr(64));
+  b.loop(b.index(0), b.index(rows), 1, [&](Value row) {
+    b.loop(b.index(0), b.index(columns), lanes, [&](Value column) {
+      b.store(b.pairedRows(matrix, b.mul(row, 2), column, lanes), packed,
+              {row, b.mul(column, 2)});
+    });
+  });
+  return packed;
+}
+
+void cria::emitOuter(VectorBuilder &b, const Contraction &contraction) {
+  Product c{contraction};
   if (!c.m())
     return;
+  int64_t lanes = b.unit.lanes;
+  c.ofPairs = c.hasPairs(b.unit) && c.m() >= kLeastPaired && c.k() % 2 == 0 &&
+              c.n() % lanes == 0 && (!c.aTransposed || c.m() % lanes == 0);
+  if (c.ofPairs) {
+    c.b = paired(b, c.b);
+    if (c.aTransposed)
+      c.a = paired(b, c.a);
+  }
   // Half of the registers are accumulators, of two vectors or more of all rows.
   int64_t wide = std::min(b.unit.registers / 2 / c.m(), c.n() / b.unit.lanes);
   if (wide >= 2 && wide * c.m() >= kSums)

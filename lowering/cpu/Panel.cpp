@@ -301,20 +301,15 @@ Value PanelProduct::splatB(const Tile &t, int64_t r, Value k) {
   if (!pairs)
     return b.splat(t.weights, at, lanes);
   at.back() = b.mul(at.back(), 2);
-  Type number = b.getIntegerType(32 * t.fold);
-  Value steps;
-  if (c.k() % 2 && getConstantIntValue(k) == kSteps - 1) {
-    Value element = b.create<memref::LoadOp>(t.weights, at);
-    Value bits = b.create<arith::BitcastOp>(b.getI16Type(), element);
-    steps = b.create<arith::ExtUIOp>(number, bits);
-  } else {
-    Value vector = b.create<vector::BitCastOp>(
-        b.vectorType(1, number), b.load(t.weights, at, 2 * t.fold));
-    steps = b.create<vector::ExtractOp>(vector, 0);
-  }
-  Value all = b.create<vector::BroadcastOp>(
-      b.vectorType(lanes / t.fold, number), steps);
-  return b.create<vector::BitCastOp>(b.vectorType(width, c.bType()), all);
+  bool isSingle = c.k() % 2 && getConstantIntValue(k) == kSteps - 1;
+  if (!isSingle)
+    return b.repeated(t.weights, at, 2 * t.fold, width);
+  Value element = b.create<memref::LoadOp>(t.weights, at);
+  Value bits = b.create<arith::BitcastOp>(b.getI16Type(), element);
+  Value word = b.create<arith::ExtUIOp>(b.getI32Type(), bits);
+  Value words =
+      b.create<vector::BroadcastOp>(b.vectorType(lanes, b.getI32Type()), word);
+  return b.create<vector::BitCastOp>(b.vectorType(width, c.bType()), words);
 }
 
 /// `multiplyRows` adds to sums of two rows by two lanes. This makes them of the

@@ -176,6 +176,30 @@ Value VectorBuilder::splat(Value memref, ValueRange at, int64_t lanes) {
   return create<vector::BroadcastOp>(vectorType(lanes, getF32Type()), scalar);
 }
 
+Value VectorBuilder::repeated(Value memref, ValueRange at, int64_t count,
+                              int64_t elements) {
+  Type element = cast<MemRefType>(memref.getType()).getElementType();
+  Type number = getIntegerType(element.getIntOrFloatBitWidth() * count);
+  Value bits =
+      create<vector::BitCastOp>(vectorType(1, number), load(memref, at, count));
+  Value all = create<vector::BroadcastOp>(vectorType(elements / count, number),
+                                          create<vector::ExtractOp>(bits, 0));
+  return create<vector::BitCastOp>(vectorType(elements, element), all);
+}
+
+// The elements are integers in between, because LLVM would call a library to
+// move bf16 on CPUs without AVX512-BF16.
+Value VectorBuilder::pairedRows(Value matrix, Value row, Value column,
+                                int64_t lanes) {
+  auto bits = [&](Value row) -> Value {
+    return create<vector::BitCastOp>(vectorType(lanes, getI16Type()),
+                                     load(matrix, {row, column}, lanes));
+  };
+  Value even = bits(row), odd = bits(add(row, 1));
+  return create<vector::BitCastOp>(vectorType(2 * lanes, getBF16Type()),
+                                   create<vector::InterleaveOp>(even, odd));
+}
+
 Value VectorBuilder::size(Value memref, unsigned dim) {
   return createOrFold<memref::DimOp>(memref, dim);
 }

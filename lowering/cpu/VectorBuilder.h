@@ -56,6 +56,14 @@ public:
   llvm::SmallVector<mlir::Value> sums(llvm::ArrayRef<mlir::Value> vectors);
   /// The element memref[at] as f32, in every lane.
   mlir::Value splat(mlir::Value memref, mlir::ValueRange at, int64_t lanes);
+  /// `count` adjacent elements from memref[at] on, of at most 64 bits, again
+  /// and again in a vector of `elements`.
+  mlir::Value repeated(mlir::Value memref, mlir::ValueRange at, int64_t count,
+                       int64_t elements);
+  /// The bf16 elements [column, column + lanes) of rows `row` and `row` + 1 of
+  /// a matrix, in turns.
+  mlir::Value pairedRows(mlir::Value matrix, mlir::Value row,
+                         mlir::Value column, int64_t lanes);
   /// The size of a memref's dimension, a constant if it is static.
   mlir::Value size(mlir::Value memref, unsigned dim);
 

@@ -1,6 +1,8 @@
-// With AMX, products of bf16 are made of bf16: queries and blocks of the cache as
-// they are, probabilities rounded.
+// With AMX, or pairs of bf16 on x86, products of bf16 are made of bf16: queries and blocks
+// of the cache as they are, probabilities rounded.
 // RUN: cria-opt --attach-target="vector-unit={amx}" --flash-attention --canonicalize %s | FileCheck %s
+// RUN: cria-opt --attach-target="vector-unit={dot_bf16}" --flash-attention --canonicalize %s | FileCheck %s
+// RUN: cria-opt --attach-target="vector-unit={lanes=4,registers=32,dot_bf16,neon}" --flash-attention --canonicalize %s | FileCheck %s --check-prefix=HALF
 // RUN: sed 's/bf16/f16/g' %s | cria-opt --attach-target="vector-unit={amx}" --flash-attention | FileCheck %s --check-prefix=HALF
 // RUN: sed 's/x32xbf16/x48xbf16/g; s/x32xf32/x48xf32/g; s/, 32]/, 48]/g' %s | cria-opt --attach-target="vector-unit={amx}" --flash-attention | FileCheck %s --check-prefix=ODD
 

@@ -1,5 +1,6 @@
-// Outer products of bf16 by AMX, as attention has them for a block of keys.
+// Outer products of bf16 by AMX, or by pairs, as attention has them for a block of keys.
 // RUN: cria-opt --attach-target="vector-unit={lanes=16,registers=32,amx}" --lower-contractions --canonicalize --cse --split-input-file %s | FileCheck %s
+// RUN: cria-opt --attach-target="vector-unit={lanes=16,registers=32,dot_bf16}" --lower-contractions --canonicalize --cse --split-input-file %s | FileCheck %s --check-prefix=PAIR
 
 #mk = affine_map<(m, n, k) -> (m, k)>
 #kn = affine_map<(m, n, k) -> (k, n)>
@@ -27,6 +28,20 @@
 // CHECK-COUNT-2: amx.tile_mulf
 // CHECK-COUNT-2: amx.tile_store %[[C]]
 // CHECK-NOT: amx.tile_store
+
+// Eight rows of a by three vectors: pairs of a are where they lie.
+// PAIR-LABEL: func @scores
+// PAIR-SAME: (%[[A:[^:]*]]: memref<64x64xbf16, strided<[128, 1], offset: ?>>, %[[B:[^:]*]]: memref<64x48xbf16>, %[[C:[^:]*]]: memref<64x48xf32>)
+// PAIR: %[[PACKED:.*]] = memref.alloca() {alignment = 64 : i64} : memref<32x96xbf16>
+// PAIR-COUNT-2: vector.load %[[B]]{{.*}} vector<16xbf16>
+// PAIR: vector.interleave %{{.*}} : vector<16xi16> -> vector<32xi16>
+// PAIR: vector.store %{{.*}}, %[[PACKED]]
+// PAIR: scf.for {{.*}} step %c8
+// PAIR: scf.for %[[K:.*]] = %c0 to %c32 step %c1 iter_args
+// PAIR-COUNT-3: vector.load %[[PACKED]][%[[K]], {{.*}} vector<32xbf16>
+// PAIR: vector.load %[[A]]{{.*}} vector<2xbf16>
+// PAIR-COUNT-24: x86vector.avx512.dot
+// PAIR-COUNT-24: vector.store %{{.*}}, %[[C]]
 func.func @scores(%a: memref<64x64xbf16, strided<[128, 1], offset: ?>>, %b: memref<64x48xbf16>, %c: memref<64x48xf32>) {
   %zero = arith.constant 0.0 : f32
   linalg.fill ins(%zero : f32) outs(%c : memref<64x48xf32>)
@@ -51,6 +66,14 @@ func.func @scores(%a: memref<64x64xbf16, strided<[128, 1], offset: ?>>, %b: memr
 // CHECK: vector.store %{{.*}}, %[[TURNED]]
 // CHECK-COUNT-4: amx.tile_load %[[C]]
 // CHECK: amx.tile_load %[[TURNED]]
+
+// Rows of a are paired, and not turned.
+// PAIR-LABEL: func @values
+// PAIR: %[[PACKED:.*]] = memref.alloca() {alignment = 64 : i64} : memref<16x64xbf16>
+// PAIR: %[[PAIRED:.*]] = memref.alloca() {alignment = 64 : i64} : memref<16x128xbf16>
+// PAIR-NOT: vector.shuffle
+// PAIR: vector.load %[[PAIRED]]{{.*}} vector<2xbf16>
+// PAIR: x86vector.avx512.dot
 func.func @values(%a: memref<32x64xbf16>, %b: memref<32x32xbf16>, %c: memref<64x32xf32>) {
   linalg.contract indexing_maps = [#km, #kn, #mn] ins(%a, %b : memref<32x64xbf16>, memref<32x32xbf16>) outs(%c : memref<64x32xf32>)
   return
@@ -62,11 +85,35 @@ func.func @values(%a: memref<32x64xbf16>, %b: memref<32x32xbf16>, %c: memref<64x
 #kn = affine_map<(m, n, k) -> (k, n)>
 #mn = affine_map<(m, n, k) -> (m, n)>
 
-// No whole tiles: vectors do it.
+// No whole tiles: vectors do it, and pairs as before.
+// PAIR-LABEL: func @odd
+// PAIR: x86vector.avx512.dot
 // CHECK-LABEL: func @odd
 // CHECK-NOT: amx
 // CHECK: vector.fma
 func.func @odd(%a: memref<64x24xbf16>, %b: memref<24x32xbf16>, %c: memref<64x32xf32>) {
   linalg.contract indexing_maps = [#mk, #kn, #mn] ins(%a, %b : memref<64x24xbf16>, memref<24x32xbf16>) outs(%c : memref<64x32xf32>)
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+// So few rows of a that packing b would take longer, and an odd k.
+// PAIR-LABEL: func @few
+// PAIR-NOT: avx512.dot
+// PAIR: return
+func.func @few(%a: memref<8x24xbf16>, %b: memref<24x32xbf16>, %c: memref<8x32xf32>) {
+  linalg.contract indexing_maps = [#mk, #kn, #mn] ins(%a, %b : memref<8x24xbf16>, memref<24x32xbf16>) outs(%c : memref<8x32xf32>)
+  return
+}
+// PAIR-LABEL: func @unpaired
+// PAIR-NOT: avx512.dot
+// PAIR: return
+func.func @unpaired(%a: memref<64x25xbf16>, %b: memref<25x32xbf16>, %c: memref<64x32xf32>) {
+  linalg.contract indexing_maps = [#mk, #kn, #mn] ins(%a, %b : memref<64x25xbf16>, memref<25x32xbf16>) outs(%c : memref<64x32xf32>)
   return
 }
