@@ -113,6 +113,16 @@ DEEPSEEK_CODER = ["[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-\ud7
 KIMI = r"[\p{Han}]+|" + GPT4O.replace(r"\p{M}]", r"\p{M}&&[^\p{Han}]]").replace("/", "")
 MINICPM5 = [r"\p{N}{1,3}", GPT4 % "+"]
 SEED_CODER = (GPT4 % "{1}").replace(r"\p{N}]+[\r\n]*", "\\p{N}\r\n]+")
+# Of the tokenizer.json of these models.
+VIKING = " ?[^(\\s|[.,!?…。，、।۔،])]+"
+TINY_AYA = [r"\d{1,3}(?=(?:\d{3})*\b)", GPT4O]
+SUPERBPE = [r"\p{N}+", r"(?=(\d{3})+(?!\d))"]
+# As in llama.cpp, but capital letters begin words as in gpt-oss.
+YOUTU = [
+    "[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥\u3040-ゟ゠-ヿ]+",
+    GPT4O.replace("{1,3}", ""),
+]
+UFAKZEKA = (GPT4 % "").partition("|[^")
 
 
 def command_r():
@@ -160,6 +170,12 @@ CASES = {
     "seed-coder": (lambda: (byte_level(SEED_CODER), None), "seed-coder", {}),
     "gpt-oss": (lambda: (byte_level(GPT4O), None), "gpt-4o", {}),
     "mistral-tekken": (plain("mistral-tekken"), "tekken", {}),
+    "solar-open": (lambda: (byte_level(GPT4 % ""), None), "solar-open", {}),
+    "superbpe": (lambda: (cut(*SUPERBPE), None), "superbpe", {}),
+    "tiny_aya": (lambda: (cut(*TINY_AYA), None), "tiny_aya", {}),
+    "ufakzeka": (lambda: (byte_level("[^" + UFAKZEKA[2]), None), "ufakzeka", {}),
+    "viking": (lambda: (cut(VIKING, digits=True), None), "viking", {}),
+    "youtu": (lambda: (unreachable(cut(*YOUTU)), None), "youtu", {}),
     "llama2": (lambda: scored("normalizer"), None, {"bos": "<s>"}),
     "gemma": (lambda: scored("split"), None, {"bos": "<s>", "prefix": False}),
     "gemma4": (

@@ -69,6 +69,23 @@ static constexpr char minicpm5[] =
 static constexpr char seedCoder[] =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"
     R"( ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Qwen 2's words, but what is after an apostrophe is a word.
+static constexpr char ufakzeka[] =
+    R"([^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
+    R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Words of Bloom and Viking end at blanks and at punctuation.
+static constexpr char bloom[] = R"( ?[^(\s|.,!?…。，、।۔،)]+)";
+// Youtu-LLM has Korean, punctuation of Asia, Bopomofo, and Chinese and Japanese
+// apart from the rest.
+static constexpr char youtu[] = "[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-"
+                                "ㄯ]+|[一-龥\u3040-ゟ゠-ヿ]+";
+// Groups of three digits from the right: SuperBPE cuts numbers between groups.
+// Tiny Aya cuts the groups of a number that ends a word off; what stands here
+// for its \b lists the characters of words, as Oniguruma has them.
+static constexpr char
+    betweenThrees[] = R"((?=(\d{3})+(?!\d)))",
+    threesToEnd[] =
+        R"(\d{1,3}(?=(?:\d{3})*(?![\p{Alphabetic}\p{M}\p{Nd}\p{Pc}²³¹¼½¾])))";
 // llama.cpp's own expressions, for files that name no model.
 static constexpr char punctuation[] = R"([\p{P}\$\+<=>\^~\|]+)",
                       gpt2[] = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+|)"
@@ -77,7 +94,16 @@ static constexpr char punctuation[] = R"([\p{P}\$\+<=>\^~\|]+)",
 
 static const std::vector<Words> &allWords() {
   static const std::vector<Words> all = {
-      {"chatglm-bpe glm4", {llama3}, IgnoresMerges},
+      {"a.x-4.0 exaone4 gigachat gpt-2 granite-docling jais mellum phi-2 "
+       "trillion",
+       {},
+       0},
+      {"bloom gpt3-finnish poro-chat", {bloom}, 0},
+      {"chatglm-bpe glm4 glm5", {llama3}, IgnoresMerges},
+      {"codeshell mellum2 minerva-7b refact smollm starcoder",
+       {},
+       SingleDigits},
+      {"cohere2moe tiny_aya", {threesToEnd, gpt4o}, 0},
       {"command-r", {}, SingleDigits | Composes},
       {"dbrx midm-2.0 smaug-bpe", {llama3}, 0},
       {"deepseek-coder", {lineBreaks, letters, allMarks, asian}, SingleDigits},
@@ -89,19 +115,22 @@ static const std::vector<Words> &allWords() {
        Composes},
       {"deepseek-v3 hunyuan-dense joyai-llm", {upToThree, han, deepseek3}, 0},
       {"default", {punctuation, gpt2, numbers, threes}, 0},
-      {"exaone4 gpt-2 phi-2", {}, 0},
       {"falcon-h1 falcon3 lfm2 llama-bpe llama-v3 llama3 pixtral",
        {llama3},
        IgnoresMerges | BeginsTexts},
-      {"gpt-4o kanana2 minimax-m2", {gpt4o}, 0},
+      {"gpt-4o kanana2 llama4 minimax-m2", {gpt4o}, 0},
+      {"grok-2 kormo solar-open", {qwen2}, 0},
       {"jais-2", {jais2}, 0},
       {"kimi-k2", {kimi}, IgnoresMerges},
       {"minicpm5", {upToThree, minicpm5}, IgnoresMerges},
       {"mpt olmo", {}, Composes},
       {"qwen35", {qwen35}, Composes},
-      {"refact smollm starcoder", {}, SingleDigits},
       {"seed-coder", {seedCoder}, 0},
+      {"superbpe", {numbers, betweenThrees}, 0},
       {"tekken", {tekken}, IgnoresMerges | BeginsTexts},
+      {"ufakzeka", {ufakzeka}, 0},
+      {"viking", {bloom}, SingleDigits},
+      {"youtu", {youtu, gpt4o}, IgnoresMerges | SingleDigits},
   };
   return all;
 }

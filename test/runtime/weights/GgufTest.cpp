@@ -620,9 +620,9 @@ TEST_F(GgufTest, RefusesTokenizersThatItDoesNotKnow) {
   EXPECT_THAT(tokenizer(keys),
               fails(CRIA_UNIMPLEMENTED, "'tokenizer.ggml.model' is \"rwkv\""));
   keys = tokenizerKeys();
-  keys[1] = string("tokenizer.ggml.pre", "viking");
+  keys[1] = string("tokenizer.ggml.pre", "falcon");
   EXPECT_THAT(tokenizer(keys),
-              fails(CRIA_UNIMPLEMENTED, "'tokenizer.ggml.pre' is \"viking\""));
+              fails(CRIA_UNIMPLEMENTED, "'tokenizer.ggml.pre' is \"falcon\""));
   EXPECT_THAT(tokenizer(with(tokenizerKeys(), number("tokenizer.ggml.odd", 1))),
               fails(CRIA_UNIMPLEMENTED, "'tokenizer.ggml.odd' is 1"));
 }
