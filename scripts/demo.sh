@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
-# All steps with the shipped model: config.json, IR, artifact, text.
+# All steps with the shipped models: config.json, IR, artifact, text.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 bin=$root/build/bin
 tiny=$root/examples/tiny
+experts=$root/examples/tiny-moe
 
 if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   cat <<'TEXT'
 usage: scripts/demo.sh [PROMPT]
 Installs the packages that three tools need, builds these tools, compiles examples/tiny
 for this CPU, prints the artifact's manifest and one layer's IR before and after fusion,
-and lets the model continue PROMPT. Says before how much processor time it takes.
+and lets the model continue PROMPT. Then it does the same, more briefly, with a mixture of
+experts, examples/tiny-moe. Says before how much processor time it takes.
 TEXT
   exit
 fi
@@ -36,7 +38,8 @@ cat <<'TEXT'
 What happens: missing Debian packages are installed (260 MB to download, 2 GB on the
 disk), the compiler and the runtime are built into build/ (8 to 26 minutes of processor
 time, so half of that on two idle cores, and seconds when they have been built before;
-[steps done/all, seconds]), and then a small model is compiled, shown and run (2 seconds).
+[steps done/all, seconds]), and then two small models are compiled, shown and run (3
+seconds).
 TEXT
 "$root/scripts/setup.sh" cria-compile cria-run cria-inspect
 scratch=$(mktemp -d)
@@ -58,3 +61,10 @@ say "The same layer of the decode entry, fused into kernels: --emit=fuse"
 
 say "cria-run tiny.cria --weights=examples/tiny --prompt='$prompt'"
 "$bin/cria-run" tiny.cria --weights="$tiny" --prompt="$prompt"
+
+say "A mixture of experts: cria-compile examples/tiny-moe/config.json -o tiny-moe.cria"
+"$bin/cria-compile" "$experts/config.json" -o tiny-moe.cria
+"$bin/cria-compile" "$experts/config.json" --report=plan | grep -E '^(parameters|experts)'
+
+say "cria-run tiny-moe.cria --weights=examples/tiny-moe --prompt='$prompt'"
+"$bin/cria-run" tiny-moe.cria --weights="$experts" --prompt="$prompt"

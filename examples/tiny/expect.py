@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes down what Hugging Face transformers makes of the model of this folder.
+"""Writes down what Hugging Face transformers makes of a model: of the one in
+FOLDER, or in this folder.
 
 expected.json: for each prompt its ids, the greedy continuation to the end token
 and the whole text; prompts at which every choice leads by more than MARGIN in
@@ -9,19 +10,19 @@ prompt, `f32` computed in f32 and `bf16` in bf16 (as its bits).
 Made with Python 3.11 and
   torch==2.15.0 transformers==5.23.0 tokenizers==0.23.3 safetensors==0.8.0
 
-usage: expect.py
+usage: expect.py [FOLDER]
 """
 
 import hashlib
 import json
 import pathlib
+import sys
 
 import numpy as np
 import tokenizers
 import torch
 import transformers
 
-FOLDER = pathlib.Path(__file__).resolve().parent
 MARGIN = 0.1
 PROMPTS = [
     "Once upon a time, there was a little fox named Lily.",
@@ -32,9 +33,9 @@ PROMPTS = [
 ]
 
 
-def load(dtype):
+def load(folder, dtype):
     return transformers.AutoModelForCausalLM.from_pretrained(
-        FOLDER, dtype=dtype, attn_implementation="eager"
+        folder, dtype=dtype, attn_implementation="eager"
     ).eval()
 
 
@@ -57,8 +58,11 @@ def greedy_of(model, ids):
 
 def main():
     torch.set_num_threads(1)
-    tokenizer = tokenizers.Tokenizer.from_file(str(FOLDER / "tokenizer.json"))
-    exact, stored = load(torch.float32), load(torch.bfloat16)
+    folder = pathlib.Path(__file__).resolve().parent
+    if len(sys.argv) > 1:
+        folder = pathlib.Path(sys.argv[1])
+    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    exact, stored = load(folder, torch.float32), load(folder, torch.bfloat16)
     kept = []
     for prompt in PROMPTS:
         ids = tokenizer.encode(prompt).ids
@@ -68,7 +72,7 @@ def main():
         print(f"lead {lead:.3f} {'' if agree else 'bf16 differs '}{text}\n")
         if lead > MARGIN and agree:
             kept.append(dict(prompt=prompt, ids=ids, greedy=new, text=text))
-    weights = (FOLDER / "model.safetensors").read_bytes()
+    weights = (folder / "model.safetensors").read_bytes()
     expected = {
         "made_with": {"torch": torch.__version__}
         | {"transformers": transformers.__version__},
@@ -76,11 +80,11 @@ def main():
         "prompts": kept,
     }
     text = json.dumps(expected, indent=1) + "\n"
-    (FOLDER / "expected.json").write_text(text)
+    (folder / "expected.json").write_text(text)
     ids = kept[0]["ids"]
     bits = logits_of(stored, ids).view(torch.int16).numpy().view(np.uint16)
     f32 = logits_of(exact, ids).numpy()
-    np.savez_compressed(FOLDER / "expected.npz", f32=f32, bf16=bits)
+    np.savez_compressed(folder / "expected.npz", f32=f32, bf16=bits)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,17 @@
 #!/usr/bin/env python3
-"""Trains the model of this folder on the stories of stories.py, from nothing.
+"""Trains a model on the stories of stories.py, from nothing.
 
-Writes the tokenizer, the config and the weights beside itself. Twenty minutes
-on one core. Made with Python 3.11 and
+Writes the tokenizer, the config and the weights of the model of this folder,
+or, with --experts, of the mixture of experts in ../tiny-moe. Made with Python
+3.11 and
   torch==2.15.0 transformers==5.23.0 tokenizers==0.23.3 safetensors==0.8.0
-
-usage: train.py [STEPS]
 """
 
+import argparse
 import itertools
 import json
 import math
 import pathlib
-import sys
 import time
 
 import tokenizers
@@ -86,8 +85,9 @@ def batches(tokenizer):
         yield torch.tensor(rows)
 
 
-def make_config(tokenizer):
-    return transformers.LlamaConfig(
+def shared_config(tokenizer):
+    """What the two models have in common."""
+    return dict(
         vocab_size=tokenizer.get_vocab_size(),
         hidden_size=96,
         intermediate_size=192,
@@ -102,6 +102,38 @@ def make_config(tokenizer):
         eos_token_id=tokenizer.token_to_id(EOS),
         pad_token_id=None,
     )
+
+
+def make_dense(shared):
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**shared))
+
+
+def make_experts(shared):
+    """A layer has eight small experts in place of an MLP; two of them see a
+    token."""
+    config = transformers.Qwen3MoeConfig(
+        **shared,
+        head_dim=16,
+        num_experts=8,
+        num_experts_per_tok=2,
+        moe_intermediate_size=32,
+        norm_topk_prob=True,
+        router_aux_loss_coef=0.01,
+    )
+    return transformers.Qwen3MoeForCausalLM(config)
+
+
+def balance(router_logits, config):
+    """The mean over layers of the balance loss of the Switch Transformer (2022,
+    equation 4): 1 where every expert gets as many tokens as the others."""
+    losses = []
+    for logits in router_logits:  # (tokens, experts)
+        chances = logits.softmax(-1)
+        chosen = chances.topk(config.num_experts_per_tok).indices
+        counts = torch.bincount(chosen.flatten(), minlength=config.num_experts)
+        load = config.num_experts * counts / counts.sum()
+        losses.append(load @ chances.mean(0))
+    return torch.stack(losses).mean()
 
 
 def rate(step, steps):
@@ -122,25 +154,31 @@ def train(model, source, steps):
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: rate(step, steps)
     )
-    start = time.time()
+    experts = hasattr(model.config, "num_experts")
+    asked = {"output_router_logits": True} if experts else {}
     for step, ids in enumerate(itertools.islice(source, steps)):
-        logits = model(ids[:, :-1], use_cache=False).logits
+        output = model(ids[:, :-1], use_cache=False, **asked)
         loss = torch.nn.functional.cross_entropy(
-            logits.flatten(0, 1), ids[:, 1:].flatten()
+            output.logits.flatten(0, 1), ids[:, 1:].flatten()
         )
+        total, note = loss, ""
+        if asked:
+            unbalance = balance(output.router_logits, model.config)
+            total = loss + model.config.router_aux_loss_coef * unbalance
+            note = f" balance {unbalance.item():.3f}"
         optimizer.zero_grad()
-        loss.backward()
+        total.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
         if step % 20 == 0 or step == steps - 1:
-            passed = time.time() - start
-            print(f"{step} loss {loss.item():.4f} {passed:.0f} s", flush=True)
+            note += f" {time.process_time():.0f} s"
+            print(f"{step} loss {loss.item():.4f}{note}", flush=True)
 
 
-def save(tokenizer, model, config):
+def save(tokenizer, model, folder):
     """The Hugging Face layout, rounded once to bf16."""
-    tokenizer.save(str(FOLDER / "tokenizer.json"))
+    tokenizer.save(str(folder / "tokenizer.json"))
     described = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "bos_token": BOS,
@@ -149,28 +187,32 @@ def save(tokenizer, model, config):
         "clean_up_tokenization_spaces": False,
     }
     text = json.dumps(described, indent=2) + "\n"
-    (FOLDER / "tokenizer_config.json").write_text(text)
+    (folder / "tokenizer_config.json").write_text(text)
     model = model.to(torch.bfloat16)
     model.generation_config = transformers.GenerationConfig(
-        bos_token_id=config.bos_token_id,
-        eos_token_id=config.eos_token_id,
+        bos_token_id=model.config.bos_token_id,
+        eos_token_id=model.config.eos_token_id,
         do_sample=True,
         temperature=0.7,
         top_p=0.95,
     )
-    model.save_pretrained(FOLDER)
+    model.save_pretrained(folder)
 
 
 def main():
-    steps = int(sys.argv[1]) if len(sys.argv) > 1 else 2600
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--experts", action="store_true")
+    parser.add_argument("--steps", type=int, default=2600)
+    options = parser.parse_args()
     torch.manual_seed(SEED)
     torch.set_num_threads(1)
     tokenizer = train_tokenizer()
-    config = make_config(tokenizer)
-    model = transformers.LlamaForCausalLM(config)
+    make = make_experts if options.experts else make_dense
+    model = make(shared_config(tokenizer))
     print(f"{sum(p.numel() for p in model.parameters())} parameters")
-    train(model, batches(tokenizer), steps)
-    save(tokenizer, model, config)
+    train(model, batches(tokenizer), options.steps)
+    folder = FOLDER.parent / "tiny-moe" if options.experts else FOLDER
+    save(tokenizer, model, folder)
 
 
 if __name__ == "__main__":
