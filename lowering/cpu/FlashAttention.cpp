@@ -19,7 +19,7 @@
 ///                rows). Softmax is then elementwise over vectors of rows, and
 ///                both products broadcast cache elements against rows.
 ///
-/// Of more tokens, products are of bf16 if the CPU multiplies tiles or pairs of
+/// For more tokens, bf16 is multiplied if the CPU multiplies tiles or pairs of
 /// it, and the weights of values are rounded to it.
 ///
 /// Keys and values in quantized blocks are widened first, to f32, or to bf16

@@ -78,7 +78,9 @@ def check_cache(tools, config, weights, exact, ids, flags):
     for chunk in [1, 7]:
         small = tools.compile(config, *flags, "--kv=q8_0", f"--chunk={chunk}")
         apart = divergence(whole, tools.logits(small, ids, weights))
-        check(apart <= loss, f"{what}, chunks of {chunk}: KLD {apart:.2e}")
+        # Each is about `loss` away. In bf16 a call of one id rounds elsewhere: apart they
+        # are twice as far, which makes four times the divergence.
+        check(apart <= 4 * loss, f"{what}, chunks of {chunk}: KLD {apart:.2e}")
     print(f"{what}: KLD {before:.2e}, in blocks {loss:.2e}")
     return whole
 
