@@ -617,22 +617,39 @@ std::optional<Reduction> Elements::reduction(const Element &leaf,
 // Stores
 //===----------------------------------------------------------------------===//
 
+/// Whether the numbers in an expression, beside loops, are the same in all
+/// turns and for all elements.
+bool Elements::isOutsideOfTurns(AffineExpr at) const {
+  for (auto [i, symbol] : llvm::enumerate(symbols))
+    if (at.isFunctionOfSymbol(i) &&
+        !(symbol.value && isOfFunction(symbol.value)))
+      return false;
+  return true;
+}
+
+bool Elements::isOwnPlace(const Element &a, const Element &b) const {
+  return a.tensor == b.tensor &&
+         llvm::all_of(llvm::zip(a.at, b.at), [&](auto places) {
+           auto [x, y] = places;
+           if (!x) // unknown
+             return false;
+           // At a known distance, another store of the unit may write.
+           return x == y ||
+                  (x.isSymbolicOrConstant() && y.isSymbolicOrConstant() &&
+                   isOutsideOfTurns(x) && isOutsideOfTurns(y) &&
+                   !isa<AffineConstantExpr>(simplify(y - x, {})));
+         });
+}
+
 bool Elements::areApart(const Element &a, ArrayRef<Size> boxOfA,
                         const Element &b, ArrayRef<Size> boxOfB) const {
   if (a.tensor != b.tensor)
     return true;
   Box both(boxOfA);
   llvm::append_range(both, boxOfB);
-  auto isOutside = [&](AffineExpr at) {
-    for (auto [i, symbol] : llvm::enumerate(symbols))
-      if (at.isFunctionOfSymbol(i) &&
-          !(symbol.value && isOfFunction(symbol.value)))
-        return false;
-    return true;
-  };
   return llvm::any_of(llvm::zip(a.at, b.at), [&](auto places) {
     auto [x, y] = places;
-    if (!isOutside(x) || !isOutside(y))
+    if (!isOutsideOfTurns(x) || !isOutsideOfTurns(y))
       return false; // each turn has its own number
     AffineExpr apart =
         simplify(y.shiftDims(boxOfB.size(), boxOfA.size()) - x, both);
@@ -740,9 +757,18 @@ bool Elements::isOfFunction(Value number) const {
   return !counter(number) && (!op || isa<func::FuncOp>(op->getParentOp()));
 }
 
+bool cria::readsTensor(Operation *op) {
+  return isa<tensor::ExtractOp>(op) ||
+         llvm::any_of(op->getOperands(), [](Value operand) {
+           Operation *from = operand.getDefiningOp();
+           return from && !isa<RankedTensorType>(operand.getType()) &&
+                  readsTensor(from);
+         });
+}
+
 bool Elements::isOfTurn(Value number) const {
   Operation *op = number.getDefiningOp();
-  if (counter(number) || isOfFunction(number))
+  if (counter(number) || (isOfFunction(number) && !(op && readsTensor(op))))
     return true;
   if (auto read = dyn_cast<tensor::ExtractOp>(op))
     return isa<BlockArgument>(read.getTensor()) &&

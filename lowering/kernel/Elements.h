@@ -87,6 +87,9 @@ struct Reduction {
   Size terms;
 };
 
+/// Whether a number is computed from elements of tensors.
+bool readsTensor(mlir::Operation *op);
+
 /// Reads the elements of one function's tensors.
 class Elements {
 public:
@@ -146,6 +149,11 @@ public:
   /// gives, too. True only if that is sure.
   bool areApart(const Element &a, llvm::ArrayRef<Size> boxOfA, const Element &b,
                 llvm::ArrayRef<Size> boxOfB) const;
+
+  /// Whether two elements at the same loops are in the same place, or in the
+  /// same place of two states whose numbers only a call knows. Then no unit
+  /// reads at `a` what another one writes at `b`.
+  bool isOwnPlace(const Element &a, const Element &b) const;
 
   /// From this call on the tensor is in memory, and its elements are leaves.
   void setStored(mlir::Value tensor) { inMemory.insert(tensor); }
@@ -211,6 +219,7 @@ private:
   bool addRow(mlir::tensor::InsertSliceOp insert, mlir::scf::ForOp loop,
               llvm::SmallVectorImpl<Part> &parts);
   bool isOfFunction(mlir::Value number) const;
+  bool isOutsideOfTurns(mlir::AffineExpr at) const;
   bool addStore(mlir::Value value, const Element &into, Box box,
                 llvm::SmallVectorImpl<Part> &parts);
   bool cut(Part part, llvm::SmallVectorImpl<Part> &parts);

@@ -311,6 +311,64 @@ func.func private @shifted(%x: tensor<1x24xf32>) -> tensor<1x24xf32> {
 // -----
 
 #id = affine_map<(t, k) -> (t, k)>
+
+// But what is read of one state may go to the same place of another one, whose numbers each
+// thread reads.
+// CHECK-LABEL: func.func private @moved.launch
+// CHECK: gpu.launch_func @kernels::@moved blocks
+// CHECK-NOT: gpu.launch_func
+// CHECK-LABEL: gpu.func @moved(
+// CHECK: %[[FROM:.*]] = memref.load {{.*}} : memref<2xi32>
+// CHECK: vector.load
+// CHECK: %[[INTO:.*]] = memref.load {{.*}} : memref<2xi32>
+// CHECK: vector.store
+// REMARK-NOT: no-schedule {{.*}}Function=moved |
+func.func private @moved(%state: tensor<?x1x2x24xf32>, %numbers: tensor<2xi32>) -> tensor<?x1x2x24xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %first = tensor.extract %numbers[%c0] : tensor<2xi32>
+  %from = arith.index_cast %first : i32 to index
+  %second = tensor.extract %numbers[%c1] : tensor<2xi32>
+  %into = arith.index_cast %second : i32 to index
+  %old = tensor.extract_slice %state[%from, 0, 0, 0] [1, 1, 2, 24] [1, 1, 1, 1] : tensor<?x1x2x24xf32> to tensor<2x24xf32>
+  %e = bufferization.alloc_tensor() : tensor<2x24xf32>
+  %y = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%old : tensor<2x24xf32>) outs(%e : tensor<2x24xf32>) {
+  ^bb0(%v: f32, %o: f32):
+    %n = arith.negf %v : f32
+    linalg.yield %n : f32
+  } -> tensor<2x24xf32>
+  %made = tensor.insert_slice %y into %state[%into, 0, 0, 0] [1, 1, 2, 24] [1, 1, 1, 1] : tensor<2x24xf32> into tensor<?x1x2x24xf32>
+  return %made : tensor<?x1x2x24xf32>
+}
+
+// -----
+
+#id = affine_map<(t, k) -> (t, k)>
+
+// Nor may it go to another place: rows of one state overlap those of another one.
+// REMARK: no-schedule {{.*}}Function=moved_aside {{.*}}Reason="it reads other elements of a tensor that it overwrites"
+// CHECK-NOT: @moved_aside.launch
+func.func private @moved_aside(%state: tensor<?x1x2x24xf32>, %numbers: tensor<2xi32>) -> tensor<?x1x2x24xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %first = tensor.extract %numbers[%c0] : tensor<2xi32>
+  %from = arith.index_cast %first : i32 to index
+  %second = tensor.extract %numbers[%c1] : tensor<2xi32>
+  %into = arith.index_cast %second : i32 to index
+  %old = tensor.extract_slice %state[%from, 0, 0, 1] [1, 1, 2, 12] [1, 1, 1, 1] : tensor<?x1x2x24xf32> to tensor<2x12xf32>
+  %e = bufferization.alloc_tensor() : tensor<2x12xf32>
+  %y = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%old : tensor<2x12xf32>) outs(%e : tensor<2x12xf32>) {
+  ^bb0(%v: f32, %o: f32):
+    %n = arith.negf %v : f32
+    linalg.yield %n : f32
+  } -> tensor<2x12xf32>
+  %made = tensor.insert_slice %y into %state[%into, 0, 0, 0] [1, 1, 2, 12] [1, 1, 1, 1] : tensor<2x12xf32> into tensor<?x1x2x24xf32>
+  return %made : tensor<?x1x2x24xf32>
+}
+
+// -----
+
+#id = affine_map<(t, k) -> (t, k)>
 #row = affine_map<(t, k) -> (t)>
 
 // The terms of a sum have an order, unless it says otherwise: one thread adds

@@ -64,19 +64,14 @@ Value simt::withRows(Value tensor) {
   }
 }
 
-/// Whether a tensor is carried by a loop. Such a tensor has memory.
-static bool isCarried(Value tensor) {
-  auto argument = dyn_cast<BlockArgument>(tensor);
-  return argument && !isa<func::FuncOp>(argument.getOwner()->getParentOp());
-}
-
 /// Reads an element whose place the payload computes; a wide one begins there.
 Value Evaluator::gathered(tensor::ExtractOp read, const IRMapping &mapping,
                           bool wide) {
   TypedValue<RankedTensorType> table = read.getTensor();
-  if (isCarried(table)) {
-    // The element is at indices from outside of the payload, and at indices
-    // that the payload computes. The latter are added as loops.
+  if (isa<BlockArgument>(table) && !launch.holds(table)) {
+    // The element is at indices from outside of the payload, such as a layer's
+    // number, and at indices that the payload computes. The latter are added as
+    // loops.
     SmallVector<Value> all(loops);
     Element element{table, {}};
     for (Value index : read.getIndices()) {
@@ -179,9 +174,11 @@ bool simt::isNumber(Value value) {
           llvm::all_of(op->getOperands(), isNumber));
 }
 
-bool simt::canClone(LinalgOp op, const Elements *elements) {
+bool simt::canClone(LinalgOp op, const Elements &elements) {
   auto known = [&](Value value) {
-    return isNumber(value) || (elements && elements->isOfTurn(value));
+    bool isRead =
+        value.getType().isIndex() || value.getDefiningOp<tensor::ExtractOp>();
+    return isNumber(value) || (isRead && elements.isOfTurn(value));
   };
   auto isOutside = [&](Value value) {
     return value.getParentBlock() != op.getBlock();
@@ -212,7 +209,8 @@ bool simt::canEvaluate(Elements &elements, const Element &element,
   SmallVector<Kind> payloads = elements.payloads(made);
   if (payloads.empty())
     return made.kind == Kind::Leaf;
-  return canClone(made.op) && llvm::all_of(payloads, [&](const Kind &payload) {
+  return canClone(made.op, elements) &&
+         llvm::all_of(payloads, [&](const Kind &payload) {
            return llvm::all_of(elements.operands(payload, box),
                                [&](const Element &read) {
                                  return canEvaluate(elements, read, box);
@@ -350,7 +348,7 @@ bool simt::canReduce(Elements &elements, const Reduction &reduction,
   Value begin = initial(op);
   if (!combine || !neutral(combine) || !begin || !isNumber(begin) ||
       !begin.getType().isF32() || !reduction.terms.isConstant() ||
-      !canClone(cast<LinalgOp>(op.getOperation())))
+      !canClone(cast<LinalgOp>(op.getOperation()), elements))
     return false;
   Box longer(box);
   longer.push_back(reduction.terms);

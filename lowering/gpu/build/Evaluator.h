@@ -56,9 +56,9 @@ mlir::Value withRows(mlir::Value tensor);
 /// Whether a scalar is a constant, or a number that is computed from a kernel's
 /// arguments.
 bool isNumber(mlir::Value value);
-/// Whether the payload of an op can be cloned into a kernel. With `elements`,
-/// it may read numbers of a turn (Elements::isOfTurn).
-bool canClone(mlir::linalg::LinalgOp op, const Elements *elements = nullptr);
+/// Whether the payload of an op can be cloned into a kernel. It may read
+/// numbers of a turn (Elements::isOfTurn).
+bool canClone(mlir::linalg::LinalgOp op, const Elements &elements);
 /// Whether the payloads that make an element can be cloned into a kernel.
 bool canEvaluate(Elements &elements, const Element &element,
                  llvm::ArrayRef<Size> box);

@@ -332,16 +332,6 @@ Launch::Place Launch::place(const Element &element) {
   return place;
 }
 
-/// Whether a number is computed from elements of tensors.
-static bool readsTensor(Operation *op) {
-  return isa<tensor::ExtractOp>(op) ||
-         llvm::any_of(op->getOperands(), [](Value operand) {
-           Operation *from = operand.getDefiningOp();
-           return from && !isa<RankedTensorType>(operand.getType()) &&
-                  readsTensor(from);
-         });
-}
-
 /// A number of a turn (Elements.h), where the loop of the turns is one of
 /// `loops`. If `number` is a tensor, the element for the first loop.
 Value Launch::numberOfTurn(Value number, ValueRange loops) {

@@ -210,7 +210,7 @@ AffineExpr Columns::placeIn(const Elements::Definition &payload, Value index) {
 bool Columns::readPayload(const Element &element) {
   auto made = elements.define(element, box);
   if (made.kind != Elements::Definition::Payload ||
-      !canClone(made.op, &elements))
+      !canClone(made.op, elements))
     return fail("a token's numbers are not computed element by element");
   Value carried = turns.getRegionIterArg(1);
   auto isMemory = [&](Value tensor) {

@@ -555,7 +555,10 @@ bool PartsSchedule::emitProducts(ArrayRef<Work> works, StringRef suffix) {
 /// A part without products.
 bool PartsSchedule::emitRest(const Part &part, StringRef suffix) {
   Ingredients made;
-  if (!collect(part, made) || !reads(made.reads, part, isSame))
+  auto isOwn = [&](const Element &read, const Element &written) {
+    return elements.isOwnPlace(read, written);
+  };
+  if (!collect(part, made) || !reads(made.reads, part, isOwn))
     return false;
   // A block has read its row before it begins to overwrite it.
   unsigned count = rowLoops(part, made.statistics);

@@ -313,7 +313,7 @@ bool Recurrence::readMatrix() {
                           : false;
   auto start = elements.define(started, box);
   if (start.kind != Elements::Definition::Payload ||
-      !canClone(start.op, &elements))
+      !canClone(start.op, elements))
     return fail("its first matrix is not that of a state");
   readAt = stateAt;
   for (const Element &read : elements.operands(start, box)) {

@@ -59,7 +59,7 @@ bool TokenOps::isComputed(Value tensor) const {
 /// reads what is computed of the same token only.
 bool TokenOps::isOfToken(linalg::GenericOp op) const {
   if (!op.hasPureTensorSemantics() || op.getNumDpsInits() != 1 ||
-      op.getNumReductionLoops() > 1 || !canClone(op) ||
+      op.getNumReductionLoops() > 1 || !canClone(op, elements) ||
       !isOfBytes(op.getResult(0)))
     return false;
   OpOperand &init = *op.getDpsInitOperand(0);
