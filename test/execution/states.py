@@ -147,6 +147,7 @@ def selective_scan_of(p, operands, state):
 def selective_scan():
     forms = [
         ("f32", 2, 4, 5, 7, 3),
+        ("f32", 1, 1, 32, 80, 3),  # GPUs' blocks share the columns of an iteration
         ("bf16", 1, 2, 32, 64, 69),  # the least columns that iterations share
     ]
     for dtype, groups, heads, size, width, chunk in forms:

@@ -11,13 +11,14 @@
 /// In a batch each token has states of its own: its matrix begins as a part of
 /// one state, and is inserted into another state.
 ///
-/// A block computes one iteration of scf.forall. In a batch it computes the
-/// tokens of one chain (Chains.h), one after the other. The matrix stays in
-/// registers of half of the block's warps: four neighbouring lanes have a
-/// column, and add their sums by shuffles. The other warps copy what tokens
-/// read to shared memory, some tokens ahead, and compute what is read of it:
-/// the norms of keys, for example. They fill one half of a buffer while the
-/// other half is read. The schedule knows no formula: it clones payloads.
+/// A block computes one iteration of scf.forall, or some of its columns. In a
+/// batch it computes the tokens of one chain (Chains.h), one after the other.
+/// The matrix stays in registers of half of the block's warps: four
+/// neighbouring lanes have a column, and add their sums by shuffles. The other
+/// warps copy what tokens read to shared memory, some tokens ahead, and compute
+/// what is read of it: the norms of keys, for example. They fill one half of a
+/// buffer while the other half is read. The schedule knows no formula: it
+/// clones payloads.
 #include "lowering/gpu/schedules/Chains.h"
 #include "lowering/gpu/schedules/Choose.h"
 #include "lowering/gpu/schedules/Preconditions.h"
@@ -29,6 +30,7 @@
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace cria;
@@ -37,8 +39,8 @@ using linalg::GenericOp;
 
 /// Lanes of a column, and neighbouring rows that a lane has: 16 bytes.
 static constexpr int64_t kLanes = 4, kRows = 4;
-/// Columns of a block; warps that have them, and that read ahead.
-static constexpr int64_t kColumns = kWarp, kWarps = kColumns * kLanes / kWarp;
+/// Columns of a warp, and the most columns of a block.
+static constexpr int64_t kColumns = kWarp / kLanes, kMostColumns = kWarp;
 /// The most rows of a matrix: a lane has a quarter of them in registers.
 static constexpr int64_t kMostRows = 256;
 
@@ -112,8 +114,9 @@ private:
   StringRef &reason;
 
   Box box;
-  int64_t rows = 0;                       // D
-  Block *body = nullptr;                  // of a token
+  int64_t rows = 0, columns = 0; // of a block
+  int64_t warps = 0;             // that have the columns, and that read ahead
+  Block *body = nullptr;         // of a token
   Value state, carriedState, carriedRows; // arguments
   Value carried, first; // the matrix before a token, and before the first one
   GenericOp product, next;
@@ -126,7 +129,7 @@ private:
 
   // While a kernel is built: the places of the block, and of the lane.
   Launch *launch = nullptr;
-  Value head, band, column, firstRow;
+  Value head, band, column, firstColumn, firstRow;
   Rows shared;
 };
 } // namespace
@@ -244,9 +247,11 @@ template <typename Insert> bool Recurrence::readState(Insert insert) {
   rows = type.getDimSize(0);
   box[Column] = {type.getDimSize(1)};
   box[Row] = {rows};
-  if (box[Column].constant != kColumns || rows % kWarp || rows > kMostRows)
-    return fail("its matrices do not have 32 columns for each block, and at "
-                "most 256 rows, a multiple of 32");
+  columns = std::gcd(box[Column].constant, kMostColumns);
+  warps = columns / kColumns;
+  if (warps == 0 || rows % kWarp || rows > kMostRows)
+    return fail("its matrices do not have a multiple of 8 columns, and at most "
+                "256 rows, a multiple of 32");
   stateAt = at(state, insert.getMixedOffsets(),
                {elements.dim(Row), elements.dim(Column)});
   return true;
@@ -269,7 +274,7 @@ bool Recurrence::readStates(tensor::ParallelInsertSliceOp store,
       isConstantIntValue(offsets[0], 0) &&
       sizeOf(part, 0) == sizeOf(state, 0) &&
       hasShape(ArrayRef(store.getMixedSizes()).drop_front(),
-               {1, rows, kColumns}) &&
+               {1, rows, box[Column].constant}) &&
       ArrayRef(stored.at).drop_front() == ArrayRef(stateAt.at).drop_front();
   return isPart || fail("its matrix is not a part of a state");
 }
@@ -338,7 +343,8 @@ bool Recurrence::readResult() {
   bufferization::MaterializeInDestinationOp stored;
   for (Operation *user : loop.getResult(0).getUsers())
     stored = dyn_cast<bufferization::MaterializeInDestinationOp>(user);
-  if (!insert || !hasShape(insert.getMixedSizes(), {1, 1, kColumns}) ||
+  if (!insert ||
+      !hasShape(insert.getMixedSizes(), {1, 1, box[Column].constant}) ||
       !insert.hasUnitStride() || insert.getSourceType().getRank() != 1)
     return fail("a token does not store a row");
   if (!stored || !loop.getResult(0).hasOneUse() ||
@@ -470,7 +476,7 @@ bool Recurrence::read() {
       for (Input &input : inputs)
         if (input.ofRow == ofRow && input.ofColumn == ofColumn) {
           input.place = numbers;
-          numbers += ofRow ? rows : ofColumn ? kColumns : 1;
+          numbers += ofRow ? rows : ofColumn ? columns : 1;
         }
   numbers = llvm::alignTo(numbers, kRows);
   return true;
@@ -501,8 +507,9 @@ Value Recurrence::statistic(const Element &element, ValueRange loops,
 void Recurrence::produce(Value token, Value slot) {
   KernelBuilder &b = launch->b;
   int64_t lanes = rows / kWarp;
-  Value lane = b.lane(), at = b.mul(lane, lanes);
-  SmallVector<Value> loops = {token, head, band, lane, at};
+  Value lane = b.lane(), at = b.mul(lane, lanes),
+        own = columns < kWarp ? b.min(lane, b.i32(columns - 1)) : lane;
+  SmallVector<Value> loops = {token, head, band, b.add(firstColumn, own), at};
   Evaluator evaluate(*launch, box, loops, lanes, [&](const Element &element) {
     return statistic(element, loops, lanes);
   });
@@ -513,10 +520,11 @@ void Recurrence::produce(Value token, Value slot) {
     };
     if (input.ofRow)
       store(at);
-    else if (input.ofColumn)
+    else if (input.ofColumn && columns == kWarp)
       store(lane);
     else
-      b.when(b.equal(lane, b.i32(0)), [&] { store(b.i32(0)); });
+      b.when(b.less(lane, b.i32(input.ofColumn ? columns : 1)),
+             [&] { store(lane); });
   }
 }
 
@@ -524,7 +532,9 @@ void Recurrence::produce(Value token, Value slot) {
 /// row of a group.
 Value Recurrence::load(const Input &input, Value slot, int64_t group) {
   KernelBuilder &b = launch->b;
-  Value place = input.ofRow ? rowAt(group) : input.ofColumn ? column : b.i32(0);
+  Value place = input.ofRow      ? rowAt(group)
+                : input.ofColumn ? b.sub(column, firstColumn)
+                                 : b.i32(0);
   Type type = cast<RankedTensorType>(input.element.tensor.getType());
   return b.narrow(
       b.load(shared, slot, b.add(place, input.place), input.ofRow ? kRows : 1),
@@ -617,13 +627,13 @@ SmallVector<Value> Recurrence::nothing() {
 void Recurrence::emitChain() {
   KernelBuilder &b = launch->b;
   shared = b.shared(b.getF32Type(), numbers, numbers);
-  Value isOwner = b.less(b.warp(), b.i32(kWarps)), slot = b.i32(0);
+  Value isOwner = b.less(b.warp(), b.i32(warps)), slot = b.i32(0);
   forChain(*launch, {readAt.at[0], stateAt.at[0]}, b.block(2),
            launch->number(box[Token]), [&](Value token) {
              SmallVector<Value> matrix = llvm::to_vector(b.choose(
                  isOwner, [&] { return start(token); },
                  [&] {
-                   b.when(b.equal(b.warp(), b.i32(kWarps)),
+                   b.when(b.equal(b.warp(), b.i32(warps)),
                           [&] { produce(token, slot); });
                    return nothing();
                  }));
@@ -634,15 +644,18 @@ void Recurrence::emitChain() {
            });
 }
 
-/// Blocks (i, j, k): i is the head, j is the part of the columns, k is the
-/// first row of a chain.
+/// Blocks (i, j, k): i is the head, j is columns, k is the first row of a
+/// chain.
 bool Recurrence::emit() {
-  Launch made(of, "", 2 * kWarps * kWarp);
+  Launch made(of, "", 2 * warps * kWarp);
   launch = &made;
   KernelBuilder &b = made.b;
   head = b.block(0);
-  band = b.block(1);
-  column = b.add(b.mul(b.warp(), kWarp / kLanes), b.div(b.lane(), kLanes));
+  int64_t parts = box[Column].constant / columns;
+  band = b.div(b.block(1), parts);
+  firstColumn = b.mul(b.rem(b.block(1), parts), columns);
+  column = b.add(firstColumn,
+                 b.add(b.mul(b.warp(), kColumns), b.div(b.lane(), kLanes)));
   firstRow = b.mul(b.rem(b.lane(), kLanes), kRows);
   for (const Input &input : inputs)
     if (input.ofRow &&
@@ -655,7 +668,8 @@ bool Recurrence::emit() {
     emitChain();
   else
     emitText(std::min(sizes.tokens, most));
-  made.finish({of.constant(box[Head].constant), of.constant(box[Band].constant),
+  made.finish({of.constant(box[Head].constant),
+               of.constant(box[Band].constant * parts),
                ofTokens ? of.blocks(box[Token], 1) : of.constant(1)});
   return true;
 }
@@ -667,7 +681,7 @@ void Recurrence::emitText(int64_t tokens) {
     tokens = std::min(tokens, box[Token].constant);
   shared = b.shared(b.getF32Type(), 2 * tokens * numbers, numbers);
   Value count = launch->number(box[Token]),
-        isOwner = b.less(b.warp(), b.i32(kWarps));
+        isOwner = b.less(b.warp(), b.i32(warps));
   SmallVector<Value> matrix = llvm::to_vector(b.choose(
       isOwner, [&] { return start(b.i32(0)); }, [&] { return nothing(); }));
   // In each turn some warps bring tokens, and the others compute the tokens
@@ -690,8 +704,8 @@ void Recurrence::emitText(int64_t tokens) {
                             });
             },
             [&] {
-              b.loop(b.add(turn, b.sub(b.warp(), b.i32(kWarps))),
-                     b.min(b.add(turn, tokens), count), kWarps,
+              b.loop(b.add(turn, b.sub(b.warp(), b.i32(warps))),
+                     b.min(b.add(turn, tokens), count), warps,
                      [&](Value token) {
                        produce(token, b.add(half, b.sub(token, turn)));
                      });
