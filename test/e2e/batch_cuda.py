@@ -29,37 +29,79 @@ from harness import Tools, check, nmse, some
 
 DRAWN, ROWS, CHUNK = 3, 12, 32  # prompts of up to 3 ids are short
 BARS = {"f32": 1e-8, "bf16": 2e-3, "blocks": 1e-4}
+TWO = {"num_hidden_layers": 2}
 # Name: config, type, flags, bar. Windows of gemma2 are shorter than the texts, and
-# its heads are for tensor cores.
+# its heads are for tensor cores. Of gemma3's layers one has a window.
 CASES = {
-    "llama": (families.FAMILIES["llama"], "f32", [], "f32"),
-    "gemma2": (families.FAMILIES["gemma2"] | {"head_dim": 32}, "bf16", [], "bf16"),
+    "llama": (families.FAMILIES["llama"] | TWO, "f32", [], "f32"),
+    "gemma2": (
+        families.FAMILIES["gemma2"] | TWO | {"head_dim": 32},
+        "bf16",
+        [],
+        "bf16",
+    ),
     "cache": (
-        families.config("llama", {"head_dim": 32}),
+        families.config("llama", TWO, head_dim=32),
         "bf16",
         ["--kv=q8_0"],
         "bf16",
     ),
     "images": (
         families.COMPOSITES["gemma3"]
-        | {"text_config": families.text_of("gemma3_text") | {"head_dim": 32}},
+        | {
+            "text_config": families.text_of("gemma3_text")
+            | TWO
+            | {"head_dim": 32, "sliding_window_pattern": 2}
+        },
         "bf16",
         [],
         "bf16",
     ),
 }
-SMALL = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2}
-# Matrices of 32 columns for each block; convolutions of one block, and of two.
+
+
+def small(name, **changes):
+    config = families.FAMILIES[name] | TWO
+    return config | {"hidden_size": 64, "intermediate_size": 64} | changes
+
+
+SCAN = {"mamba_n_heads": 4, "mamba_d_head": 32, "mamba_d_state": 32, "mamba_expand": 2}
+HYBRID = {"layer_types": ["mamba", "attention"]}
+HEADS_OF_80 = {"mamba_head_dim": 80, "mamba_num_heads": 4, "ssm_state_size": 32}
+# Matrices of 32 columns for each block, or of 16; convolutions of one block, and of several.
+# Layers of `nemotron_h` are in a loop.
 STATES = {
-    "delta_rule": families.FAMILIES["qwen3_5_text"]
-    | {"linear_num_value_heads": 2, "linear_num_key_heads": 1}
-    | {"linear_key_head_dim": 32, "linear_value_head_dim": 64}
-    | {"full_attention_interval": 2},
-    "selective_scan": families.FAMILIES["granitemoehybrid-mamba"]
-    | {"layer_types": ["mamba", "attention"], "mamba_n_heads": 4}
-    | {"mamba_d_state": 32, "mamba_d_head": 32, "mamba_expand": 2},
-    "causal_conv": families.FAMILIES["lfm2"]
-    | {"layer_types": ["conv", "full_attention"]},
+    "delta_rule": small(
+        "qwen3_5_text",
+        linear_num_value_heads=2,
+        linear_num_key_heads=1,
+        linear_key_head_dim=32,
+        linear_value_head_dim=64,
+        full_attention_interval=2,
+    ),
+    "qwen3_next": small(
+        "qwen3_next",
+        linear_key_head_dim=32,
+        linear_value_head_dim=32,
+        full_attention_interval=2,
+        mlp_only_layers=[0],
+    ),
+    "selective_scan": small("granitemoehybrid-mamba", **HYBRID, **SCAN),
+    "nemotron_h": small(
+        "nemotron_h",
+        hybrid_override_pattern="M*M*",
+        num_hidden_layers=4,
+        **HEADS_OF_80,
+    ),
+    "granite-experts": small("granitemoehybrid-experts", **HYBRID, **SCAN),
+    "falcon_h1": small("falcon_h1-norm", **SCAN | {"mamba_d_ssm": 128}),
+    "nemotron_h-experts": small(
+        "nemotron_h",
+        hybrid_override_pattern="ME*",
+        num_hidden_layers=3,
+        **HEADS_OF_80,
+    ),
+    "causal_conv": small("lfm2", layer_types=["conv", "full_attention"]),
 }
 FINISH_FAILED = 4
 
@@ -246,11 +288,8 @@ def check_image(gpu, cpu, ids, width, most):
 
 def check_case(tools, name, config, dtype, flags, bar):
     program = tools.scratch / f"{name}.json"
-    text = config.get("text_config", config) | {"num_hidden_layers": 2}
-    reads_images = "text_config" in config
-    if reads_images:  # a layer with a window, and one without
-        text["sliding_window_pattern"] = 2
-    program.write_text(json.dumps(config | {"text_config": text} if reads_images else text))
+    program.write_text(json.dumps(config))
+    text, reads_images = config.get("text_config", config), "text_config" in config
     flags = [f"--dtype={dtype}", f"--chunk={CHUNK}", f"--batch={ROWS}", *flags]
     artifact = tools.compile(program, *flags, "--target=cpu,cuda", out=f"{name}.cria")
     generator = np.random.default_rng(0)
@@ -283,7 +322,7 @@ def check_case(tools, name, config, dtype, flags, bar):
 
 def main():
     tools = Tools(*sys.argv[1:3])
-    states = {name: (config | SMALL, "f32", [], "f32") for name, config in STATES.items()}
+    states = {name: (config, "f32", [], "f32") for name, config in STATES.items()}
     groups = {"states": states, "16-bit": ["gemma2", "images", "cache"]}
     for name in sys.argv[3:] or CASES:
         group = groups.get(name, [name])
