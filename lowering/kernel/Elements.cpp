@@ -418,6 +418,16 @@ SmallVector<Element> Elements::operands(const Definition &payload,
   return read;
 }
 
+Value cria::withRows(Value tensor) {
+  while (true) {
+    auto view = tensor.getDefiningOp<tensor::CollapseShapeOp>();
+    if (!view || view.getType().getRank() == 0 ||
+        view.getReassociationIndices().back().size() != 1)
+      return tensor;
+    tensor = view.getSrc();
+  }
+}
+
 bool Elements::leaves(const Element &element, ArrayRef<Size> box,
                       llvm::function_ref<void(const Element &)> leaf) {
   Definition made = define(element, box);
@@ -434,9 +444,11 @@ bool Elements::leaves(const Element &element, ArrayRef<Size> box,
         return false;
   bool known = true;
   made.op.getBlock()->walk([&](tensor::ExtractOp read) {
-    SmallVector<AffineExpr> unknown(read.getTensor().getType().getRank());
-    known &= isStored(read.getTensor());
-    leaf({read.getTensor(), unknown});
+    Value table = withRows(read.getTensor());
+    SmallVector<AffineExpr> unknown(
+        cast<RankedTensorType>(table.getType()).getRank());
+    known &= isStored(table);
+    leaf({table, unknown});
   });
   return known;
 }

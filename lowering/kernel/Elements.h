@@ -87,6 +87,10 @@ struct Reduction {
   Size terms;
 };
 
+/// Looks through reshapes that keep the last dimension: the result has the same
+/// rows as `tensor`, in the same order.
+mlir::Value withRows(mlir::Value tensor);
+
 /// Whether a number is computed from elements of tensors.
 bool readsTensor(mlir::Operation *op);
 

@@ -312,7 +312,32 @@ func.func private @shifted(%x: tensor<1x24xf32>) -> tensor<1x24xf32> {
 
 #id = affine_map<(t, k) -> (t, k)>
 
-// But what is read of one state may go to the same place of another one, whose numbers each
+// Weights are read through a view at places that a payload computes: blocks share the columns
+// of a token, as a convolution's.
+// CHECK-LABEL: func.func private @viewed.launch
+// CHECK: gpu.launch_func @kernels::@viewed blocks in (%c8{{.*}} threads in (%c128
+// CHECK-NOT: gpu.launch_func
+// CHECK-LABEL: gpu.func @viewed(
+// CHECK-NOT: workgroup
+// CHECK: memref.load {{.*}} : memref<2048xf32>
+func.func private @viewed(%x: tensor<1x1024xf32>, %w: tensor<1024x1x2xf32>, %out: tensor<1x1024xf32>) -> tensor<1x1024xf32> {
+  %c1 = arith.constant 1 : index
+  %view = tensor.collapse_shape %w [[0, 1], [2]] : tensor<1024x1x2xf32> into tensor<1024x2xf32>
+  %y = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<1x1024xf32>) outs(%out : tensor<1x1024xf32>) {
+  ^bb0(%v: f32, %o: f32):
+    %k = linalg.index 1 : index
+    %f = tensor.extract %view[%k, %c1] : tensor<1024x2xf32>
+    %n = arith.mulf %v, %f : f32
+    linalg.yield %n : f32
+  } -> tensor<1x1024xf32>
+  return %y : tensor<1x1024xf32>
+}
+
+// -----
+
+#id = affine_map<(t, k) -> (t, k)>
+
+// What is read of one state may go to the same place of another one, whose numbers each
 // thread reads.
 // CHECK-LABEL: func.func private @moved.launch
 // CHECK: gpu.launch_func @kernels::@moved blocks
@@ -345,7 +370,7 @@ func.func private @moved(%state: tensor<?x1x2x24xf32>, %numbers: tensor<2xi32>) 
 
 #id = affine_map<(t, k) -> (t, k)>
 
-// Nor may it go to another place: rows of one state overlap those of another one.
+// It may not go to another place: both numbers may be those of one state.
 // REMARK: no-schedule {{.*}}Function=moved_aside {{.*}}Reason="it reads other elements of a tensor that it overwrites"
 // CHECK-NOT: @moved_aside.launch
 func.func private @moved_aside(%state: tensor<?x1x2x24xf32>, %numbers: tensor<2xi32>) -> tensor<?x1x2x24xf32> {

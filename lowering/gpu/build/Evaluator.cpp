@@ -54,16 +54,6 @@ Value Evaluator::outside(Value value) {
       b.getIndexType(), launch.value(elements.expr(value), loops));
 }
 
-Value simt::withRows(Value tensor) {
-  while (true) {
-    auto view = tensor.getDefiningOp<tensor::CollapseShapeOp>();
-    if (!view || view.getType().getRank() == 0 ||
-        view.getReassociationIndices().back().size() != 1)
-      return tensor;
-    tensor = view.getSrc();
-  }
-}
-
 /// Reads an element whose place the payload computes; a wide one begins there.
 Value Evaluator::gathered(tensor::ExtractOp read, const IRMapping &mapping,
                           bool wide) {

@@ -49,10 +49,6 @@ private:
   Leaf leaf;
 };
 
-/// Looks through reshapes that keep the last dimension: the result has the same
-/// rows as `tensor`, in the same order.
-mlir::Value withRows(mlir::Value tensor);
-
 /// Whether a scalar is a constant, or a number that is computed from a kernel's
 /// arguments.
 bool isNumber(mlir::Value value);
