@@ -13,8 +13,8 @@ same requests: prompts of ids, greedy, to the last token. The parts:
 - rate: N clients, each a stream. Tokens/s over all, prompts included; the medians over the
   clients of the time to the first token and between tokens; at the end the medians over the
   rounds, and cria-serve's over llama-server's. For cria-serve also what each token takes
-  outside of steps: CPU time of the thread that computes, less the time of steps, which it
-  spends computing; and CPU time of the threads of I/O and of workers.
+  outside of steps: time of the thread that computes (elapsed, less that in steps), and CPU
+  time of the other threads.
 - first: 8 prompts of 8 ids in one request: steps until the last one has drawn, and time
   over that of a step of 8 texts.
 - cancel: N clients have all places; one leaves, and another client's text begins. Steps
@@ -188,11 +188,9 @@ def rate(servers, arguments, seeds):
             if is_ours:
                 metrics, cpu = server.metrics(), server.cpu()
                 steps = metrics["step_seconds_sum"] - before[0]["step_seconds_sum"]
-                main = str(server.process.pid)
-                computing = cpu[main][1] - before[1][main][1] - steps
                 beside = spent_beside(before[1], cpu)
-                line += f", outside of steps {computing / tokens * 1e6:.0f} us a token"
-                line += f" and {beside / tokens * 1e6:.0f} us beside"
+                line += f", outside of steps {(seconds - steps) / tokens * 1e6:.0f} us a token"
+                line += f" and {beside / tokens * 1e6:.0f} us of CPU beside"
             print(line, flush=True)
     medians = [statistics.median(of) for of in rates.values()]
     over = f", {medians[0] / medians[1]:.2f} times" if len(medians) > 1 else ""
