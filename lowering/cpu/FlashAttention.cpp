@@ -120,7 +120,7 @@ private:
   const Attention &in;
   RankedTensorType type; // of the query
   bool oneToken;
-  bool ofBf16;     // the products
+  bool ofBf16;     // whether both products multiply bf16
   unsigned keyDim; // the dimension of scores that is the keys
   int64_t kvHeads, group, size, keys, tokensPerBlock;
   int64_t valueSize; // the numbers of a value, and of an output

@@ -45,8 +45,9 @@ struct Tile {
 };
 } // namespace
 
-/// The least rows of a for which pairs are packed.
-static constexpr int64_t kLeastPaired = 16;
+/// The least rows of a for which pairs are packed, and the most elements of a
+/// matrix, which are on the stack.
+static constexpr int64_t kLeastPaired = 16, kMostPaired = 128 << 10;
 
 /// The accumulators that keep the multipliers of a CPU busy: its two units
 /// begin a sum each cycle, and a sum takes four.
@@ -192,6 +193,13 @@ static void emitInOrder(VectorBuilder &b, const Product &c, int64_t most) {
   });
 }
 
+/// Whether the rows of a matrix (K, N) can be packed in pairs.
+static bool canPair(VectorBuilder &b, Value matrix) {
+  ArrayRef<int64_t> shape = cast<MemRefType>(matrix.getType()).getShape();
+  return shape[0] % 2 == 0 && shape[1] % b.unit.lanes == 0 &&
+         shape[0] * shape[1] <= kMostPaired;
+}
+
 /// Packs pairs of rows of a matrix (K, N): (K / 2, 2 N).
 static Value paired(VectorBuilder &b, Value matrix) {
   auto type = cast<MemRefType>(matrix.getType());
@@ -213,9 +221,8 @@ void cria::emitOuter(VectorBuilder &b, const Contraction &contraction) {
   Product c{contraction};
   if (!c.m())
     return;
-  int64_t lanes = b.unit.lanes;
-  c.ofPairs = c.hasPairs(b.unit) && c.m() >= kLeastPaired && c.k() % 2 == 0 &&
-              c.n() % lanes == 0 && (!c.aTransposed || c.m() % lanes == 0);
+  c.ofPairs = c.hasPairs(b.unit) && c.m() >= kLeastPaired && canPair(b, c.b) &&
+              (!c.aTransposed || canPair(b, c.a));
   if (c.ofPairs) {
     c.b = paired(b, c.b);
     if (c.aTransposed)

@@ -116,7 +116,7 @@ Status Sampler::allow(const std::vector<uint32_t> &bits) {
   return status;
 }
 
-// Scores and candidates last for one draw, so they are not copied.
+// What belongs to one draw is not copied.
 void Sampler::follow(const Sampler &before, int32_t id) {
   options = before.options;
   parameters = before.parameters;

@@ -102,7 +102,8 @@ func.func @odd(%a: memref<64x24xbf16>, %b: memref<24x32xbf16>, %c: memref<64x32x
 #kn = affine_map<(m, n, k) -> (k, n)>
 #mn = affine_map<(m, n, k) -> (m, n)>
 
-// So few rows of a that packing b would take longer, and an odd k.
+// So few rows of a that packing b would take longer, an odd k, and so large a b that it
+// would not fit on the stack.
 // PAIR-LABEL: func @few
 // PAIR-NOT: avx512.dot
 // PAIR: return
@@ -115,5 +116,12 @@ func.func @few(%a: memref<8x24xbf16>, %b: memref<24x32xbf16>, %c: memref<8x32xf3
 // PAIR: return
 func.func @unpaired(%a: memref<64x25xbf16>, %b: memref<25x32xbf16>, %c: memref<64x32xf32>) {
   linalg.contract indexing_maps = [#mk, #kn, #mn] ins(%a, %b : memref<64x25xbf16>, memref<25x32xbf16>) outs(%c : memref<64x32xf32>)
+  return
+}
+// PAIR-LABEL: func @large
+// PAIR-NOT: avx512.dot
+// PAIR: return
+func.func @large(%a: memref<64x2048xbf16>, %b: memref<2048x128xbf16>, %c: memref<64x128xf32>) {
+  linalg.contract indexing_maps = [#mk, #kn, #mn] ins(%a, %b : memref<64x2048xbf16>, memref<2048x128xbf16>) outs(%c : memref<64x128xf32>)
   return
 }
