@@ -16,9 +16,10 @@
 /// Both functions have the same ops. Ops with a position use the position, or
 /// positions, of their function. Ops that read or write a cache use the
 /// function's pages or states. If @forward returns hidden states, so do both.
-/// If attention of @forward sees tokens `ahead`, so does that of @prefill,
-/// which takes their number after those of pages and states; attention of
-/// @batch sees none, because the next token of a call may be of another text.
+/// If attention of @forward sees tokens `ahead`, attention of @prefill does,
+/// too: the number of these tokens is an argument after pages and states.
+/// Attention of @batch sees none, because the next token of a call may be of
+/// another text.
 #include "dialect/Attributes.h"
 #include "dialect/Dialect.h"
 #include "dialect/Signature.h"

@@ -46,7 +46,7 @@ struct Tile {
 } // namespace
 
 /// The least rows of a for which pairs are packed, and the most elements of a
-/// matrix, which are on the stack.
+/// packed matrix, which is on the stack.
 static constexpr int64_t kLeastPaired = 16, kMostPaired = 128 << 10;
 
 /// The accumulators that keep the multipliers of a CPU busy: its two units

@@ -247,8 +247,8 @@ void PanelProduct::packSlice(Value panel, Value slice, int64_t fold) {
   SmallVector<SmallVector<Value>> from;
   for (int64_t row = 0; row < rows; ++row)
     from.push_back(rowOfLane(panel, b.index(row)));
-  // The elements of a lane move together, as one number, and with them those of
-  // the lane beside it if the panel is folded.
+  // The elements of a lane move as one number; in a folded panel, the elements
+  // of two neighbouring lanes do.
   unsigned bits = packedType().getIntOrFloatBitWidth() * stepSize * fold;
   Type number = pairs ? b.getIntegerType(bits) : packedType();
   auto as = [&](Value vector, int64_t count, Type element) {
@@ -510,8 +510,8 @@ void PanelProduct::copyRows(Value copy, Value n, Value count, Value slice,
 }
 
 /// c[m, n + r] = sums[r, m]. Where a block's rows divide the lanes, squares of
-/// sums are transposed and stored as vectors; elsewhere sums are stored one by
-/// one, those of one row of c after each other.
+/// sums are transposed and stored as vectors; elsewhere each sum is stored
+/// alone.
 void PanelProduct::flush(Value sums, Value n, Value count,
                          int64_t rowsOfBlock) {
   auto placeOf = [&](Value m) {

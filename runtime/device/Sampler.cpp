@@ -212,9 +212,11 @@ template <typename Body> void Sampler::forIds(float least, Body body) const {
   }
 }
 
-/// The top_k-th largest score, or the least finite one: those of ids that may
-/// not be drawn are infinite. As many blocks as ids are kept have a score as
-/// large as the top_k-th best of a block, so no smaller one is looked at.
+/// The top_k-th largest score. If top_k excludes nothing, the least finite
+/// number, because ids that may not be drawn have the score -infinity.
+///
+/// The best scores of top_k blocks are at least the top_k-th largest best score
+/// of a block. So top_k scores are, and smaller ones are not looked at.
 float Sampler::topKScore() const {
   auto k = static_cast<size_t>(parameters.top_k);
   if (k == 0 || k >= vocab)

@@ -1,6 +1,7 @@
 #include "runtime/device/Scores.h"
 #include "runtime/Abi.h"
 #include "runtime/base/Clones.h"
+#include "runtime/weights/Floats.h"
 
 #include <cfloat>
 #include <cmath>
@@ -14,18 +15,6 @@ static constexpr float powerSeries[] = CRIA_POWER_SERIES;
 static float larger(float a, float b) { return a < b ? b : a; }
 static int32_t larger(int32_t a, int32_t b) { return a < b ? b : a; }
 
-static int32_t bitsOf(float x) {
-  int32_t bits;
-  std::memcpy(&bits, &x, sizeof(bits));
-  return bits;
-}
-
-static float ofBits(int32_t bits) {
-  float x;
-  std::memcpy(&x, &bits, sizeof(x));
-  return x;
-}
-
 /// The weight before it is rounded down to an integer.
 static float power(float score, float best, float scale) {
   // Keeps the difference finite: infinity times a scale of 0 would be NaN.
@@ -37,7 +26,8 @@ static float power(float score, float best, float scale) {
   for (size_t i = 1; i < sizeof(powerSeries) / sizeof(float); ++i)
     sum = sum * rest + powerSeries[i];
   int32_t exponent = static_cast<int32_t>(whole) + CRIA_WEIGHT_BITS + 127;
-  return sum * ofBits(exponent << 23); // 2^(whole + CRIA_WEIGHT_BITS)
+  // Times 2^(whole + CRIA_WEIGHT_BITS).
+  return sum * floatOf(static_cast<uint32_t>(exponent) << 23);
 }
 
 uint64_t weigh(float score, float best, float scale) {
@@ -62,8 +52,8 @@ CRIA_PLAIN_CLONES uint64_t weighBlock(const float *scores, size_t count,
 CRIA_PLAIN_CLONES bool areFinite(const float *scores, size_t count) {
   int32_t most = 0;
   for (size_t i = 0; i < count; ++i)
-    most = larger(most, bitsOf(scores[i]) & INT32_MAX);
-  return most < bitsOf(INFINITY);
+    most = larger(most, static_cast<int32_t>(bitsOf(scores[i]) & INT32_MAX));
+  return most < 0x7f800000; // infinity
 }
 
 /// The bits of a float as an integer of the same order, or back. Compilers make
@@ -73,8 +63,8 @@ static int32_t ordered(int32_t bits) { return bits ^ (bits >> 31 & INT32_MAX); }
 CRIA_PLAIN_CLONES float bestOf(const float *scores, size_t count) {
   int32_t most = INT32_MIN;
   for (size_t i = 0; i < count; ++i)
-    most = larger(most, ordered(bitsOf(scores[i])));
-  return ofBits(ordered(most));
+    most = larger(most, ordered(static_cast<int32_t>(bitsOf(scores[i]))));
+  return floatOf(static_cast<uint32_t>(ordered(most)));
 }
 
 /// 1 / k! for k = 13 to 0: e^x for |x| <= ln(2) / 2, relative error 5e-18.

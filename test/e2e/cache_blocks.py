@@ -78,9 +78,10 @@ def check_cache(tools, config, weights, exact, ids, flags):
     for chunk in [1, 7]:
         small = tools.compile(config, *flags, "--kv=q8_0", f"--chunk={chunk}")
         apart = divergence(whole, tools.logits(small, ids, weights))
-        # Each is about `loss` away. In bf16 a call of one id rounds elsewhere: apart they
-        # are twice as far, which makes four times the divergence.
-        check(apart <= 4 * loss, f"{what}, chunks of {chunk}: KLD {apart:.2e}")
+        # In bf16 a call of one id may round elsewhere. Two roundings that are `loss` away
+        # from the exact logits are at most twice as far apart: four times the divergence.
+        most = 4 * loss if "bf16" in what else loss
+        check(apart <= most, f"{what}, chunks of {chunk}: KLD {apart:.2e}")
     print(f"{what}: KLD {before:.2e}, in blocks {loss:.2e}")
     return whole
 

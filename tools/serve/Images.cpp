@@ -257,7 +257,7 @@ static std::vector<float> forward(const VisionPart &part, Session &session,
 
 std::vector<float> rowsOf(const VisionTower &tower,
                           std::vector<Session> &sessions,
-                          std::vector<float> patches) {
+                          const std::vector<float> &patches) {
   const std::vector<VisionPart> &parts = tower.parts;
   std::vector<float> rows = forward(parts[0], sessions[0], patches);
   if (tower.numbers.means) {

@@ -75,6 +75,6 @@ std::optional<ApiError> readPatches(const VisionTower &tower,
 /// that are fed. Throws Error.
 std::vector<float> rowsOf(const VisionTower &tower,
                           std::vector<Session> &sessions,
-                          std::vector<float> patches);
+                          const std::vector<float> &patches);
 
 } // namespace cria::serve
