@@ -189,6 +189,13 @@ RARE = """
 [1,2,1].index(2);[1].index(3);[1,2,1].count(1);(1,2).index(2);{'a':1}.copy();[1]|attr('x');{'a':1}.copy().a
 range(*[1,5])|list;range(*(1,5))|list;dict(**{'a':1});dict(a=0, **{'b':1});'a-b'.replace(*['-','+']);range(1, *[3])|list;dict(**[1]);range(*none)|list;'a'|replace(*['a','b'])
 dict(a=1, **{'a':2});range(*[1], 5)|list;dict(**{'a':1}, b=2);dict(**{}, **{});nope(*[1]);raise_exception(*['x'])
+{0:'a',512:'b'}[512];{0:1,16:2,8:3}|dictsort;{1:'a',true:'b',1.0:'c'};{1:2,'a':3,none:4,2.5:5};{1:2}[2];{1:2}.get(1);{1:2}.get('1',3)
+1 in {1:2};'1' in {1:2};true in {1:2};none in {none:1};{1:2}==({true:2});{1:1}=={'1':1};{2:'b',1:'a'}|tojson(sort_keys=true);{1:'a',none:2,true:3,1.5:{}}|tojson
+{1:1,'a':2}|tojson(sort_keys=true);{1:1,'a':2}|dictsort;{[1]:2};{1:2}|list;dict({1:2},a=3);dict(**{1:2});{'a':1}[0];{none:1}|dictsort;{none:1}|tojson(sort_keys=true)
+none|selectattr('a')|list;none|select|list;0|reject('odd')|list;''|map('upper')|list;false|rejectattr('a','eq',1)|list;none|map(attribute='a')|list;1|select|list;true|map('upper')|list
+none|sum;none|list;none|join;none|first;none|sort;none|unique|list
+'a'|safe + '<b>';'<' + 'a&'|safe;'"'|safe + "'";('a'|safe + '<') + '>';'<'|safe ~ '<';['<'|safe];'<'|safe|string + '<';5|safe + '<';'<'|safe == '<';'a'|safe + 1
+'<a href="x">\'&'|e;'<'|escape|e;'<'|e + '<';'<'|safe|e;5|e;nope|e;'<'|safe|upper;('<'|safe)|tojson;'é<'|e;('a<'|safe)|length;'<'|safe in '<'
 """.replace(";", "\n")
 
 BLOCKS = [

@@ -112,9 +112,10 @@ Value Evaluator::evaluateDict(const Expression &expression) {
   const std::vector<Expression> &operands = expression.operands;
   for (size_t i = 0; i + 1 < operands.size() && budget.ok(); i += 2) {
     Value key = evaluate(operands[i]), value = evaluate(operands[i + 1]);
-    if (!key.is(Type::String))
+    if (!Value::Dict::isKey(key))
       return fail(std::string("the key of a dict is ") + key.typeName() +
-                      ", which is not supported: expected a string",
+                      ", which is not supported: expected a string, a number "
+                      "or none",
                   CRIA_UNIMPLEMENTED);
     members.push_back({std::move(key), std::move(value)});
   }
@@ -153,6 +154,8 @@ void Evaluator::spread(std::string_view sign, const Value &value,
                           sizeof(arguments.named[0]))) {
     arguments.spread = value;
     for (const auto &[key, member] : arguments.spread.members()) {
+      if (!key.is(Type::String))
+        fail(std::string("the name of an argument is ") + key.typeName());
       if (arguments.has(SIZE_MAX, key.text()))
         fail("the argument " + quote(key.text()) + " comes twice");
       arguments.named.emplace_back(key.text(), member);
@@ -245,6 +248,9 @@ Value Evaluator::item(const Value &value, const Value &index) {
     const Value *member = value.members().find(index.text(), budget);
     return member ? *member : attribute(value, index.text());
   }
+  if (value.is(Type::Dict))
+    if (const Value *member = value.members().find(index, budget))
+      return *member;
   if (value.is(Type::List) && value.shape() != Value::Shape::Generator)
     if (auto at = place(index, value.elements().size()))
       return value.elements()[*at];
@@ -363,10 +369,15 @@ bool Evaluator::compare(const std::string &sign, const Value &a,
 
 Value Evaluator::sum(const Value &a, const Value &b) {
   if (a.is(Type::String) && b.is(Type::String)) {
+    using Shape = Value::Shape;
+    bool marked = a.shape() == Shape::Markup || b.shape() == Shape::Markup;
     Writer both(budget);
-    both.add(a.view());
-    both.add(b.view());
-    return text(both.take());
+    for (const Value *part : {&a, &b})
+      both.add(marked && part->shape() != Shape::Markup
+                   ? escapeMarkup(part->view(), budget)
+                   : Text(part->view()));
+    return Value::string(both.take(), budget,
+                         marked ? Shape::Markup : Shape::List);
   }
   if (a.is(Type::List) && b.is(Type::List) && a.shape() == b.shape() &&
       a.shape() != Value::Shape::Generator) {
@@ -472,6 +483,9 @@ Value Evaluator::arithmetic(const std::string &name, const Value &a,
     return power(a, b);
   if (kind == '*' && (a.isNumber() != b.isNumber()))
     return a.isNumber() ? repeat(b, a) : repeat(a, b);
+  if (kind == '%' && a.is(Type::String) && a.shape() == Value::Shape::Markup)
+    return fail("formatting what the filter safe gives is not supported",
+                CRIA_UNIMPLEMENTED);
   if (kind == '%' && a.is(Type::String))
     return formatPercent(*this, a.view(), b);
   if (!a.isNumber() || !b.isNumber())

@@ -172,6 +172,11 @@ static Value apply(Evaluator &in, Builtin function, const Value &value,
   return in.apply(function, arguments);
 }
 
+/// What map, select and their kin see: of what is false, such as none, nothing.
+static Value::List elementsOf(Evaluator &in, const Value &value) {
+  return value.truth() ? iterate(value, in.budget) : Value::List();
+}
+
 static Value map(Evaluator &in, const Arguments &given) {
   const Value &attribute = given.get(SIZE_MAX, "attribute");
   const Value &otherwise = given.get(SIZE_MAX, "default");
@@ -182,7 +187,7 @@ static Value map(Evaluator &in, const Arguments &given) {
                        " is not supported",
                    CRIA_UNIMPLEMENTED);
   Value::List results;
-  for (const Value &one : iterate(given.get(0), in.budget)) {
+  for (const Value &one : elementsOf(in, given.get(0))) {
     if (!in.budget.spend(64))
       return {};
     Value result =
@@ -205,7 +210,7 @@ static Value filterBy(Evaluator &in, const Arguments &given) {
     return in.fail("the test " + quote(name) + " is not supported",
                    CRIA_UNIMPLEMENTED);
   Value::List kept;
-  for (const Value &one : iterate(given.get(0), in.budget)) {
+  for (const Value &one : elementsOf(in, given.get(0))) {
     if (!in.budget.spend(64))
       return {};
     Value value = attribute ? pathOf(in, one, given.get(1)) : one;
@@ -217,10 +222,21 @@ static Value filterBy(Evaluator &in, const Arguments &given) {
 }
 
 static Value toText(Evaluator &in, const Arguments &given) {
-  return in.text(print(given.get(0), in.budget));
+  const Value &value = given.get(0);
+  return value.is(Type::String) ? value : in.text(print(value, in.budget));
 }
 
 static Value same(Evaluator &, const Arguments &given) { return given.get(0); }
+
+/// What Jinja calls Markup: of safe, the text as it is.
+template <bool escapes>
+static Value toMarkup(Evaluator &in, const Arguments &given) {
+  const Value &value = given.get(0);
+  Text text = print(value, in.budget);
+  if (escapes && value.shape() != Value::Shape::Markup)
+    text = escapeMarkup(text, in.budget);
+  return Value::string(std::move(text), in.budget, Value::Shape::Markup);
+}
 
 static Value truncate(Evaluator &in, double number) {
   if (!(std::fabs(number) < 0x1p127))
@@ -420,10 +436,7 @@ static Value values(Evaluator &in, const Arguments &given) {
 }
 
 static Value getMember(Evaluator &in, const Arguments &given) {
-  const Value *member =
-      given.get(1).is(Type::String)
-          ? given.get(0).members().find(given.get(1).text(), in.budget)
-          : nullptr;
+  const Value *member = given.get(0).members().find(given.get(1), in.budget);
   return member ? *member : given.has(2) ? given.get(2) : Value::none();
 }
 
@@ -519,7 +532,9 @@ Builtin findFilter(std::string_view name) {
                                   {"selectattr", filterBy<true, true>},
                                   {"rejectattr", filterBy<false, true>},
                                   {"string", toText},
-                                  {"safe", same},
+                                  {"safe", toMarkup<false>},
+                                  {"escape", toMarkup<true>},
+                                  {"e", toMarkup<true>},
                                   {"int", toInteger},
                                   {"float", toFloat},
                                   {"abs", absolute},

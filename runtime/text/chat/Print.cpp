@@ -76,6 +76,24 @@ static bool isPrintable(char32_t c) {
   return c == ' ' || (c > ' ' && c != 0x7F && !isOther(c) && !isWhiteSpace(c));
 }
 
+Text escapeMarkup(TextView text, Budget &budget) {
+  static constexpr std::pair<char, const char *> entities[] = {{'&', "&amp;"},
+                                                               {'<', "&lt;"},
+                                                               {'>', "&gt;"},
+                                                               {'\'', "&#39;"},
+                                                               {'"', "&#34;"}};
+  Writer writer(budget);
+  for (size_t at = 0; at < text.size() && budget.ok(); ++at) {
+    writer.origin = text.origin(at);
+    std::string_view written = text.bytes.substr(at, 1);
+    for (const auto &[mark, entity] : entities)
+      if (text.bytes[at] == mark)
+        written = entity;
+    writer.add(written);
+  }
+  return writer.take();
+}
+
 static void representText(TextView view, Writer &writer) {
   std::string_view text = view;
   bool doubled = text.find('\'') != text.npos && text.find('"') == text.npos;
@@ -120,7 +138,7 @@ static void representDict(const Value &value, Writer &writer) {
   for (size_t i = 0; i < value.members().size() && writer.budget.ok(); ++i) {
     const auto &[key, member] = value.members()[i];
     writer.add(i ? ", " : "");
-    representText(key.view(), writer);
+    represent(key, writer);
     writer.add(": ");
     represent(member, writer);
   }
@@ -142,7 +160,11 @@ static void representSimple(const Value &value, Writer &writer) {
   case Type::Float:
     return writer.add(printFloat(value.asNumber(), false));
   case Type::String:
-    return representText(value.view(), writer);
+    if (value.shape() != Value::Shape::Markup)
+      return representText(value.view(), writer);
+    writer.add("Markup(");
+    representText(value.view(), writer);
+    return writer.add(")");
   default:
     writer.budget.fail(std::string("cannot print ") + value.typeName());
   }
@@ -232,11 +254,16 @@ struct Dumper {
 
   void dumpDict(const Value::Dict &members, int64_t depth) {
     writer.add("{");
+    if (style.sorted && members.size() > 1) // an error if they do not compare
+      less(members[members.sorted().front()].key,
+           members[members.sorted().back()].key, writer.budget);
     for (size_t i = 0; i < members.size() && writer.budget.ok(); ++i) {
       const auto &[key, value] =
           members[style.sorted ? members.sorted()[i] : i];
       separate(i, depth);
-      dumpText(key.view(), style.ascii, writer);
+      writer.add(key.is(Type::String) ? "" : "\"");
+      dumpSimple(key);
+      writer.add(key.is(Type::String) ? "" : "\"");
       writer.add(style.colon);
       dump(value, depth + 1);
     }

@@ -61,11 +61,12 @@ Value Value::real(double number) {
   return value;
 }
 
-Value Value::string(Text text, Budget &budget) {
+Value Value::string(Text text, Budget &budget, Shape shape) {
   Value value;
   if (!budget.spend(holderBytes + TextView(text).cost()))
     return value;
   value.kind = Type::String;
+  value.form = shape;
   if (text.origins.empty())
     value.held = std::make_shared<const std::string>(std::move(text.bytes));
   else
@@ -239,6 +240,42 @@ void Value::set(std::string_view key, Value value, Budget &budget) {
 
 // ---- Dicts ------------------------------------------------------------------
 
+using Type = Value::Type;
+
+/// Less than 0, 0 or more than 0 if `a` is less than, equal to or more than
+/// `b`, without rounding; nothing if one is NaN.
+static std::optional<int> compareNumbers(const Value &a, const Value &b) {
+  auto sign = [](auto x, auto y) { return (x > y) - (x < y); };
+  if (!a.is(Type::Float) && !b.is(Type::Float))
+    return sign(a.asInteger(), b.asInteger());
+  if (std::isnan(a.asNumber()) || std::isnan(b.asNumber()))
+    return std::nullopt;
+  if (a.is(Type::Float) == b.is(Type::Float))
+    return sign(a.asNumber(), b.asNumber());
+  if (a.is(Type::Float))
+    return -*compareNumbers(b, a);
+  double real = b.asNumber(), whole = std::trunc(real);
+  if (std::fabs(real) >= 0x1p127)
+    return sign(0.0, real);
+  int way = sign(a.asInteger(), static_cast<Integer>(whole));
+  return way ? way : sign(whole, real);
+}
+
+static int rankOf(const Value &key) {
+  return key.is(Type::String) ? 0 : key.isNumber() ? 1 : 2;
+}
+
+bool Value::Dict::isKey(const Value &value) {
+  return value.is(Type::String) || value.is(Type::None) ||
+         (value.isNumber() && !std::isnan(value.asNumber()));
+}
+
+int Value::Dict::compareKeys(const Value &a, const Value &b) {
+  if (int way = rankOf(a) - rankOf(b))
+    return way;
+  return a.isNumber() ? *compareNumbers(a, b) : a.text().compare(b.text());
+}
+
 /// The most that a binary search costs for a key of `bytes` among `count` keys.
 static size_t searchCost(size_t bytes, size_t count) {
   size_t steps = 0;
@@ -259,11 +296,11 @@ Value::Dict::Dict(std::vector<Member> given, Budget &budget, Value *twice)
   order.resize(members.size());
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-    int way = members[a].key.text().compare(members[b].key.text());
+    int way = compareKeys(members[a].key, members[b].key);
     return way != 0 ? way < 0 : a < b;
   });
   auto same = [&](uint32_t a, uint32_t b) {
-    return members[a].key.text() == members[b].key.text();
+    return compareKeys(members[a].key, members[b].key) == 0;
   };
   if (std::adjacent_find(order.begin(), order.end(), same) == order.end())
     return;
@@ -287,16 +324,19 @@ Value::Dict::Dict(std::vector<Member> given, Budget &budget, Value *twice)
 
 /// The place in `order` of the first key that is not less than `key`.
 size_t Value::Dict::lowerBound(std::string_view key) const {
-  auto found = std::lower_bound(order.begin(), order.end(), key,
-                                [&](uint32_t place, std::string_view wanted) {
-                                  return members[place].key.text() < wanted;
-                                });
+  auto found =
+      std::lower_bound(order.begin(), order.end(), key,
+                       [&](uint32_t place, std::string_view wanted) {
+                         const Value &at = members[place].key;
+                         return at.is(Type::String) && at.text() < wanted;
+                       });
   return static_cast<size_t>(found - order.begin());
 }
 
 /// Whether the key at `place` of `order` is `key`.
 bool Value::Dict::isAt(size_t place, std::string_view key) const {
-  return place < order.size() && members[order[place]].key.text() == key;
+  return place < order.size() && members[order[place]].key.is(Type::String) &&
+         members[order[place]].key.text() == key;
 }
 
 const Value *Value::Dict::find(std::string_view key, Budget &budget) const {
@@ -304,6 +344,21 @@ const Value *Value::Dict::find(std::string_view key, Budget &budget) const {
     return nullptr;
   size_t place = lowerBound(key);
   return isAt(place, key) ? &members[order[place]].value : nullptr;
+}
+
+const Value *Value::Dict::find(const Value &key, Budget &budget) const {
+  if (key.is(Type::String))
+    return find(key.text(), budget);
+  if (!isKey(key) || !budget.spend(searchCost(0, members.size())))
+    return nullptr;
+  auto found =
+      std::lower_bound(order.begin(), order.end(), key,
+                       [&](uint32_t place, const Value &wanted) {
+                         return compareKeys(members[place].key, wanted) < 0;
+                       });
+  bool same =
+      found != order.end() && compareKeys(members[*found].key, key) == 0;
+  return same ? &members[*found].value : nullptr;
 }
 
 void Value::Dict::set(std::string_view key, Value value, Budget &budget) {
@@ -324,35 +379,14 @@ void Value::Dict::set(std::string_view key, Value value, Budget &budget) {
 
 // ---- Comparisons ------------------------------------------------------------
 
-using Type = Value::Type;
-
 /// The cost of comparing two values, besides their texts.
 static constexpr size_t compareCost = 8;
-
-/// Less than 0, 0 or more than 0 if `a` is less than, equal to or more than
-/// `b`, without rounding; nothing if one is NaN.
-static std::optional<int> compareNumbers(const Value &a, const Value &b) {
-  auto sign = [](auto x, auto y) { return (x > y) - (x < y); };
-  if (!a.is(Type::Float) && !b.is(Type::Float))
-    return sign(a.asInteger(), b.asInteger());
-  if (std::isnan(a.asNumber()) || std::isnan(b.asNumber()))
-    return std::nullopt;
-  if (a.is(Type::Float) == b.is(Type::Float))
-    return sign(a.asNumber(), b.asNumber());
-  if (a.is(Type::Float))
-    return -*compareNumbers(b, a);
-  double real = b.asNumber(), whole = std::trunc(real);
-  if (std::fabs(real) >= 0x1p127)
-    return sign(0.0, real);
-  int way = sign(a.asInteger(), static_cast<Integer>(whole));
-  return way ? way : sign(whole, real);
-}
 
 static bool equalDicts(const Value &a, const Value &b, Budget &budget) {
   if (a.members().size() != b.members().size())
     return false;
   for (const auto &[key, value] : a.members()) {
-    const Value *other = b.members().find(key.text(), budget);
+    const Value *other = b.members().find(key, budget);
     if (!other || !equal(value, *other, budget))
       return false;
   }
@@ -433,8 +467,7 @@ bool contains(const Value &container, const Value &value, Budget &budget) {
     if (value.is(Type::List) || value.is(Type::Dict))
       return budget.fail(std::string(value.typeName()) +
                          " cannot be a key of a dict");
-    return value.is(Type::String) &&
-           container.members().find(value.text(), budget);
+    return container.members().find(value, budget);
   case Type::Undefined:
     return false;
   default:

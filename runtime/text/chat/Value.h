@@ -67,8 +67,9 @@ public:
     Macro
   };
   /// A tuple prints as one; a generator, which some filters return, is true,
-  /// empty or not, and has no length.
-  enum class Shape : uint8_t { List, Tuple, Generator };
+  /// empty or not, and has no length. A string that is Markup, of the filter
+  /// safe, escapes what is added to it.
+  enum class Shape : uint8_t { List, Tuple, Generator, Markup };
   using List = std::vector<Value>;
   class Dict;
   struct Method;
@@ -81,7 +82,7 @@ public:
   static Value boolean(bool value);
   static Value integer(Integer value);
   static Value real(double value);
-  static Value string(Text text, Budget &budget);
+  static Value string(Text text, Budget &budget, Shape shape = Shape::List);
   static Value list(List elements, Budget &budget, Shape shape = Shape::List);
   static Value dict(Dict members, Budget &budget);
   /// The one thing a template may change.
@@ -132,9 +133,10 @@ private:
       held;
 };
 
-/// Keys, which are strings, and their values, in the order in which the keys
-/// came. Keys are found by a binary search in their sorted order: the author of
-/// a template could choose keys that collide in a hash table.
+/// Keys and their values, in the order in which the keys came. Keys are
+/// strings, numbers or none; those of a JSON document are strings. Keys are
+/// found by a binary search in their sorted order: the author of a template
+/// could choose keys that collide in a hash table.
 class Value::Dict {
 public:
   struct Member {
@@ -146,8 +148,14 @@ public:
   /// `twice`, if it is not null, receives that key.
   Dict(std::vector<Member> given, Budget &budget, Value *twice = nullptr);
 
+  /// Whether `value` may be a key.
+  static bool isKey(const Value &value);
+  /// Less than 0, 0 or more than 0 as the key `a` is before, the same as or
+  /// after the key `b`: strings come first, then numbers, then none.
+  static int compareKeys(const Value &a, const Value &b);
   /// The value of `key`, or nullptr.
   const Value *find(std::string_view key, Budget &budget) const;
+  const Value *find(const Value &key, Budget &budget) const;
   void set(std::string_view key, Value value, Budget &budget);
 
   size_t size() const { return members.size(); }
@@ -219,6 +227,8 @@ private:
 Text print(const Value &value, Budget &budget);
 /// What a list prints of its element: Python's repr().
 void represent(const Value &value, Writer &writer);
+/// `text` with &, <, >, ' and " as entities of HTML.
+Text escapeMarkup(TextView text, Budget &budget);
 std::string printInteger(Integer value);
 
 /// The integer that `text` spells, a sign and digits; nothing if it spells

@@ -63,7 +63,7 @@ static void append(const JsonCursor &decoder, DecoderStep step,
                (steps.back().fused || steps.back().kind == Kind::Fuse ||
                 steps.back().kind == Kind::ByteLevel);
   if (step.fused && !whole)
-    refuse(decoder["type"], "expected this step before Fuse or ByteLevel");
+    refuse(decoder["type"], "this step before Fuse or ByteLevel");
   steps.push_back(std::move(step));
 }
 

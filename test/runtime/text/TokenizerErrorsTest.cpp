@@ -73,6 +73,10 @@ TEST(TokenizerErrors, UnknownMembersAndComponents) {
   for (const auto &[path, value] : cases)
     EXPECT_THAT(load(path, value), fails(CRIA_UNIMPLEMENTED, "t.json: '"))
         << path << value;
+  json fuse = {{"type", "Fuse"}}, bytes = {{"type", "ByteFallback"}};
+  EXPECT_THAT(
+      load("/decoder", {{"type", "Sequence"}, {"decoders", {fuse, bytes}}}),
+      fails(CRIA_UNIMPLEMENTED, "expected this step before Fuse"));
 }
 
 TEST(TokenizerErrors, Vocabulary) {
