@@ -107,7 +107,7 @@ CASES |= {kind: Case(kind, close=5e-3) for kind in GELU}
 CASES |= {"gemma3": Case("gemma3", close=1e-2)}
 # If one number of an activation rounds to another integer, all later results change.
 BLOCKS = {"lead": 5e-2, "close": 1e-1}
-for model in ("tiny", "stories260K"):
+for model in ("tiny", "tiny-moe", "stories260K"):
     CASES[model] = Case()
     CASES[f"{model}-q8_0"] = Case(type=TYPES.Q8_0, **BLOCKS)
     CASES[f"{model}-q4_0"] = Case(type=TYPES.Q4_0, **BLOCKS)
