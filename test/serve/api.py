@@ -77,10 +77,15 @@ def check_fields(server):
             words = f"'{name}' is no field of {path}"
             check_error(server, path, {**right, name: 1}, 400, words, name, "unknown_parameter")
         # Null is as if the field were not there.
-        answer = server.post(path, {**right, **dict.fromkeys(wrong)})
+        nulls = dict.fromkeys([*wrong, "unheard_of", "chat_template"])
+        answer = server.post(path, {**right, **nulls})
         check(answer.status == 200, answer)
     harmless = {"user": "me", "metadata": {"a": 1}, "store": True, "service_tier": "auto"}
     check(server.complete(**SHORT, **harmless).status == 200, "harmless fields")
+    call = {"function": {"name": "f", "arguments": ""}}  # without arguments
+    message = {"role": "assistant", "content": "", "tool_calls": [call]}
+    answer = server.post("/v1/chat/completions", {**CHAT, "messages": [message]})
+    check(answer.status == 200, answer)
 
 
 def check_grammars(server, tools, artifact):

@@ -514,6 +514,8 @@ ApiError about(const char *field, const std::string &message,
 std::optional<ApiError> readFields(const nlohmann::json &root,
                                    Request &request) {
   for (const auto &[key, value] : root.items()) {
+    if (value.is_null())
+      continue;
     const std::string &name = key;
     auto field = std::find_if(
         std::begin(fields), std::end(fields), [&](const Field &known) {
@@ -523,7 +525,7 @@ std::optional<ApiError> readFields(const nlohmann::json &root,
       return about(name.size() < 64 ? name.c_str() : "",
                    quote(name) + " is no field of " + pathOf(request.endpoint),
                    "unknown_parameter");
-    if (value.is_null() || !field->read)
+    if (!field->read)
       continue;
     Status status;
     JsonCursor cursor(root, "", status);
@@ -703,7 +705,7 @@ json nested(json tools) {
 }
 
 /// Reads the arguments of a message's calls, for templates that write them by
-/// themselves.
+/// themselves. Of a call without arguments, clients send an empty text.
 std::optional<ApiError> readArguments(json &message, const char *field) {
   auto calls = message.find("tool_calls");
   if (calls == message.end() || !calls->is_array())
@@ -712,6 +714,8 @@ std::optional<ApiError> readArguments(json &message, const char *field) {
     json &arguments = call["function"]["arguments"];
     if (!arguments.is_string())
       continue;
+    if (arguments == "")
+      arguments = "{}";
     const auto &text = arguments.get_ref<const std::string &>();
     Result<JsonDocument> document = parseJson(text, "arguments of a call");
     if (!document.ok() || !document->root().is_object())
