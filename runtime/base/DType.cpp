@@ -18,8 +18,16 @@ const char *dtypeName(DType type) {
     return "q8_0";
   case DType::Q4_0:
     return "q4_0";
+  case DType::Q4_1:
+    return "q4_1";
+  case DType::Q5_0:
+    return "q5_0";
+  case DType::Q5_1:
+    return "q5_1";
   case DType::Q4_K:
     return "q4_k";
+  case DType::Q5_K:
+    return "q5_k";
   case DType::Q6_K:
     return "q6_k";
   case DType::MXFP4:
@@ -57,8 +65,16 @@ BlockSize blockOf(DType type) {
     return {32, 34};
   case DType::Q4_0:
     return {32, 18};
+  case DType::Q4_1:
+    return {32, 20};
+  case DType::Q5_0:
+    return {32, 22};
+  case DType::Q5_1:
+    return {32, 24};
   case DType::Q4_K:
     return {256, 144};
+  case DType::Q5_K:
+    return {256, 176};
   case DType::Q6_K:
     return {256, 210};
   case DType::MXFP4:

@@ -19,7 +19,11 @@ enum class DType {
   F8_E4M3,
   Q8_0,
   Q4_0,
+  Q4_1,
+  Q5_0,
+  Q5_1,
   Q4_K,
+  Q5_K,
   Q6_K,
   MXFP4
 };

@@ -72,6 +72,43 @@ CRIA_VECTOR_CLONES static void dequantizeQ4_K(const std::byte *from, float *to,
     }
 }
 
+/// Bit j of byte i of 32 is bit 4 of element i of group j; the rest is Q4_K's.
+CRIA_VECTOR_CLONES static void dequantizeQ5_K(const std::byte *from, float *to,
+                                              uint64_t count) {
+  for (uint64_t first = 0; first < count; first += 256, from += 176)
+    for (int j = 0; j < 8; ++j) {
+      auto *packed = reinterpret_cast<const uint8_t *>(from + 4);
+      auto [s, t] = groupScales(packed, j);
+      float d = scaleAt(from) * static_cast<float>(s);
+      float m = scaleAt(from + 2) * static_cast<float>(t);
+      const uint8_t *high = packed + 12, *low = high + 32 + j / 2 * 32;
+      for (int i = 0; i < 32; ++i) {
+        int q = (low[i] >> j % 2 * 4 & 15) | (high[i] >> j & 1) << 4;
+        to[first + j * 32 + i] = d * static_cast<float>(q) - m;
+      }
+    }
+}
+
+/// Q4_1, Q5_0 and Q5_1.
+static void dequantizeHalves(const std::byte *from, DType type, float *to,
+                             uint64_t count) {
+  uint64_t bytes = blockOf(type).bytes;
+  bool hasHigh = type != DType::Q4_1, hasMin = type != DType::Q5_0;
+  for (uint64_t first = 0; first < count; first += 32, from += bytes) {
+    auto *q = reinterpret_cast<const uint8_t *>(from + bytes - 16);
+    float d = scaleAt(from), m = hasMin ? scaleAt(from + 2) : 0;
+    uint32_t high = 0;
+    if (hasHigh)
+      std::memcpy(&high, q - 4, sizeof(high));
+    for (int i = 0; i < 32; ++i) {
+      int low = i < 16 ? q[i] & 15 : q[i - 16] >> 4;
+      int whole = low | static_cast<int>(high >> i & 1) << 4;
+      float x = d * static_cast<float>(hasMin ? whole : whole - 16);
+      to[first + static_cast<uint64_t>(i)] = hasMin ? x + m : x;
+    }
+  }
+}
+
 /// In each half of a block (128 elements), byte i of 64 holds the lower 4 bits
 /// of elements i and i + 64. Byte i of 32 holds the upper 2 bits of elements i,
 /// i + 32, i + 64 and i + 96.
@@ -116,10 +153,14 @@ void dequantize(const std::byte *from, DType type, float *to, uint64_t count) {
     dequantizeQ4_0(from, to, count);
   else if (type == DType::Q4_K)
     dequantizeQ4_K(from, to, count);
+  else if (type == DType::Q5_K)
+    dequantizeQ5_K(from, to, count);
   else if (type == DType::Q6_K)
     dequantizeQ6_K(from, to, count);
-  else
+  else if (type == DType::MXFP4)
     dequantizeMxfp4(from, to, count);
+  else
+    dequantizeHalves(from, type, to, count);
 }
 
 /// 1 / d, or 0 if that is not finite: the whole block then becomes zeros.

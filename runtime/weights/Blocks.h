@@ -3,8 +3,12 @@
 ///
 ///   Q8_0  32: f16 d, 32 x i8 q                              x = d q
 ///   Q4_0  32: f16 d, 16 x (q of i | q of i + 16 << 4)       x = d (q - 8)
+///   Q4_1  32: f16 d, f16 m, 16 x (as Q4_0)                  x = d q + m
+///   Q5_0  32: f16 d, u32 (bit 4 of each q), 16 x (as Q4_0)  x = d (q - 16)
+///   Q5_1  32: f16 d, f16 m, the rest as Q5_0                x = d q + m
 ///   Q4_K 256: f16 d, f16 m, 8 x (6 bits s, 6 bits t), 128 x (two q of 4 bits)
 ///                                                  x = (d s) q - m t
+///   Q5_K 256: the same with 32 x (bit 4 of eight q) before the 128
 ///   Q6_K 256: 128 x (two q of 4 bits), 64 x (four q of 2 bits, above those),
 ///             16 x i8 s, f16 d                     x = (d s) (q - 32)
 ///   MXFP4 32: u8 s, 16 x (q of i | q of i + 16 << 4), q a float of 4 bits

@@ -69,6 +69,14 @@ def main():
                 blocks[at:at + 2] = np.frombuffer(
                     np.float16(rng.standard_normal()).tobytes(), np.uint8)
             cases.append(case(name, kind, none, blocks))
+    for kind in (Types.Q4_1, Types.Q5_0, Types.Q5_1, Types.Q5_K):
+        size = gguf.GGML_QUANT_SIZES[kind][1]
+        for name in ("random bytes", "other random bytes"):
+            blocks = rng.integers(0, 256, size, np.uint8)
+            for at in (0,) if kind == Types.Q5_0 else (0, 2):  # finite
+                blocks[at:at + 2] = np.frombuffer(
+                    np.float16(rng.standard_normal()).tobytes(), np.uint8)
+            cases.append(case(name, kind, none, blocks))
     # Every code, with the exponents at both ends.
     codes = np.arange(16, dtype=np.uint8) * 17
     for scale in (0, 1, 2, 127, 254, 255):

@@ -30,7 +30,8 @@ static Bytes bytesOfHex(const std::string &digits) {
 
 static DType typeNamed(const std::string &name) {
   for (DType type :
-       {DType::Q8_0, DType::Q4_0, DType::Q4_K, DType::Q6_K, DType::MXFP4})
+       {DType::Q8_0, DType::Q4_0, DType::Q4_1, DType::Q5_0, DType::Q5_1,
+        DType::Q4_K, DType::Q5_K, DType::Q6_K, DType::MXFP4})
     if (name == dtypeName(type))
       return type;
   ADD_FAILURE() << name;
@@ -145,6 +146,10 @@ TEST(Blocks, RowsHoldWholeBlocks) {
   EXPECT_EQ(tensorBytes({2, 64}, DType::Q8_0), 136u);
   EXPECT_EQ(tensorBytes({2, 64}, DType::Q4_0), 72u);
   EXPECT_EQ(tensorBytes({3, 512}, DType::Q4_K), 864u);
+  EXPECT_EQ(tensorBytes({2, 64}, DType::Q4_1), 80u);
+  EXPECT_EQ(tensorBytes({2, 64}, DType::Q5_0), 88u);
+  EXPECT_EQ(tensorBytes({2, 64}, DType::Q5_1), 96u);
+  EXPECT_EQ(tensorBytes({3, 512}, DType::Q5_K), 1056u);
   EXPECT_EQ(tensorBytes({3, 512}, DType::Q6_K), 1260u);
   EXPECT_EQ(tensorBytes({2, 64}, DType::MXFP4), 68u);
   EXPECT_EQ(tensorBytes({2, 48}, DType::Q8_0), std::nullopt);
