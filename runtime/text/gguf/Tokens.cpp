@@ -60,6 +60,8 @@ std::vector<int64_t> TextReader::ids(const std::string &key) {
   auto count = static_cast<int64_t>(tokens ? tokens->size() : 0);
   static constexpr uint64_t most = 1024;
   auto found = value->size() <= most ? value->integers() : std::nullopt;
+  if (found) // -1 is no id, as in config.json
+    found->erase(std::remove(found->begin(), found->end(), -1), found->end());
   if (found && std::all_of(found->begin(), found->end(),
                            [&](int64_t id) { return id >= 0 && id < count; }))
     return *found;

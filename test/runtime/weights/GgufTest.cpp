@@ -675,6 +675,9 @@ TEST_F(GgufTest, FindsWhatEndsATurn) {
   ids = more(3); // as ollama writes them
   ASSERT_TRUE(ids.ok()) << ids.status().message();
   EXPECT_EQ(ids->eos, (std::vector<int64_t>{1, 2, 3}));
+  ids = more(-1); // no id, as in config.json
+  ASSERT_TRUE(ids.ok()) << ids.status().message();
+  EXPECT_EQ(ids->eos, (std::vector<int64_t>{1, 2}));
   EXPECT_THAT(more(4).status(),
               fails(CRIA_INVALID_ARGUMENT, "'tokenizer.ggml.eos_token_ids' is "
                                            "[1, 4], expected the id of one of "
