@@ -12,9 +12,8 @@ same requests: prompts of ids, greedy, to the last token. The parts:
 
 - rate: N clients, each a stream. Tokens/s over all, prompts included; the medians over the
   clients of the time to the first token and between tokens; at the end the medians over the
-  rounds, and cria-serve's over llama-server's. For cria-serve also what each token takes
-  outside of steps: time of the thread that computes (elapsed, less that in steps), and CPU
-  time of the other threads.
+  rounds, and cria-serve's over llama-server's. For cria-serve also the CPU time of a token
+  outside of steps: of the thread that computes, and of the other threads.
 - first: 8 prompts of 8 ids in one request: steps until the last one has drawn, and time
   over that of a step of 8 texts.
 - cancel: N clients have all places; one leaves, and another client's text begins. Steps
@@ -187,10 +186,11 @@ def rate(servers, arguments, seeds):
             line += f"first token {first:.3f} s, between tokens {statistics.median(gaps):.4f} s"
             if is_ours:
                 metrics, cpu = server.metrics(), server.cpu()
-                steps = metrics["step_seconds_sum"] - before[0]["step_seconds_sum"]
+                name = "scheduler_cpu_seconds_total"
+                between = metrics[name] - before[0][name]
                 beside = spent_beside(before[1], cpu)
-                line += f", outside of steps {(seconds - steps) / tokens * 1e6:.0f} us a token"
-                line += f" and {beside / tokens * 1e6:.0f} us of CPU beside"
+                line += f", CPU a token: {between / tokens * 1e6:.0f} us between steps"
+                line += f" and {beside / tokens * 1e6:.0f} us beside them"
             print(line, flush=True)
     medians = [statistics.median(of) for of in rates.values()]
     over = f", {medians[0] / medians[1]:.2f} times" if len(medians) > 1 else ""

@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <ctime>
 #include <optional>
 #include <poll.h>
@@ -143,6 +144,8 @@ public:
 
   Connection(tcp::socket peer, Shared &shared)
       : socket(std::move(peer)), shared(shared), timer(shared.context) {
+    Code ignored;
+    socket.non_blocking(true, ignored);
     shared.connections.insert(this);
     ++shared.metrics.connections;
   }
@@ -178,7 +181,8 @@ private:
   }
 
   void arm(Clock::duration time);
-  void disarm();
+  void disarm() { deadline = Clock::time_point::max(); }
+  void awaitDeadline();
   void idle();
   void watch();
   void onWatched(Code error, size_t count);
@@ -199,7 +203,8 @@ private:
 
   tcp::socket socket;
   Shared &shared;
-  asio::steady_timer timer;
+  asio::steady_timer timer; // set to the deadline, or to one before it
+  Clock::time_point deadline = Clock::time_point::max(); // then it is closed
   boost::beast::flat_buffer buffer{kUnparsedBytes};
   std::optional<Parser> parser;
   Head head;
@@ -211,7 +216,7 @@ private:
   Clock::time_point bodyEnd;       // when the whole body must be there
   size_t paced = 0;                // bytes of it since `keepPace`
   Clock::time_point taken;         // when the client last took bytes
-  bool isWatching = false, isWriting = false;
+  bool isWatching = false, isWriting = false, isTiming = false;
   bool keepsAlive = false, isHead = false, isChunked = false, mayChunk = false;
   bool wasServed = false; // an answer was sent
   bool hasEnded = false;  // the answer is complete, if not sent
@@ -290,18 +295,29 @@ void Connection::close() {
   --shared.metrics.connections;
 }
 
-/// Closes the connection after `time`, instead of when it was to close.
+/// Closes the connection after `time`, instead of when it was to close. A later
+/// deadline leaves the timer as it is: setting it takes a system call.
 void Connection::arm(Clock::duration time) {
-  timer.expires_after(time);
+  deadline = Clock::now() + time;
+  if (!isTiming || deadline < timer.expiry())
+    awaitDeadline();
+}
+
+void Connection::awaitDeadline() {
+  isTiming = true;
+  timer.expires_at(deadline);
   timer.async_wait([self = weak_from_this()](Code error) {
     auto found = self.lock();
     // A timer that was set anew may have expired before.
-    if (found && !error && found->timer.expiry() <= Clock::now())
+    if (!found || error || found->timer.expiry() > Clock::now())
+      return;
+    found->isTiming = false;
+    if (found->deadline <= Clock::now())
       found->close();
+    else if (found->deadline != Clock::time_point::max())
+      found->awaitDeadline();
   });
 }
-
-void Connection::disarm() { timer.expires_at(Clock::time_point::max()); }
 
 void Connection::hurry() {
   Code ignored;
@@ -586,9 +602,9 @@ void Connection::send(std::string_view bytes) {
       (size > shared.options.unsentBytes && isStalled()))
     return close(); // the client does not read, or too slowly
   if (isChunked) {
-    char size[24];
-    snprintf(size, sizeof(size), "%zx\r\n", bytes.size());
-    unsent += size;
+    char size[16];
+    char *end = std::to_chars(size, std::end(size), bytes.size(), 16).ptr;
+    unsent.append(size, end).append("\r\n");
   }
   unsent += bytes;
   if (isChunked)
@@ -608,6 +624,15 @@ void Connection::end() {
 void Connection::flush() {
   if (isWriting)
     return;
+  if (!hasEnded) { // the socket mostly has room for a part of an answer
+    Code error;    // is found again below
+    size_t count = socket.write_some(asio::buffer(unsent), error);
+    if (count > 0)
+      taken = Clock::now();
+    unsent.erase(0, count);
+    if (unsent.empty())
+      return;
+  }
   isWriting = true;
   sending.clear();
   sending.swap(unsent);

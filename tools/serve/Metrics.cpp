@@ -151,6 +151,9 @@ std::string Metrics::text() const {
         {{"", of(connections)}}, all);
   print("process_resident_memory_bytes", "Memory of the process.", gauge,
         {{"", residentBytes()}}, all);
+  print("scheduler_cpu_seconds_total",
+        "Time of the thread that computes, outside of steps.", counter,
+        {{"", scheduling}}, all);
   print("process_cpu_seconds_total", "Time of all cores together.", counter,
         {{"", cpuSeconds()}}, all);
   return all;

@@ -42,6 +42,7 @@ public:
   Counter cancelledQueued{0}, cancelledRunning{0}; // their clients left
   Counter promptTokens{0}, generatedTokens{0};
   Counter connections{0};
+  std::atomic<double> scheduling{0}; // see `text`
   Histogram firstToken, betweenTokens, whole, queued, step, rows;
 
   /// What the scheduler saw last.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ctime>
 #include <set>
 #include <utility>
 
@@ -9,6 +10,13 @@ namespace cria::serve {
 
 static double secondsSince(Clock::time_point then) {
   return std::chrono::duration<double>(Clock::now() - then).count();
+}
+
+/// Seconds of CPU that this thread has had.
+static double threadSeconds() {
+  timespec time = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * time.tv_nsec;
 }
 
 /// What a client is told of an error of the library: whether its request is to
@@ -134,6 +142,7 @@ bool Scheduler::takeCommands() {
 
 std::optional<ApiError> Scheduler::run() {
   std::optional<ApiError> error;
+  computing = threadSeconds(); // not this loop's
   while (!error) {
     try {
       if (!takeCommands())
@@ -146,6 +155,7 @@ std::optional<ApiError> Scheduler::run() {
       if ((!running.empty() && !step()) || !pass())
         error = internalError("the device failed");
       see();
+      metrics.scheduling = threadSeconds() - computing;
     } catch (const std::exception &problem) { // no memory, for example
       failAll(internalError(problem.what()));
       if (batch.isShared()) // what the other ranks have heard is not known
@@ -483,7 +493,9 @@ bool Scheduler::step() {
   size_t results = 0;
   auto error = make<cria_error>();
   batch.beginStep();
+  double before = threadSeconds();
   cria_status status = cria_batch_step(batch.get(), &results, nullptr, &error);
+  computing += threadSeconds() - before;
   metrics.step.add(secondsSince(began));
   metrics.rows.add(static_cast<double>(results));
   Events events;
@@ -657,6 +669,7 @@ bool Scheduler::pass() {
   if (passes.empty())
     return true;
   std::shared_ptr<Job> job = passes.front();
+  double before = threadSeconds();
   try {
     if (passIndex < job->images.size())
       encodeImage(*job);
@@ -665,6 +678,7 @@ bool Scheduler::pass() {
     else
       scoreChunk(*job);
     failedPasses = 0;
+    computing += threadSeconds() - before;
   } catch (const Error &error) {
     ApiError told = toApiError(error);
     failedPasses += told.status == 500;
