@@ -30,7 +30,9 @@
 /// If the last rows of a part fill at most half of the lanes, their panel is
 /// folded where pairs are multiplied: a vector has two steps of each row, side
 /// by side, and a splat has two steps of a row of b. There are half as many
-/// vectors, and neighbouring lanes are added at the end.
+/// vectors, and neighbouring lanes are added at the end. V is three then, and
+/// the panels that are left are one tile with the folded one, which alone has
+/// too few multiplications for what it loads.
 #include "lowering/cpu/Contraction.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -73,12 +75,17 @@ struct Tile {
   /// The slice of k: its index, and its number of steps.
   Value slice, length;
   Value panel;
+  /// The panels that are not folded, and whether a folded one follows.
   int64_t vectors;
-  /// How many steps a vector has: 1, or kFold.
-  int64_t fold;
+  bool folded;
   /// The first rows of this group and of the next one. `nextRow` is null if
   /// there is no next group, and then nothing is prefetched.
   Value groupRow, nextRow;
+
+  /// The panels of the tile.
+  int64_t width() const { return vectors + folded; }
+  /// The steps between two places where a vector of each panel begins.
+  int64_t period() const { return folded ? kFold : 1; }
 };
 
 class PanelProduct {
@@ -110,15 +117,15 @@ private:
   void swapHalves(SmallVector<Value> &acc, int64_t vectors);
   void fetchRows(const Tile &t, Value k);
   void fetchPanels(const Tile &t, Value k, int64_t steps);
-  Value splatB(const Tile &t, int64_t r, Value k);
+  Value splatB(const Tile &t, int64_t r, Value k, int64_t fold);
   void flush(Value sums, Value n, Value count, int64_t rowsOfBlock);
 
   VectorBuilder &b;
   const Contraction &c;
   int64_t lanes;
   bool pairs, rowPairs, copies;
-  int64_t stepSize, vectors, together, blockRows, groupRows, kSteps, kSlice,
-      slices;
+  int64_t stepSize, vectors, together, blockRows, groupRows, flushRows, kSteps,
+      kSlice, slices;
   /// `stepSize`: the k of a step. `width`: elements of a panel in one step.
   /// `maxPanels`: the most panels, a multiple of `vectors`.
   int64_t width, maxPanels, leastTiles;
@@ -141,7 +148,9 @@ PanelProduct::PanelProduct(VectorBuilder &b, const Contraction &c,
   // the registers, and there are far fewer loads than multiplications.
   bool wide = b.unit.registers == 32 && !b.unit.neon;
   blockRows = std::min<int64_t>(wide ? 8 : 6, c.n());
-  vectors = b.unit.neon ? 4 : 2;
+  folds = c.experts && !c.invariant && pairs && !rowPairs &&
+          c.k() % (2 * kFold) == 0;
+  vectors = b.unit.neon ? 4 : folds ? 3 : 2;
   stepSize = rowPairs ? 4 : pairs ? 2 : 1;
   width = lanes * stepSize;
   kSteps = llvm::divideCeil(c.k(), stepSize);
@@ -161,6 +170,11 @@ PanelProduct::PanelProduct(VectorBuilder &b, const Contraction &c,
     most = std::max(most / blockRows, int64_t(1)) * blockRows;
     groupRows = std::min(most, share);
   }
+  // Rows of c with experts lie apart from each other: whole cache lines of them
+  // are stored.
+  if (c.experts && !copies && lanes % blockRows == 0 && c.n() % lanes == 0)
+    groupRows = lanes;
+  flushRows = c.experts ? groupRows : blockRows;
   // Slices are about even, since a slice prefetches as much of the next one as
   // it has itself. They begin at cache lines.
   int64_t line = 512 / (c.bType().getIntOrFloatBitWidth() * stepSize);
@@ -168,8 +182,6 @@ PanelProduct::PanelProduct(VectorBuilder &b, const Contraction &c,
   if (even < kSteps)
     kSlice = std::min<int64_t>(kSlice, llvm::alignTo(even, line));
   slices = llvm::divideCeil(kSteps, kSlice);
-  folds = c.experts && !c.invariant && pairs && !rowPairs &&
-          c.k() % (stepSize * kFold) == 0;
   matrix = c.b;
   rows = c.experts ? c.experts->places : b.size(c.a, 0);
   panels = unfolded = b.ceilDiv(rows, lanes);
@@ -293,17 +305,17 @@ Value PanelProduct::pack() {
   return packed;
 }
 
-/// Step k of row r of the block's weights in every lane, or the steps of a
-/// vector that has several. In a row of odd length the last element is paired
+/// Step k of row r of the block's weights in every lane, or `fold` steps from k
+/// on, side by side. In a row of odd length the last element is paired
 /// with a zero.
-Value PanelProduct::splatB(const Tile &t, int64_t r, Value k) {
+Value PanelProduct::splatB(const Tile &t, int64_t r, Value k, int64_t fold) {
   SmallVector<Value> at = {b.add(t.row, r), b.add(t.first, k)};
   if (!pairs)
     return b.splat(t.weights, at, lanes);
   at.back() = b.mul(at.back(), 2);
   bool isSingle = c.k() % 2 && getConstantIntValue(k) == kSteps - 1;
   if (!isSingle)
-    return b.repeated(t.weights, at, 2 * t.fold, width);
+    return b.repeated(t.weights, at, 2 * fold, width);
   Value element = b.create<memref::LoadOp>(t.weights, at);
   Value bits = b.create<arith::BitcastOp>(b.getI16Type(), element);
   Value word = b.create<arith::ExtUIOp>(b.getI32Type(), bits);
@@ -350,26 +362,35 @@ SmallVector<Value> PanelProduct::stepOfPairs(const Tile &t, Value k,
   return next;
 }
 
-/// Adds the products of the steps of a vector, from step k on, to the
-/// accumulators with the indices first, first + 1, ...
+/// Adds the products of a period's steps, from step k on, to the accumulators
+/// with the indices first, first + 1, ...
 SmallVector<Value> PanelProduct::step(const Tile &t, Value k, ValueRange acc,
                                       int64_t first) {
   if (rowPairs)
     return stepOfPairs(t, k, acc, first);
-  SmallVector<Value> next(acc), columns;
-  Value place = b.div(k, t.fold);
-  for (int64_t v = 0; v < t.vectors; ++v)
-    columns.push_back(b.load(
-        packed, placeOf(t.slice, b.add(firstPanel, t.panel), v, place), width));
-  for (int64_t r = 0; r < t.rows; ++r) {
-    Value w = splatB(t, r, k);
-    for (int64_t v = 0; v < t.vectors; ++v) {
-      Value &sum = next[first + r * t.vectors + v];
-      // The splat is the last factor: there LLVM can fold it into the
-      // instruction.
-      sum = pairs ? b.dotPairs(columns[v], w, sum) : b.fma(columns[v], w, sum);
+  SmallVector<Value> next(acc);
+  // Panels [begin, end) of the tile, whose vectors have `fold` steps.
+  auto add = [&](Value k, int64_t begin, int64_t end, int64_t fold) {
+    SmallVector<Value> columns;
+    for (int64_t v = begin; v < end; ++v)
+      columns.push_back(b.load(
+          packed,
+          placeOf(t.slice, b.add(firstPanel, t.panel), v, b.div(k, fold)),
+          width));
+    for (int64_t r = 0; r < t.rows && !columns.empty(); ++r) {
+      Value w = splatB(t, r, k, fold);
+      for (auto [i, column] : llvm::enumerate(columns)) {
+        Value &sum = next[first + r * t.width() + begin + i];
+        // The splat is the last factor: there LLVM can fold it into the
+        // instruction.
+        sum = pairs ? b.dotPairs(column, w, sum) : b.fma(column, w, sum);
+      }
     }
-  }
+  };
+  for (int64_t i = 0; i < t.period(); ++i)
+    add(b.add(k, i), 0, t.vectors, 1);
+  if (t.folded)
+    add(k, t.vectors, t.width(), kFold);
   return next;
 }
 
@@ -426,11 +447,11 @@ SmallVector<Value> PanelProduct::steps(const Tile &t, SmallVector<Value> acc) {
   bool odd = pairs && c.k() % 2;
   Value first = b.index(0), end = odd ? b.index(kSteps - 1) : t.length;
   auto walk = [&](Value first, Value end, int64_t sets, ValueRange acc) {
-    int64_t count = sets * t.fold;
+    int64_t count = sets * t.period();
     return b.loop(first, end, count, acc, [&](Value k, ValueRange carried) {
       SmallVector<Value> next(carried);
       for (int64_t set = 0; set < sets; ++set)
-        next = step(t, b.add(k, set * t.fold), next, set * sums);
+        next = step(t, b.add(k, set * t.period()), next, set * sums);
       return next;
     });
   };
@@ -460,7 +481,7 @@ void PanelProduct::tile(const Tile &t) {
   };
   SmallVector<Value> acc;
   for (int64_t r = 0; r < t.rows; ++r)
-    for (int64_t v = 0; v < t.vectors; ++v)
+    for (int64_t v = 0; v < t.width(); ++v)
       acc.push_back(slices == 1 ? b.zero(lanes)
                                 : b.load(t.sums, at(r, v), lanes));
   if (rowPairs)
@@ -469,9 +490,9 @@ void PanelProduct::tile(const Tile &t) {
   if (rowPairs)
     swapHalves(acc, t.vectors);
   for (int64_t r = 0; r < t.rows; ++r)
-    for (int64_t v = 0; v < t.vectors; ++v) {
-      Value sum = acc[r * t.vectors + v];
-      if (t.fold > 1) { // of all of k: products of pairs with experts
+    for (int64_t v = 0; v < t.width(); ++v) {
+      Value sum = acc[r * t.width() + v];
+      if (v == t.vectors) { // of all of k: products of pairs with experts
         auto halves = b.create<vector::DeinterleaveOp>(sum);
         sum = b.create<arith::AddFOp>(halves.getRes1(), halves.getRes2());
       }
@@ -595,22 +616,34 @@ void PanelProduct::group(Value n, Value count, int64_t rowsOfBlock,
     Value length = lengthOf(slice), done = b.index(0);
     if (copies)
       copyRows(copy, n, count, slice, length);
-    auto forTiles = [&](Value end, int64_t width, int64_t fold) {
-      b.loop(done, end, width, [&](Value panel) {
-        b.loop(b.index(0), count, rowsOfBlock, [&](Value r) {
-          tile({copies ? copy : matrix, copies ? r : b.add(n, r),
-                copies ? b.index(0) : b.mul(slice, kSlice), rowsOfBlock, sums,
-                r, slice, length, panel, width, fold, n, nextRow});
-        });
+    auto tiles = [&](Value panel, int64_t width, bool folded) {
+      b.loop(b.index(0), count, rowsOfBlock, [&](Value r) {
+        tile({copies ? copy : matrix, copies ? r : b.add(n, r),
+              copies ? b.index(0) : b.mul(slice, kSlice), rowsOfBlock, sums, r,
+              slice, length, panel, width, folded, n, nextRow});
       });
-      done = end;
     };
-    for (int64_t width = vectors; width; width /= 2)
-      forTiles(b.mul(b.div(unfolded, width), width), width, /*fold=*/1);
-    if (folds)
-      forTiles(panels, 1, kFold);
+    for (int64_t width = vectors; width; width = folds ? 0 : width / 2) {
+      Value end = b.mul(b.div(unfolded, width), width);
+      b.loop(done, end, width,
+             [&](Value panel) { tiles(panel, width, /*folded=*/false); });
+      done = end;
+    }
+    if (!folds)
+      return;
+    // The panels that are left are one tile, with the folded one.
+    Value left = b.sub(panels, done), folded = b.sub(panels, unfolded);
+    for (int64_t width = 1; width <= vectors; ++width)
+      b.when(b.equal(left, b.index(width)), [&] {
+        b.when(
+            b.equal(folded, b.index(1)), [&] { tiles(done, width - 1, true); },
+            [&] {
+              if (width < vectors)
+                tiles(done, width, false);
+            });
+      });
   });
-  flush(sums, n, count, rowsOfBlock);
+  flush(sums, n, count, rowsOfBlock == blockRows ? flushRows : rowsOfBlock);
 }
 
 /// Runs `body` for each group of rows of b, in parallel. With experts, each

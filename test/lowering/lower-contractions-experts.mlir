@@ -215,8 +215,9 @@ func.func @sorted(%e: memref<?x2xi32>, %x: memref<?x2x40xbf16>, %w: memref<8x64x
 #out = affine_map<(t, s, n, k) -> (t, s, n)>
 
 // Pairs: a panel whose lane 8 has no row is folded. It has two steps of each row side by
-// side, as does a splat of the weights; at the end neighbouring lanes are added. Only lanes
-// with a row are stored.
+// side, as does a splat of the weights; at the end neighbouring lanes are added. Three
+// panels are a tile, or two and a folded one. Only lanes with a row are stored, 16 columns
+// of them at once.
 // FOLD-LABEL: func @folded
 // FOLD: %[[ORDER:.*]] = memref.alloc() {{.*}} : memref<{{.*}}xi32>
 // FOLD: %[[PACKED:.*]] = memref.alloc() {{.*}} : memref<1x{{.*}}x20x32xbf16>
@@ -229,16 +230,24 @@ func.func @sorted(%e: memref<?x2xi32>, %x: memref<?x2x40xbf16>, %w: memref<8x64x
 // FOLD: } else {
 // FOLD-COUNT-16: vector.bitcast %{{.*}} : vector<32xbf16> to vector<16xi32>
 // FOLD: scf.forall
+// FOLD: scf.for {{.*}} step %c3 {
+// FOLD: :24 = scf.for {{.*}} step %c1 iter_args
+// FOLD: scf.if
+// FOLD: scf.if
 // FOLD: %[[STEPS:.*]] = vector.bitcast %{{.*}} : vector<4xbf16> to vector<1xi64>
 // FOLD: %[[BOTH:.*]] = vector.extract %[[STEPS]][0]
 // FOLD: vector.broadcast %[[BOTH]] : i64 to vector<8xi64>
 // FOLD: %[[EVEN:.*]], %[[ODD:.*]] = vector.deinterleave %{{.*}} : vector<16xf32> -> vector<8xf32>
 // FOLD: %[[SUM:.*]] = arith.addf %[[EVEN]], %[[ODD]]
 // FOLD: vector.store %[[SUM]]
+// FOLD: :24 = scf.for {{.*}} step %c2 iter_args
+// FOLD-COUNT-16: vector.broadcast %{{.*}} : i32 to vector<16xi32>
+// FOLD-COUNT-8: vector.broadcast %{{.*}} : i64 to vector<8xi64>
+// FOLD-COUNT-8: vector.deinterleave
 // FOLD: %[[LANE:.*]] = arith.cmpi slt
 // FOLD: scf.if %[[LANE]]
 // FOLD: memref.load %[[ORDER]]
-// FOLD: vector.store %{{.*}} : memref<?x2x64xf32>, vector<8xf32>
+// FOLD: vector.store %{{.*}} : memref<?x2x64xf32>, vector<16xf32>
 func.func @folded(%e: memref<?x2xi32>, %x: memref<?x2x40xbf16>, %w: memref<8x64x40xbf16>, %y: memref<?x2x64xf32>) attributes {cria.chunk = 64 : index} {
   linalg.generic {indexing_maps = [#experts, #each, #out], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
       ins(%e, %x : memref<?x2xi32>, memref<?x2x40xbf16>) outs(%y : memref<?x2x64xf32>) {
