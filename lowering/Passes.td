@@ -240,6 +240,7 @@ def LowerToAbi : Pass<"lower-to-abi", "::mlir::ModuleOp"> {
   // AMX is listed because the later convert-to-llvm only converts dialects that
   // are loaded.
   let dependentDialects = ["::mlir::amx::AMXDialect",
+                           "::mlir::affine::AffineDialect",
                            "::mlir::func::FuncDialect",
                            "::mlir::arith::ArithDialect",
                            "::mlir::LLVM::LLVMDialect",

@@ -19,12 +19,14 @@
 #include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
 #include "mlir/Conversion/LLVMCommon/TypeConverter.h"
 #include "mlir/Dialect/AMX/AMXDialect.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MPI/IR/MPI.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/SCF/Utils/Utils.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Transforms/RegionUtils.h"
@@ -55,9 +57,10 @@ private:
   LogicalResult passTable(func::CallOp read, Value table);
   LogicalResult takeTable(func::FuncOp kernel, unsigned argument);
   LogicalResult passHost(func::FuncOp entry, Value host);
+  LogicalResult takeHost(func::FuncOp kernel);
   LogicalResult lowerAllReduces(func::FuncOp function, Value host);
   void announce(func::CallOp call, Operation *kernel, Value host);
-  void outlineLoops(func::FuncOp function, Value host);
+  LogicalResult outlineLoops(func::FuncOp function, Value host);
   func::FuncOp outlineBody(scf::ForallOp loop, ArrayRef<Value> captured,
                            ArrayRef<Value> constants, Type context,
                            StringRef name);
@@ -72,6 +75,7 @@ private:
   LLVMTypeConverter converter;
   Type pointer, i64;
   llvm::DenseMap<Operation *, int64_t> numbers; // the number of each kernel
+  llvm::SetVector<Operation *> called;          // kernels that entries call
 };
 } // namespace
 
@@ -181,6 +185,12 @@ LogicalResult AbiLowering::lowerSlotCalls(func::FuncOp entry, Value slots) {
     if (!number || !type)
       return WalkResult::advance();
     auto experts = what.getAs<IntegerAttr>("experts");
+    if (!type.hasStaticShape() || !isContiguousMemory(type) ||
+        (experts && !type.getRank())) {
+      call.emitOpError("expected contiguous memory of a static shape, got ")
+          << type;
+      return WalkResult::interrupt();
+    }
     ImplicitLocOpBuilder b(call.getLoc(), call);
     Value slot =
         arith::ConstantOp::create(b, b.getI64IntegerAttr(number.getInt()));
@@ -260,36 +270,46 @@ LogicalResult AbiLowering::lowerAllReduces(func::FuncOp function, Value host) {
   return success();
 }
 
-/// Passes the host to kernels, and outlines their parallel loops.
+/// Passes the host to the kernels that an entry calls, and outlines its
+/// parallel loops.
 LogicalResult AbiLowering::passHost(func::FuncOp entry, Value host) {
-  llvm::SetVector<Operation *> kernels;
-  entry.walk([&](func::CallOp call) {
-    auto kernel = symbols.lookup<func::FuncOp>(call.getCallee());
+  WalkResult result = entry.walk([&](func::CallOp call) {
+    Operation *kernel = symbols.lookup(call.getCallee());
+    if (!numbers.contains(kernel)) {
+      call.emitOpError("expected a call of a kernel, or of a weight or rope "
+                       "table that has a slot");
+      return WalkResult::interrupt();
+    }
     announce(call, kernel, host);
     call.getOperandsMutable().append(host);
-    kernels.insert(kernel);
+    called.insert(kernel);
+    return WalkResult::advance();
   });
-  for (Operation *op : kernels) {
-    auto kernel = llvm::cast<func::FuncOp>(op);
-    // A kernel is not inlined, so that debuggers and profilers find its symbol.
-    kernel->setAttr("passthrough",
-                    Builder(kernel).getStrArrayAttr({"noinline"}));
-    kernel->removeAttr(kChunkAttribute);
-    kernel->removeAttr(kInvariantAttribute);
-    unsigned last = kernel.getNumArguments();
-    (void)kernel.insertArgument(last, pointer, {}, kernel.getLoc());
-    if (failed(lowerAllReduces(kernel, kernel.getArgument(last))))
-      return failure();
-    outlineLoops(kernel, kernel.getArgument(last));
-  }
-  outlineLoops(entry, host);
-  return success();
+  return failure(result.wasInterrupted() || failed(outlineLoops(entry, host)));
 }
 
-void AbiLowering::outlineLoops(func::FuncOp function, Value host) {
+/// Gives a kernel the host, and outlines its parallel loops.
+LogicalResult AbiLowering::takeHost(func::FuncOp kernel) {
+  // A kernel is not inlined, so that debuggers and profilers find its symbol.
+  kernel->setAttr("passthrough", Builder(kernel).getStrArrayAttr({"noinline"}));
+  kernel->removeAttr(kChunkAttribute);
+  kernel->removeAttr(kInvariantAttribute);
+  unsigned last = kernel.getNumArguments();
+  (void)kernel.insertArgument(last, pointer, {}, kernel.getLoc());
+  Value host = kernel.getArgument(last);
+  return failure(failed(lowerAllReduces(kernel, host)) ||
+                 failed(outlineLoops(kernel, host)));
+}
+
+LogicalResult AbiLowering::outlineLoops(func::FuncOp function, Value host) {
   SmallVector<scf::ForallOp> loops;
   function.walk([&](scf::ForallOp loop) { loops.push_back(loop); });
-  for (auto [i, loop] : llvm::enumerate(loops)) {
+  IRRewriter rewriter(module.getContext());
+  for (auto [i, each] : llvm::enumerate(loops)) {
+    FailureOr<scf::ForallOp> normal = normalizeForallOp(rewriter, each);
+    if (failed(normal))
+      return each.emitOpError("expected bounds that can be normalized");
+    scf::ForallOp loop = *normal;
     llvm::SetVector<Value> used;
     getUsedValuesDefinedAbove(loop.getRegion(), used);
     used.insert_range(loop.getDynamicUpperBound());
@@ -300,7 +320,12 @@ void AbiLowering::outlineLoops(func::FuncOp function, Value host) {
       (constant ? constants : captured).push_back(value);
       if (!constant)
         fields.push_back(converter.convertType(value.getType()));
+      if (!constant && !fields.back())
+        return loop.emitOpError("expected to read memrefs and numbers, got ")
+               << value.getType();
     }
+    if (loop.getNumResults())
+      return loop.emitOpError("expected no results");
     Type context =
         LLVM::LLVMStructType::getLiteral(module.getContext(), fields);
     std::string name = (function.getName() + "." + std::to_string(i)).str();
@@ -308,6 +333,7 @@ void AbiLowering::outlineLoops(func::FuncOp function, Value host) {
     callParallel(loop, host, body, captured, context);
     loop.erase();
   }
+  return success();
 }
 
 /// Builds a loop over i from begin to end with the body of `loop`, then a
@@ -487,12 +513,20 @@ LogicalResult AbiLowering::run() {
     if (llvm::any_of(function.getArgumentTypes(), llvm::IsaPred<TensorType>))
       return function.emitError("expected an entry on memrefs, got ")
              << function.getFunctionType();
+    for (Type type : function.getArgumentTypes())
+      if (auto memref = dyn_cast<MemRefType>(type);
+          memref && !isContiguousMemory(memref))
+        return function.emitOpError("expected contiguous arguments, got ")
+               << type;
     if (arguments->drawsId())
       return function.emitError("expected an entry that runs tokens: the "
                                 "runtime draws ids on the CPU itself");
     if (failed(lowerEntry(function, *arguments)))
       return failure();
   }
+  for (Operation *kernel : called)
+    if (failed(takeHost(llvm::cast<func::FuncOp>(kernel))))
+      return failure();
   for (auto function :
        llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
     if (function->hasAttr(kWeightAttribute) ||

@@ -93,4 +93,9 @@ inline auto kernelFunctions(mlir::ModuleOp module) {
       });
 }
 
+/// Whether an address is all that says where the numbers of a memref are.
+inline bool isContiguousMemory(mlir::MemRefType type) {
+  return type.getLayout().isIdentity() && !type.getMemorySpace();
+}
+
 } // namespace cria

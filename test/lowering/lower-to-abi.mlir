@@ -188,3 +188,105 @@ func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first:
   %0 = memref.load %w[%tokens, %first, %first] : memref<4x6x8xf32>
   return
 }
+
+// -----
+
+// Iterations count from 0, whatever a loop's bounds and steps are. Two entries may call one
+// kernel.
+// CHECK-DAG: #[[PLACE:.*]] = affine_map<(d0) -> (d0 * 2 + 3)>
+// CHECK-LABEL: func private @k.0
+// CHECK: scf.for %[[I:.*]] =
+// CHECK: %[[J:.*]] = affine.apply #[[PLACE]](%[[I]])
+// CHECK: memref.store %{{.*}}, %{{.*}}[%{{.*}}, %[[J]]]
+// CHECK-LABEL: func private @k(
+// CHECK-SAME: memref<1x16xf32>, %{{[^:]*}}: !llvm.ptr)
+// CHECK: %[[FIVE:c5_.*]] = arith.constant 5 : index
+// CHECK: %[[COUNT:.*]] = arith.index_cast %[[FIVE]] : index to i64
+// CHECK: llvm.call %{{.*}}(%{{.*}}, %{{.*}}, %{{.*}}, %[[COUNT]])
+func.func private @k(%x: memref<1x16xf32>) {
+  %c0 = arith.constant 0 : index
+  %v = arith.constant 1.0 : f32
+  scf.forall (%i) = (3) to (12) step (2) {
+    memref.store %v, %x[%c0, %i] : memref<1x16xf32>
+  }
+  return
+}
+// CHECK-LABEL: func @cria_decode
+// CHECK: call @k(
+func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x16xf32>)
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
+  call @k(%logits) : (memref<1x16xf32>) -> ()
+  return
+}
+// CHECK-LABEL: func @cria_prefill
+// CHECK: call @k(
+func.func @prefill(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x16xf32>)
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
+  call @k(%logits) : (memref<1x16xf32>) -> ()
+  return
+}
+
+// -----
+
+// A weight without a slot is no kernel.
+func.func private @w() -> memref<4xf32> attributes {cria.weight = {source = "w"}}
+func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x16xf32>)
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
+  // expected-error @below {{expected a call of a kernel, or of a weight or rope table that has a slot}}
+  %w = call @w() : () -> memref<4xf32>
+  return
+}
+
+// -----
+
+func.func private @w() -> memref<4x?xf32> attributes {cria.weight = {slot = 0 : index, source = "w"}}
+func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x16xf32>)
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
+  // expected-error @below {{expected contiguous memory of a static shape, got 'memref<4x?xf32>'}}
+  %w = call @w() : () -> memref<4x?xf32>
+  return
+}
+
+// -----
+
+// expected-error @below {{expected contiguous arguments, got 'memref<1x16xf32, strided<[32, 1]>>'}}
+func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x16xf32, strided<[32, 1]>>)
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
+  return
+}
+
+// -----
+
+func.func private @k(%x: memref<1x16xf32>, %t: tensor<4xf32>) {
+  // expected-error @below {{expected to read memrefs and numbers, got 'tensor<4xf32>'}}
+  scf.forall (%i) in (4) {
+    %v = tensor.extract %t[%i] : tensor<4xf32>
+    memref.store %v, %x[%i, %i] : memref<1x16xf32>
+  }
+  return
+}
+func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x16xf32>)
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
+  %t = tensor.empty() : tensor<4xf32>
+  call @k(%logits, %t) : (memref<1x16xf32>, tensor<4xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func private @k(%t: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{expected no results}}
+  %r = scf.forall (%i) in (4) shared_outs(%o = %t) -> tensor<4xf32> {
+    %v = tensor.extract_slice %o[0] [1] [1] : tensor<4xf32> to tensor<1xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %v into %o[%i] [1] [1] : tensor<1xf32> into tensor<4xf32>
+    }
+  }
+  return %r : tensor<4xf32>
+}
+func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x16xf32>)
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
+  %t = tensor.empty() : tensor<4xf32>
+  %r = call @k(%t) : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}

@@ -388,7 +388,7 @@ private:
       return entry.emitOpError("expected one block");
     for (Type type : entry.getArgumentTypes())
       if (auto memref = dyn_cast<MemRefType>(type);
-          memref && !memref.getLayout().isIdentity())
+          memref && !isContiguousMemory(memref))
         return entry.emitOpError("expected contiguous arguments, got ") << type;
     if (arguments->has(EntryArgument::Arena)) {
       Value own = entry.getArgument(arguments->at(EntryArgument::Arena));
