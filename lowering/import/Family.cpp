@@ -333,6 +333,8 @@ static const Family kFamilies[] = {
          "moe_intermediate_size": 1408, "norm_topk_prob": false,
          "num_key_value_heads": 32, "rms_norm_eps": 1e-6,
          "routed_scaling_factor": 1.0, "sliding_window": 4096})",
+     .fixed = R"({"moe_layer_freq": 1})",
+     .ignored = "scoring_func",
      .headNorm = HeadNorm::EachHead,
      .experts = kCorrectedExperts,
      .biases = {Bias::Given, Bias::Given, Bias::Never},
@@ -345,6 +347,7 @@ static const Family kFamilies[] = {
      .defaults = R"({"head_dim": 128, "hidden_act": "silu",
          "max_position_embeddings": 131072, "num_key_value_heads": 2,
          "rms_norm_eps": 1e-5, "tie_word_embeddings": true})",
+     .ignored = "auto_map",
      .rope = {.theta = 5e5, .isInterleaved = true}},
     {.modelType = "ernie4_5_moe",
      .architecture = "Ernie4_5_MoeForCausalLM",
@@ -450,6 +453,7 @@ static const Family kFamilies[] = {
          "max_position_embeddings": 8192, "num_key_value_heads": 4,
          "query_pre_attn_scalar": 256, "rms_norm_eps": 1e-6,
          "sliding_window": 4096, "tie_word_embeddings": true})",
+     .ignored = "sliding_window_size",
      .norm = kUnitOffset,
      .norms = kFourNorms,
      .window = WindowRule::Pattern,
@@ -1118,11 +1122,11 @@ static const Family kFamilies[] = {
      .ignored = "auto_map chunk_size expand mamba_expand "
                 "mamba_ssm_cache_dtype "
                 "moe_shared_expert_overlap mtp_hybrid_override_pattern "
-                "mtp_layers_block_type n_shared_experts "
+                "mtp_layers_block_type n_shared_experts norm_eps "
                 "num_logits_to_keep num_nextn_predict_layers "
                 "partial_rotary_factor rescale_prenorm_residual "
                 "rope_parameters rope_scaling rope_theta time_step_floor "
-                "time_step_max time_step_min use_mamba_kernels",
+                "time_step_max time_step_min time_step_rank use_mamba_kernels",
      .norm = kRoundsOnce,
      .norms = {.attention = "norm", .mlp = ""},
      .embedding = "backbone.embeddings",
@@ -1271,6 +1275,9 @@ static const Family kFamilies[] = {
      .keys = "hidden_act partial_rotary_factor rms_norm_eps sliding_window",
      .defaults = R"({"hidden_act": "silu", "max_position_embeddings": 4096,
          "original_max_position_embeddings": 4096, "rms_norm_eps": 1e-5})",
+     .fixed = R"({"full_attn_mod": 1, "interpolate_factor": 1,
+         "lm_head_bias": false})",
+     .ignored = "auto_map",
      .attention = {.fused = "self_attn.qkv_proj"},
      .mlp = {.fused = "mlp.gate_up_proj"},
      .biases = kNoBiases,
@@ -1521,8 +1528,9 @@ static const Family kFamilies[] = {
          "use_bias": true})",
      .fixed = R"({"mlp_type": "default", "norm_type": "layer_norm",
          "scale_attn_weights": true})",
-     .ignored = "attention_softmax_in_fp32 layer_norm_epsilon "
-                "scale_attention_softmax_in_fp32",
+     .ignored =
+         "activation_function attention_softmax_in_fp32 layer_norm_epsilon "
+         "scale_attention_softmax_in_fp32",
      .norm = kLayerNorm,
      .mlp = kGptMlp,
      .window = WindowRule::Always},
