@@ -132,12 +132,11 @@ static SmallVector<Value> rowsOf(LinalgBuilder &b, LinalgBuilder &inner,
 }
 
 void FunctionLowering::boundKernels() {
-  Bounds bounds(function);
   for (auto &[kernel, rows] : kernels) {
     int64_t most =
         function->getAttrOfType<IntegerAttr>(kChunkAttribute).getInt();
     for (Value value : rows)
-      most = std::max(most, bounds.most(value).value_or(most));
+      most = std::max(most, Bounds(function).most(value).value_or(most));
     kernel->setAttr(kChunkAttribute, b.getIndexAttr(most));
   }
 }

@@ -15,6 +15,22 @@ using namespace cria;
 /// The most calls in each other through which an argument is followed.
 /// Functions may call each other in circles.
 static constexpr int kMostCalls = 16;
+/// The most numbers and buffers that one bound follows from.
+static constexpr int kMostSteps = 1 << 12;
+
+/// Whether a function's caller passes the argument. Other blocks of a function
+/// take theirs from branches.
+static bool isPassed(BlockArgument argument) {
+  return argument.getOwner()->isEntryBlock() &&
+         isa<func::FuncOp>(argument.getOwner()->getParentOp());
+}
+
+/// Whether the number is known to be negative, be it for some inputs only.
+static bool mayBeNegative(Value number) {
+  FailureOr<int64_t> least = ValueBoundsConstraintSet::computeConstantBound(
+      presburger::BoundType::LB, number);
+  return succeeded(least) && *least < 0;
+}
 
 /// The most tokens of a call. An entry that draws an id reads the logits of one
 /// token.
@@ -30,9 +46,10 @@ Bounds::Bounds(func::FuncOp function) : chunk(mostTokens(function)) {}
 std::optional<int64_t> Bounds::mostPassed(
     BlockArgument argument,
     llvm::function_ref<std::optional<int64_t>(Value)> bound) const {
-  auto function =
-      dyn_cast<func::FuncOp>(argument.getParentBlock()->getParentOp());
-  if (!function || isEntry(function) || calls == kMostCalls)
+  if (!isPassed(argument) || calls == kMostCalls)
+    return std::nullopt;
+  auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+  if (isEntry(function))
     return std::nullopt;
   ++calls;
   llvm::scope_exit leave([&] { --calls; });
@@ -60,9 +77,8 @@ std::optional<int64_t> Bounds::most(BlockArgument argument) const {
     return argument == loop.getInductionVar()
                ? most(loop.getUpperBound())
                : mostCarried(loop, argument, bound);
-  auto function =
-      dyn_cast<func::FuncOp>(argument.getParentBlock()->getParentOp());
-  if (!function || !isEntry(function))
+  auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+  if (!function || !isEntry(function) || !isPassed(argument))
     return mostPassed(argument, bound);
   FailureOr<EntryArguments> arguments = EntryArguments::of(function);
   using What = EntryArgument;
@@ -91,7 +107,9 @@ std::optional<int64_t> Bounds::mostCarried(
 
 /// The bound of a dimension of a buffer.
 std::optional<int64_t> Bounds::most(Value buffer, int64_t dim) const {
-  auto type = cast<MemRefType>(buffer.getType());
+  auto type = dyn_cast<MemRefType>(buffer.getType());
+  if (!type || dim < 0 || dim >= type.getRank() || ++steps > kMostSteps)
+    return std::nullopt;
   if (!type.isDynamicDim(dim))
     return type.getDimSize(dim);
   auto bound = [&](Value other) { return most(other, dim); };
@@ -162,6 +180,8 @@ std::optional<int64_t> Bounds::most(OpFoldResult size) const {
 }
 
 std::optional<int64_t> Bounds::most(Value size) const {
+  if (++steps > kMostSteps)
+    return std::nullopt;
   FailureOr<int64_t> constant = ValueBoundsConstraintSet::computeConstantBound(
       presburger::BoundType::UB, size, nullptr, /*closedUB=*/true);
   if (succeeded(constant))
@@ -175,6 +195,8 @@ std::optional<int64_t> Bounds::most(Value size) const {
                : std::nullopt;
   if (auto loop = dyn_cast<scf::ForOp>(op))
     return most(loop.getTiedLoopRegionIterArg(cast<OpResult>(size)));
+  if (isa<arith::SubIOp>(op) && mayBeNegative(op->getOperand(1)))
+    return std::nullopt;
   // The results are at most the first operand, because no number is negative.
   if (isa<arith::SubIOp, arith::DivUIOp, arith::DivSIOp, arith::CeilDivUIOp,
           arith::CeilDivSIOp, arith::FloorDivSIOp>(op))
@@ -189,7 +211,8 @@ std::optional<int64_t> Bounds::most(Value size) const {
   auto a = most(op->getOperand(0)), b = most(op->getOperand(1));
   if (!a || !b)
     return std::nullopt;
-  return isa<arith::AddIOp>(op) ? *a + *b : *a * *b;
+  return isa<arith::AddIOp>(op) ? llvm::checkedAdd(*a, *b)
+                                : llvm::checkedMul(*a, *b);
 }
 
 FailureOr<SmallVector<int64_t>> Bounds::mostShape(memref::AllocOp alloc) const {

@@ -33,6 +33,8 @@ private:
                               mlir::ValueRange operands) const;
 
   int64_t chunk;
+  /// The numbers and buffers that were followed.
+  mutable int steps = 0;
   /// The calls through which an argument is followed at the moment.
   mutable int calls = 0;
   /// What loops carry and is followed at the moment.

@@ -18,6 +18,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Interfaces/DataLayoutInterfaces.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/Support/CheckedArithmetic.h"
 #include "llvm/Support/MathExtras.h"
 #include <limits>
 
@@ -60,15 +61,35 @@ private:
 };
 } // namespace
 
+/// The most bytes of a buffer: sums of sizes do not overflow.
+static constexpr int64_t kMostBytes = int64_t(1) << 47;
+
+/// The bytes of an element; nothing if it has no fixed size in memory.
+static std::optional<int64_t> bytesOf(Type element, const DataLayout &layout) {
+  auto vector = dyn_cast<VectorType>(element);
+  if (!getElementTypeOrSelf(element).isIntOrIndexOrFloat() ||
+      (vector && vector.isScalable()))
+    return std::nullopt;
+  return layout.getTypeSize(element).getFixedValue();
+}
+
 /// The most bytes of an allocation, or an error at its location.
 static FailureOr<int64_t> mostBytes(memref::AllocOp alloc,
                                     const Bounds &bounds) {
+  MemRefType type = alloc.getType();
+  auto bytes = bytesOf(type.getElementType(), DataLayout::closest(alloc));
+  if (!bytes || !isContiguousMemory(type))
+    return alloc.emitError("expected contiguous memory of numbers, got ")
+           << type;
   FailureOr<SmallVector<int64_t>> shape = bounds.mostShape(alloc);
   if (failed(shape))
     return failure();
-  int64_t bytes =
-      DataLayout::closest(alloc).getTypeSize(alloc.getType().getElementType());
-  return bytes * ShapedType::getNumElements(*shape);
+  for (int64_t size : *shape)
+    bytes = bytes && size >= 0 ? llvm::checkedMul(*bytes, size) : std::nullopt;
+  if (!bytes || *bytes > kMostBytes)
+    return alloc.emitError("expected a buffer of 0 to ")
+           << kMostBytes << " bytes, got " << type;
+  return *bytes;
 }
 
 /// Sets the first and the last op between which the buffer, or a possible view
@@ -214,8 +235,8 @@ private:
     if (failed(buffers))
       return failure();
     function.walk([&](func::CallOp call) {
-      if (int64_t bytes = scratch.lookup(call.getCallee()))
-        buffers->push_back({call, bytes, 0, 0});
+      if (auto found = scratch.find(call.getCallee()); found != scratch.end())
+        buffers->push_back({call, found->second, 0, 0});
     });
     Order order(function);
     BufferViewFlowAnalysis aliases(function);

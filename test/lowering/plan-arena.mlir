@@ -335,3 +335,113 @@ module attributes {gpu.container_module} {
     }
   }
 }
+
+// -----
+
+// A kernel whose buffers have no bytes takes an arena, too.
+// CHECK-LABEL: func private @empty(
+// CHECK-SAME: %{{.*}}: memref<0xi8>)
+// CHECK-LABEL: func @entry
+// CHECK: %[[VIEW:.*]] = memref.view
+// CHECK: call @empty(%[[VIEW]])
+func.func private @empty() attributes {cria.chunk = 8 : index} {
+  %a = memref.alloc() : memref<0xf32>
+  return
+}
+func.func @entry(%ids: memref<8xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<8x4xf32>)
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 8 : index} {
+  call @empty() : () -> ()
+  return
+}
+
+// -----
+
+// A difference from a negative number is more than the number of tokens.
+func.func private @negative(%n: index) attributes {cria.chunk = 8 : index} {
+  %c = arith.constant -500 : index
+  %m = arith.subi %n, %c : index
+  // expected-error @below {{expected sizes with a constant bound, or numbers of tokens, got 'memref<?xf32>'}}
+  %a = memref.alloc(%m) : memref<?xf32>
+  return
+}
+
+// -----
+
+// What a branch gives a block is no argument of the function.
+func.func private @branch(%n: index) attributes {cria.chunk = 8 : index} {
+  %c500 = arith.constant 500 : index
+  cf.br ^bb1(%c500 : index)
+^bb1(%m: index):
+  // expected-error @below {{expected sizes with a constant bound, or numbers of tokens, got 'memref<?xf32>'}}
+  %a = memref.alloc(%m) : memref<?xf32>
+  return
+}
+
+// -----
+
+func.func private @unranked(%x: memref<*xf32>) attributes {cria.chunk = 8 : index} {
+  %c0 = arith.constant 0 : index
+  %m = memref.dim %x, %c0 : memref<*xf32>
+  // expected-error @below {{expected sizes with a constant bound, or numbers of tokens, got 'memref<?xf32>'}}
+  %a = memref.alloc(%m) : memref<?xf32>
+  return
+}
+
+// -----
+
+// Products and sums that overflow bound nothing.
+func.func private @overflow(%n: index) attributes {cria.chunk = 8 : index} {
+  %c = arith.constant 9223372036854775807 : index
+  %m = arith.addi %n, %c : index
+  // expected-error @below {{expected sizes with a constant bound, or numbers of tokens, got 'memref<?xf32>'}}
+  %a = memref.alloc(%m) : memref<?xf32>
+  return
+}
+
+// -----
+
+func.func private @huge() attributes {cria.chunk = 8 : index} {
+  // expected-error @below {{expected a buffer of 0 to 140737488355328 bytes, got 'memref<4611686018427387904x4xf32>'}}
+  %a = memref.alloc() : memref<4611686018427387904x4xf32>
+  return
+}
+
+// -----
+
+// A bound follows from so many numbers, and no more.
+func.func private @sums(%n: index) attributes {cria.chunk = 8 : index} {
+  %1 = arith.addi %n, %n : index
+  %2 = arith.addi %1, %1 : index
+  %3 = arith.addi %2, %2 : index
+  %4 = arith.addi %3, %3 : index
+  %5 = arith.addi %4, %4 : index
+  %6 = arith.addi %5, %5 : index
+  %7 = arith.addi %6, %6 : index
+  %8 = arith.addi %7, %7 : index
+  %9 = arith.addi %8, %8 : index
+  %10 = arith.addi %9, %9 : index
+  %a = memref.alloc(%10) : memref<?xi8>
+  %11 = arith.addi %10, %10 : index
+  %12 = arith.addi %11, %11 : index
+  %13 = arith.addi %12, %12 : index
+  %14 = arith.addi %13, %13 : index
+  // expected-error @below {{expected sizes with a constant bound, or numbers of tokens, got 'memref<?xi8>'}}
+  %b = memref.alloc(%14) : memref<?xi8>
+  return
+}
+
+// -----
+
+func.func private @scalable() attributes {cria.chunk = 8 : index} {
+  // expected-error @below {{expected contiguous memory of numbers, got 'memref<4xvector<[4]xf32>>'}}
+  %a = memref.alloc() : memref<4xvector<[4]xf32>>
+  return
+}
+
+// -----
+
+func.func private @strided() attributes {cria.chunk = 8 : index} {
+  // expected-error @below {{expected contiguous memory of numbers, got 'memref<4x4xf32, strided<[8, 1]>>'}}
+  %a = memref.alloc() : memref<4x4xf32, strided<[8, 1]>>
+  return
+}
