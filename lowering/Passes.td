@@ -222,8 +222,8 @@ def LowerToLoops : Pass<"lower-linalg-to-loops", "::mlir::func::FuncOp"> {
                         "let MLIR's convert-linalg-to-loops make the loops">];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
-    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
-    "::mlir::vector::VectorDialect"];
+    "::mlir::linalg::LinalgDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
 }
 
 def LowerToAbi : Pass<"lower-to-abi", "::mlir::ModuleOp"> {
@@ -244,6 +244,7 @@ def LowerToAbi : Pass<"lower-to-abi", "::mlir::ModuleOp"> {
                            "::mlir::func::FuncDialect",
                            "::mlir::arith::ArithDialect",
                            "::mlir::LLVM::LLVMDialect",
+                           "::mlir::memref::MemRefDialect",
                            "::mlir::scf::SCFDialect"];
 }
 

@@ -133,7 +133,10 @@ struct LowerContractions
     SmallVector<ExpertBlocks> experts = separateExpertBlocks(function);
     separateHeads(function);
     SmallVector<linalg::LinalgOp> ops;
-    function.walk([&](linalg::LinalgOp op) { ops.push_back(op); });
+    function.walk([&](linalg::LinalgOp op) {
+      if (op.hasPureBufferSemantics())
+        ops.push_back(op);
+    });
     Packings packings = findPackings(ops, /*isBounded=*/bool(chunk));
     Sortings sortings = findSortings(ops);
     for (const ExpertBlocks &product : experts)

@@ -25,20 +25,38 @@ namespace cria {
 using namespace mlir;
 using namespace cria;
 
+/// Whether each size that a function reads is that of a dimension that a tensor
+/// is known to have.
+static bool readsSizesOfDimensions(func::FuncOp function) {
+  auto isOne = [](tensor::DimOp dim) {
+    auto type = dyn_cast<RankedTensorType>(dim.getSource().getType());
+    std::optional<int64_t> index = dim.getConstantIndex();
+    return type && index && *index >= 0 && *index < type.getRank();
+  };
+  return !function
+              .walk([&](tensor::DimOp dim) {
+                return isOne(dim) ? WalkResult::advance()
+                                  : WalkResult::interrupt();
+              })
+              .wasInterrupted();
+}
+
 /// Builds the launches of a kernel function by the first schedule that takes
 /// it. If none does, a remark says why. A schedule that does not apply to the
 /// form of a function gives no reason, and the next one is tried.
 static void convert(func::FuncOp kernel, Block &kernels,
                     const simt::Chips &chips, const simt::Choose &choose) {
   StringRef reason;
+  if (!readsSizesOfDimensions(kernel))
+    reason = "it reads a size of no known dimension";
   for (auto emit : {simt::emitAttention, simt::emitColumns,
                     simt::emitRecurrence, simt::emitParts}) {
+    if (!reason.empty())
+      break;
     simt::KernelFunction function(kernel, kernels, chips);
     if (emit(function, choose, reason))
       return function.finish();
     function.erase();
-    if (!reason.empty())
-      break;
   }
   remark::missed(kernel.getLoc(), remark::RemarkOpts::name("no-schedule")
                                       .category("convert-linalg-to-gpu")

@@ -20,9 +20,12 @@ static Size sizeOf(OpFoldResult size) {
   if (std::optional<int64_t> constant = getConstantIntValue(size))
     return {*constant};
   auto value = cast<Value>(size);
-  if (auto dim = value.getDefiningOp<tensor::DimOp>())
-    if (std::optional<int64_t> index = dim.getConstantIndex())
+  if (auto dim = value.getDefiningOp<tensor::DimOp>()) {
+    std::optional<int64_t> index = dim.getConstantIndex();
+    auto type = dyn_cast<RankedTensorType>(dim.getSource().getType());
+    if (type && index && *index >= 0 && *index < type.getRank())
       return cria::sizeOf(dim.getSource(), *index);
+  }
   return {ShapedType::kDynamic, value};
 }
 
@@ -51,7 +54,8 @@ Size cria::sizeOf(Value tensor, unsigned dim) {
   // The result of a linalg op or of an insert has the size of its destination.
   if (auto insert = dyn_cast_or_null<tensor::InsertSliceOp>(op))
     return cria::sizeOf(insert.getDest(), dim);
-  if (auto cast = dyn_cast_or_null<tensor::CastOp>(op))
+  if (auto cast = dyn_cast_or_null<tensor::CastOp>(op);
+      cast && isa<RankedTensorType>(cast.getSource().getType()))
     return cria::sizeOf(cast.getSource(), dim);
   if (auto style = dyn_cast_or_null<DestinationStyleOpInterface>(op))
     return cria::sizeOf(style.getTiedOpOperand(cast<OpResult>(tensor))->get(),

@@ -220,7 +220,10 @@ void LoopNest::emit(ArrayRef<unsigned> loops, bool parallel) {
 
 void cria::copiesToLinalg(Operation *root) {
   SmallVector<memref::CopyOp> copies;
-  root->walk([&](memref::CopyOp op) { copies.push_back(op); });
+  root->walk([&](memref::CopyOp op) {
+    if (llvm::all_of(op->getOperandTypes(), llvm::IsaPred<MemRefType>))
+      copies.push_back(op);
+  });
   for (memref::CopyOp copy : copies) {
     OpBuilder b(copy);
     linalg::makeMemRefCopyOp(b, copy.getLoc(), copy.getSource(),

@@ -7,6 +7,9 @@ using namespace mlir;
 LogicalResult cria::takeApart(linalg::SoftmaxOp op) {
   if (!op.hasPureTensorSemantics())
     return op.emitOpError("expected a softmax of tensors");
+  if (!isa<FloatType>(op.getInputOperandType().getElementType()))
+    return op.emitOpError("expected a softmax of floats, got ")
+           << op.getInputOperandType();
   OpBuilder builder(op);
   auto parts = op.decomposeOperation(builder);
   if (failed(parts))

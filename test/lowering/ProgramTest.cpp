@@ -252,6 +252,15 @@ TEST(Nesting, CountsAliasesAndOperators) {
       HasSubstr("1024 operators in one expression"));
 }
 
+TEST(Nesting, RefusesArraysThatCrashTheParser) {
+  EXPECT_EQ(deep("module attributes {a = array<i64: 1>, b = array<f32>} {}"),
+            "");
+  for (const char *type : {"index", "!i"})
+    EXPECT_EQ(
+        deep("module attributes {a = array< " + std::string(type) + ": 1>} {}"),
+        "a.mlir:1:28: expected an array of integers or floats");
+}
+
 TEST(Nesting, KnowsStringsCommentsAndArrows) {
   std::string text = "#a = [1]\n";
   for (int i = 0; i < 300; ++i)
