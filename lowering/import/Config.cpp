@@ -453,6 +453,8 @@ std::set<std::string> cria::addDefaults(const Family &family, json &config) {
   json defaults = json::parse(family.defaults);
   if (!config.value("rope_scaling", json()).is_null()) // an older name
     defaults.erase("rope_parameters");
+  if (config.value("rope_parameters", json()).is_null())
+    config.erase("rope_parameters"); // null stands for the default
   for (const auto &[key, value] : defaults.items())
     if (config.emplace(key, value).second)
       added.insert(key);

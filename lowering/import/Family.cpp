@@ -483,8 +483,8 @@ static const Family kFamilies[] = {
      .models = "Gemma 3 1B and 270M",
      .differs = "as gemma2, and norms of each head's queries and keys, a "
                 "window in five of six layers, which have a rope of their own",
-     .keys = "attention_bias attn_logit_softcapping final_logit_softcapping "
-             "hidden_activation layer_types query_pre_attn_scalar rms_norm_eps "
+     .keys = "attention_bias final_logit_softcapping hidden_activation "
+             "layer_types query_pre_attn_scalar rms_norm_eps "
              "rope_local_base_freq sliding_window sliding_window_pattern",
      .defaults = R"({"head_dim": 256, "hidden_activation": "gelu_pytorch_tanh",
          "hidden_size": 2304, "intermediate_size": 9216,
@@ -493,7 +493,8 @@ static const Family kFamilies[] = {
          "query_pre_attn_scalar": 256, "rms_norm_eps": 1e-6,
          "sliding_window": 4096, "sliding_window_pattern": 6,
          "tie_word_embeddings": true, "vocab_size": 262208})",
-     .ignored = "_sliding_window_pattern",
+     // transformers reads the cap of scores, and does not use it.
+     .ignored = "_sliding_window_pattern attn_logit_softcapping",
      .norm = kUnitOffset,
      .norms = kFourNorms,
      .headNorm = HeadNorm::EachHead,
