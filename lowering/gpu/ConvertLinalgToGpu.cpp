@@ -41,6 +41,22 @@ static bool readsSizesOfDimensions(func::FuncOp function) {
               .wasInterrupted();
 }
 
+/// Whether a function has a tensor without elements, which no block computes.
+static bool hasEmptyTensors(func::FuncOp function) {
+  auto isEmpty = [](Type type) {
+    auto shaped = dyn_cast<RankedTensorType>(type);
+    return shaped && llvm::is_contained(shaped.getShape(), 0);
+  };
+  return llvm::any_of(function.getArgumentTypes(), isEmpty) ||
+         function
+             .walk([&](Operation *op) {
+               return llvm::any_of(op->getResultTypes(), isEmpty)
+                          ? WalkResult::interrupt()
+                          : WalkResult::advance();
+             })
+             .wasInterrupted();
+}
+
 /// Builds the launches of a kernel function by the first schedule that takes
 /// it. If none does, a remark says why. A schedule that does not apply to the
 /// form of a function gives no reason, and the next one is tried.
@@ -49,6 +65,8 @@ static void convert(func::FuncOp kernel, Block &kernels,
   StringRef reason;
   if (!readsSizesOfDimensions(kernel))
     reason = "it reads a size of no known dimension";
+  else if (hasEmptyTensors(kernel))
+    reason = "a tensor has no elements";
   for (auto emit : {simt::emitAttention, simt::emitColumns,
                     simt::emitRecurrence, simt::emitParts}) {
     if (!reason.empty())

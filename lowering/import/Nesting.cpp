@@ -34,7 +34,7 @@ public:
   bool isTooLong() const {
     return !stack.empty() && stack.back().second > kMostOperators;
   }
-  /// Whether `at` is behind an array of a type that no array has.
+  /// Whether the token before `at` begins an array of a type that none has.
   bool isNoArray = false;
   size_t at = 0;
 

@@ -65,6 +65,7 @@ static const QuantizationKey kKeys[] = {
     {"dataset", kInt4},
     {"dequantize", "compressed-tensors fp8 mxfp4"},
     {"desc_act", kGptq},
+    {"disable_exllama", "gptq"},
     {"do_fuse", kAwq},
     {"dynamic", "gptq"},
     {"enable_minmax_tuning", kInt4},

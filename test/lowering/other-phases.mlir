@@ -69,6 +69,17 @@ func.func private @undefined(%x: tensor<?x64xf32>, %w: tensor<32x64xf32>, %out: 
 
 // -----
 
+// SIZES: Function=empty {{.*}}Reason="a tensor has no elements"
+func.func private @empty(%x: tensor<1x64xf32>, %w: tensor<0x64xf32>, %out: tensor<1x0xf32>) -> tensor<1x0xf32> attributes {cria.chunk = 8 : index} {
+  %zero = arith.constant 0.0 : f32
+  %z = linalg.fill ins(%zero : f32) outs(%out : tensor<1x0xf32>) -> tensor<1x0xf32>
+  %p = linalg.matmul indexing_maps = [affine_map<(t, n, k) -> (t, k)>, affine_map<(t, n, k) -> (n, k)>, affine_map<(t, n, k) -> (t, n)>]
+      ins(%x, %w : tensor<1x64xf32>, tensor<0x64xf32>) outs(%z : tensor<1x0xf32>) -> tensor<1x0xf32>
+  return %p : tensor<1x0xf32>
+}
+
+// -----
+
 // SOFTMAX: error: 'linalg.softmax' op expected a softmax of floats, got 'tensor<4x8xi8>'
 func.func private @integers(%x: tensor<4x8xi8>, %y: tensor<4x8xi8>) -> tensor<4x8xi8> {
   %0 = linalg.softmax dimension(1) ins(%x : tensor<4x8xi8>) outs(%y : tensor<4x8xi8>) -> tensor<4x8xi8>

@@ -528,3 +528,15 @@ module attributes {gpu.container_module} {
   gpu.module @kernels {
   }
 }
+
+// -----
+
+module attributes {gpu.container_module} {
+  // expected-error @below {{expected an entry on memrefs, got}}
+  func.func @decode(%ids: tensor<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: tensor<1x8xf32>)
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
+    return
+  }
+  gpu.module @kernels {
+  }
+}

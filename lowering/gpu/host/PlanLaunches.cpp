@@ -386,6 +386,9 @@ private:
       return failure();
     if (!entry.getBody().hasOneBlock())
       return entry.emitOpError("expected one block");
+    if (llvm::any_of(entry.getArgumentTypes(), llvm::IsaPred<TensorType>))
+      return entry.emitError("expected an entry on memrefs, got ")
+             << entry.getFunctionType();
     for (Type type : entry.getArgumentTypes())
       if (auto memref = dyn_cast<MemRefType>(type);
           memref && !isContiguousMemory(memref))

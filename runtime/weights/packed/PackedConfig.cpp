@@ -144,8 +144,13 @@ static Schemes readAwq(const JsonCursor &config) {
   return {scheme};
 }
 
+/// Refuses 8-bit floats of another kind than F8_E4M3, which has two names.
+static void checkFp8Kind(const JsonCursor &config) {
+  only(config, "fmt", {"\"e4m3\"", "\"float8_e4m3fn\""});
+}
+
 static Schemes readFp8(const JsonCursor &config) {
-  only(config, "fmt", {"\"e4m3\""});
+  checkFp8Kind(config);
   only(config, "kv_cache_scheme", {});
   return {
       {PackedLayout::Fp8, blockOf(config, "weight_block_size"), {}, {}, {}}};
@@ -155,7 +160,7 @@ static Schemes readFp8(const JsonCursor &config) {
 /// the whole matrix.
 static Schemes readAutoRoundFp8(const JsonCursor &config) {
   only(config, "bits", {"8"});
-  only(config, "fmt", {"\"e4m3\""});
+  checkFp8Kind(config);
   PackedScheme scheme = {PackedLayout::Fp8, {}, {}, {}, {}};
   std::optional<JsonCursor> size = config.find("group_size");
   if (size && size->raw().is_array())
