@@ -13,6 +13,7 @@
 #include "lowering/cpu/BlockProducts.h"
 #include "lowering/cpu/Contraction.h"
 #include "lowering/cpu/Heads.h"
+#include "lowering/entry/Entry.h"
 #include "lowering/kernel/Product.h"
 
 #include "mlir/Dialect/AMX/AMXDialect.h"
@@ -129,7 +130,7 @@ struct LowerContractions
     FailureOr<VectorUnit> unit = VectorUnit::of(function);
     if (failed(unit))
       return signalPassFailure();
-    auto chunk = function->getAttrOfType<IntegerAttr>(kChunkAttribute);
+    std::optional<int64_t> chunk = chunkOf(function);
     SmallVector<ExpertBlocks> experts = separateExpertBlocks(function);
     separateHeads(function);
     SmallVector<linalg::LinalgOp> ops;
@@ -137,20 +138,20 @@ struct LowerContractions
       if (op.hasPureBufferSemantics())
         ops.push_back(op);
     });
-    Packings packings = findPackings(ops, /*isBounded=*/bool(chunk));
+    Packings packings = findPackings(ops, /*isBounded=*/chunk.has_value());
     Sortings sortings = findSortings(ops);
     for (const ExpertBlocks &product : experts)
       if (chunk && packings.contains(product.row))
-        lowerSorted(product, chunk.getInt(), *unit);
+        lowerSorted(product, *chunk, *unit);
     for (linalg::LinalgOp op : ops) {
       OpBuilder builder(op);
       VectorBuilder b(op.getLoc(), builder, *unit);
       if (packings.contains(op)) {
-        lower(b, op, chunk ? chunk.getInt() : 0, packings);
+        lower(b, op, chunk.value_or(0), packings);
         continue;
       }
       if (sortings.contains(op)) {
-        lower(b, op, chunk ? chunk.getInt() : 0, sortings);
+        lower(b, op, chunk.value_or(0), sortings);
         continue;
       }
       StringRef reason;
@@ -167,7 +168,7 @@ struct LowerContractions
       c->fromZero = takeZeroFill(op);
       c->invariant = function->hasAttr(kInvariantAttribute) &&
                      ShapedType::isDynamic(c->m());
-      lower(b, *c, op, ShapedType::isDynamic(c->m()) ? chunk.getInt() : c->m());
+      lower(b, *c, op, ShapedType::isDynamic(c->m()) ? *chunk : c->m());
       op.erase();
     }
   }

@@ -21,6 +21,18 @@ static constexpr EntryArgument kOfTexts[] = {
 static constexpr EntryArgument kOfDrawing[] = {Is::Logits, Is::Seen,
                                                Is::Sampled, Is::Sampling};
 
+/// More tokens than any text has.
+static constexpr int64_t kMostTokens = int64_t(1) << 24;
+
+std::optional<int64_t> cria::chunkOf(func::FuncOp function) {
+  auto chunk = function->getAttrOfType<IntegerAttr>(kChunkAttribute);
+  if (!chunk || !chunk.getValue().isSignedIntN(64))
+    return std::nullopt;
+  int64_t tokens = chunk.getValue().getSExtValue();
+  return tokens > 0 && tokens <= kMostTokens ? std::optional(tokens)
+                                             : std::nullopt;
+}
+
 StringRef EntryArguments::nameOf(EntryArgument what) {
   return kNames[static_cast<int>(what)];
 }
@@ -148,9 +160,9 @@ static LogicalResult verifyKind(func::FuncOp entry,
   if (arguments.has(Is::Hidden) != arguments.has(Is::FirstHidden))
     return entry.emitError("expected arguments 'first_hidden' and 'hidden', or "
                            "neither");
-  if (!draws && !entry->getAttrOfType<IntegerAttr>(kChunkAttribute))
+  if (!draws && !chunkOf(entry))
     return entry.emitError("expected the attribute '")
-           << kChunkAttribute << "'";
+           << kChunkAttribute << "', a number of tokens";
   return success();
 }
 

@@ -79,6 +79,10 @@ private:
   llvm::SmallVector<EntryArgument> arguments;
 };
 
+/// The most tokens of a call of an entry or a kernel; nothing if the function
+/// does not say, or says what is no number of tokens.
+std::optional<int64_t> chunkOf(mlir::func::FuncOp function);
+
 /// Entries are public, kernels and weights are not.
 inline bool isEntry(mlir::func::FuncOp function) {
   return function.isPublic() && !function.isDeclaration();

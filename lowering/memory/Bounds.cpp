@@ -35,8 +35,7 @@ static bool mayBeNegative(Value number) {
 /// The most tokens of a call. An entry that draws an id reads the logits of one
 /// token.
 static int64_t mostTokens(func::FuncOp function) {
-  auto chunk = function->getAttrOfType<IntegerAttr>(kChunkAttribute);
-  return chunk ? chunk.getInt() : 1;
+  return chunkOf(function).value_or(1);
 }
 
 Bounds::Bounds(func::FuncOp function) : chunk(mostTokens(function)) {}

@@ -199,9 +199,9 @@ private:
     bool isKernel = !isEntry(function);
     if (!isKernel && failed(EntryArguments::of(function)))
       return failure();
-    if (isKernel && !function->getAttrOfType<IntegerAttr>(kChunkAttribute))
+    if (isKernel && !chunkOf(function))
       return function.emitError("expected the attribute '")
-             << kChunkAttribute << "'";
+             << kChunkAttribute << "', a number of tokens";
     SmallVector<Operation *> allocations;
     SmallVector<Buffer> buffers;
     function.walk([&](Operation *op) {

@@ -309,6 +309,13 @@ func.func private @other() {
 
 // -----
 
+// expected-error @below {{expected the attribute 'cria.chunk', a number of tokens}}
+func.func private @negative_chunk() attributes {cria.chunk = -1 : index} {
+  return
+}
+
+// -----
+
 // A launch uses what it is given: %a must not lie where %b does. The entry draws
 // an id, and has no tokens.
 // CHECK-LABEL: func @sample

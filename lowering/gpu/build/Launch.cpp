@@ -1,4 +1,5 @@
 #include "lowering/gpu/build/Launch.h"
+#include "lowering/entry/Entry.h"
 
 #include "dialect/Attributes.h"
 #include "lowering/entry/LayerNumber.h"
@@ -56,10 +57,7 @@ KernelFunction::KernelFunction(func::FuncOp kernel, Block &kernels,
 }
 
 std::optional<int64_t> KernelFunction::mostTokens() const {
-  // FuncOp's methods are not const.
-  func::FuncOp function = kernel;
-  auto chunk = function->getAttrOfType<IntegerAttr>(kChunkAttribute);
-  return chunk ? std::optional(chunk.getInt()) : std::nullopt;
+  return chunkOf(kernel);
 }
 
 void KernelFunction::finish() { func::ReturnOp::create(host); }

@@ -1,5 +1,6 @@
 #include "lowering/gpu/schedules/GemmTile.h"
 #include "dialect/Attributes.h"
+#include "lowering/entry/Entry.h"
 #include "lowering/kernel/BlockProduct.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -49,10 +50,9 @@ GemmTile::GemmTile(Launch &launch, ArrayRef<Work> works, const GemmShape &shape,
 }
 
 std::optional<int64_t> simt::invariantRows(func::FuncOp kernel) {
-  auto chunk = kernel->getAttrOfType<IntegerAttr>(kChunkAttribute);
-  if (!chunk || !kernel->hasAttr(kInvariantAttribute))
+  if (!kernel->hasAttr(kInvariantAttribute))
     return std::nullopt;
-  return chunk.getInt();
+  return chunkOf(kernel);
 }
 
 /// Also asks that `at` is below `end`.
