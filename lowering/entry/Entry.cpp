@@ -48,6 +48,8 @@ static std::optional<EntryArgument> argumentOf(Attribute attribute) {
 /// Whether a tensor or memref of the type can be the argument.
 static bool fits(EntryArgument what, Type type) {
   auto shaped = dyn_cast<ShapedType>(type);
+  if (shaped && !shaped.hasRank())
+    return false;
   auto is = [&](int64_t rank, bool element) {
     return shaped && shaped.hasStaticShape() && shaped.getRank() == rank &&
            element;

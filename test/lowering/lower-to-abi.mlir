@@ -290,3 +290,11 @@ func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first:
   %r = call @k(%t) : (tensor<4xf32>) -> tensor<4xf32>
   return
 }
+
+// -----
+
+// expected-error @below {{expected argument 6 to be one of an entry, got "cache" of type 'memref<*xf32>'}}
+func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x16xf32>, %cache: memref<*xf32>)
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache"], cria.chunk = 1 : index} {
+  return
+}
