@@ -7,6 +7,7 @@
 #include "tools/CompilerVersion.h"
 
 #include "mlir/Tools/mlir-lsp-server/MlirLspServerMain.h"
+#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 #include <cstdio>
@@ -108,6 +109,7 @@ static bool interpose() {
 
 int main(int argc, char **argv) {
   cria::setVersionPrinter("cria-lsp-server");
+  cl::HideUnrelatedOptions({}); // of LLVM's code generators
   if (!interpose()) {
     errs() << "cria-lsp-server: error: standard output: cannot be filtered\n";
     return 1;

@@ -86,6 +86,7 @@ static llvm::Error process(llvm::StringRef input, llvm::StringRef output,
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   cria::setVersionPrinter("cria-opt");
+  llvm::cl::HideUnrelatedOptions(category); // of LLVM's code generators
   mlir::DialectRegistry registry;
   cria::registerCompilerDialects(registry);
   mlir::registerAllPasses();
@@ -94,7 +95,10 @@ int main(int argc, char **argv) {
   cria::registerCriaTapsPasses();
   cria::registerPhasePipelines();
   auto [input, output] = mlir::registerAndParseCLIOptions(
-      argc, argv, "Cria optimizer driver\n", registry);
+      argc, argv,
+      "Runs passes over a program, as mlir-opt does: MLIR's, Cria's, and the "
+      "phases --cria-fuse, --cria-linalg, --cria-tile and --cria-llvm\n",
+      registry);
   auto config = mlir::MlirOptMainConfig::createFromCLOptions();
   if (config.shouldShowDialects() || config.shouldListPasses())
     return mlir::asMainReturnCode(

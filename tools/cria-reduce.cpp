@@ -7,9 +7,11 @@
 
 #include "mlir/InitAllPasses.h"
 #include "mlir/Tools/mlir-reduce/MlirReduceMain.h"
+#include "llvm/Support/CommandLine.h"
 
 int main(int argc, char **argv) {
   cria::setVersionPrinter("cria-reduce");
+  llvm::cl::HideUnrelatedOptions({}); // of LLVM's code generators
   mlir::DialectRegistry registry;
   cria::registerCompilerDialects(registry);
   mlir::registerAllPasses();
