@@ -633,15 +633,12 @@ void PanelProduct::group(Value n, Value count, int64_t rowsOfBlock,
       return;
     // The panels that are left are one tile, with the folded one.
     Value left = b.sub(panels, done), folded = b.sub(panels, unfolded);
+    Value kind = b.add(b.mul(left, 2), folded);
     for (int64_t width = 1; width <= vectors; ++width)
-      b.when(b.equal(left, b.index(width)), [&] {
-        b.when(
-            b.equal(folded, b.index(1)), [&] { tiles(done, width - 1, true); },
-            [&] {
-              if (width < vectors)
-                tiles(done, width, false);
-            });
-      });
+      for (bool isFolded : {false, true})
+        if (width < vectors || isFolded)
+          b.when(b.equal(kind, b.index(2 * width + isFolded)),
+                 [&] { tiles(done, width - isFolded, isFolded); });
   });
   flush(sums, n, count, rowsOfBlock == blockRows ? flushRows : rowsOfBlock);
 }
