@@ -565,6 +565,13 @@ def check_files(folder):
         bad.write_bytes(data)
         refused(folder.run([bad], "-p<image>", "-q"), problem)
     refused(folder.run([folder.path], "-p<image>", "-q"), "is a folder, expected a file")
+    folder.set_processor(PROCESSORS["llava-square"])
+    bad.write_bytes(png(20000, 1, data=b"\0" * 60001))
+    problem = "the image as a square has 20000 x 20000 pixels, expected at most 89478485"
+    refused(folder.run([bad], "-p<image>", "-q"), problem)
+    folder.set_processor(CLIP | {"size": {"shortest_edge": 80}})
+    refused(folder.run([bad], "-p<image>", "-q"), "the image resized has 1600000 x 80 pixels")
+    folder.set_processor(CLIP)
     for name, data in [("photo", photo), ("tall", tall)]:  # any byte may be any other
         for at in range(4, len(data), max(len(data) // 12, 1)):
             bad.write_bytes(data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :])

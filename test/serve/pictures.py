@@ -108,6 +108,21 @@ def check_response(server):
     check(answer.status == 400 and answer.json["error"]["param"] == "input", answer)
 
 
+def check_spellings(server):
+    """A data: URL is read as browsers do: in any case, with broken lines, without padding."""
+    wanted, _ = reply(server, "tall.png")
+    base64 = url_of("tall.png").split(",")[1]
+    lines = "\r\n".join(base64[at : at + 30] for at in range(0, len(base64), 30))
+    check(base64.endswith("="), "no padding to leave out")
+    for url in [
+        "DATA:image/PNG;Base64," + base64, f"data:;base64,{lines}\n",
+        "data:text/plain;charset=utf-8;base64, " + base64.rstrip("="),
+    ]:  # fmt: skip
+        answer = server.post(CHAT, asked(image(url)))
+        check(answer.status == 200, answer)
+        check([c["message"]["content"] for c in answer.json["choices"]] == wanted, url)
+
+
 def check_refusals(server):
     def refused(part, text, code):
         answer = server.post(CHAT, asked(*part))
@@ -118,6 +133,8 @@ def check_refusals(server):
     refused([image("http://x/a.png")], "opens no addresses", "unsupported_value")
     refused([image("data:image/png,x")], "no data: URL in base64", "invalid_image_url")
     refused([image("data:image/png;base64,%%")], "no data: URL in base64", "invalid_image_url")
+    refused([image("data:image/png;base64,AAAAA")], "no data: URL in base64", "invalid_image_url")
+    refused([image("data:image/png;base64")], "no data: URL in base64", "invalid_image_url")
     refused([image("data:image/png;base64,AAAA")], "expected a PNG or JPEG", "invalid_image")
     refused([image(url_of("dot.png"))] * 17, "at most 16 images, got 17", "invalid_value")
     refused([image(url_of("photo.jpg", 900))], "the image: ", "invalid_image")
@@ -136,6 +153,7 @@ def main():
     with Server(tools, artifact, *options, weights=folder.path) as server:
         check_replies(server, folder, artifact, tools)
         check_response(server)
+        check_spellings(server)
         check_refusals(server)
     gemma3 = images.PROCESSORS["gemma3"]
     other = images.Folder(tools, "gemma3", images.GEMMA3, gemma3, ["vision", "projector"])

@@ -257,22 +257,36 @@ Result<std::vector<ImageSteps>> readImageSteps(const std::string &folder) {
 
 // ---- Pixels ----------------------------------------------------------------
 
+/// Whether an image that the steps make is not larger than one in a file.
+static Status checkSize(const char *how, ImageSteps::Size made) {
+  if (made.width <= kMostPixels / made.height)
+    return Status();
+  return Status(CRIA_INVALID_ARGUMENT,
+                std::string("the image ") + how + " has " +
+                    std::to_string(made.width) + " x " +
+                    std::to_string(made.height) + " pixels, expected at most " +
+                    std::to_string(kMostPixels));
+}
+
 Result<Image> ImageSteps::apply(const Image &image) const {
+  int64_t shorter = std::min(image.height, image.width),
+          longer = std::max(image.height, image.width);
+  if (square) {
+    if (Status status = checkSize("as a square", {longer, longer});
+        !status.ok())
+      return status;
+    shorter = longer;
+  }
   Image made = square ? squared(image, *square) : image;
   Size to = size.value_or(Size{made.height, made.width});
   if (shortest) {
-    int64_t shorter = std::min(made.height, made.width),
-            longer = std::max(made.height, made.width);
     auto other = static_cast<int64_t>(static_cast<double>(*shortest * longer) /
                                       static_cast<double>(shorter));
     to = made.width <= made.height ? Size{other, *shortest}
                                    : Size{*shortest, other};
   }
-  if (to.width > kMostPixels / to.height)
-    return Status(CRIA_INVALID_ARGUMENT,
-                  "the image resized has " + std::to_string(to.width) + " x " +
-                      std::to_string(to.height) + " pixels, expected at most " +
-                      std::to_string(kMostPixels));
+  if (Status status = checkSize("resized", to); !status.ok())
+    return status;
   made = resized(made, to.height, to.width, filter, rounding);
   return crop ? cropped(made, crop->height, crop->width) : made;
 }

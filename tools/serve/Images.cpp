@@ -210,20 +210,43 @@ std::vector<int32_t> surrounded(const VisionTower &tower,
   return std::move(*made);
 }
 
+static bool equalsIgnoringCase(std::string_view text, std::string_view lower) {
+  return text.size() == lower.size() &&
+         std::equal(text.begin(), text.end(), lower.begin(),
+                    [](char a, char b) {
+                      return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b;
+                    });
+}
+
+/// The bytes of the base64 that follows a comma in `url`. As in browsers, lines
+/// may be broken, and padding may be missing.
+static std::optional<std::string> bytesOf(std::string_view url) {
+  constexpr std::string_view base64 = ";base64";
+  std::string_view head = url.substr(0, url.find(','));
+  if (head.size() == url.size() || head.size() < base64.size() ||
+      !equalsIgnoringCase(head.substr(head.size() - base64.size()), base64))
+    return std::nullopt;
+  std::string letters;
+  letters.reserve(url.size() - head.size() + 2);
+  for (char letter : url.substr(head.size() + 1))
+    if (std::string_view(" \t\n\f\r").find(letter) == std::string_view::npos)
+      letters += letter;
+  if (letters.find('=') == letters.npos && letters.size() % 4 > 1)
+    letters.append(4 - letters.size() % 4, '=');
+  return decodeBase64(letters);
+}
+
 std::optional<ApiError> readPatches(const VisionTower &tower,
                                     const std::string &url, const char *field,
                                     std::vector<float> &patches) {
   auto refuse = [&](const std::string &what, const char *code) {
     return ApiError{400, what, field, code};
   };
-  std::string_view rest = url;
-  size_t comma = rest.find(";base64,");
-  if (rest.substr(0, 5) != "data:")
+  if (!equalsIgnoringCase(std::string_view(url).substr(0, 5), "data:"))
     return refuse("'image_url' has an address, expected a data: URL: the "
                   "server opens no addresses",
                   "unsupported_value");
-  auto bytes =
-      comma == rest.npos ? std::nullopt : decodeBase64(rest.substr(comma + 8));
+  auto bytes = bytesOf(url);
   if (!bytes)
     return refuse("'image_url' is no data: URL in base64", "invalid_image_url");
   auto image = readImage("the image", *bytes, kMostPixelsOfClients);
