@@ -98,9 +98,8 @@ Result<SessionHeader> openState(const std::byte *state, uint64_t size,
     return Status(CRIA_INVALID_ARGUMENT,
                   "not a session's state, or a state of another version");
   if (header.bytes != size - sizeof(header))
-    return Status(CRIA_DATA_LOSS,
-                  {"the state is truncated: it has ", size, " bytes, expected ",
-                   header.bytes + sizeof(header)});
+    return Status(CRIA_DATA_LOSS, {"the state has ", size, " bytes, expected ",
+                                   header.bytes + sizeof(header)});
   SessionHeader unsealed = header;
   unsealed.checksum = 0;
   if (checksumOf(unsealed, state) != header.checksum)
