@@ -182,10 +182,10 @@ class AsyncBatch:
             if not self._closed:  # another thread may compute already
                 return
             left, self._joining = [*texts.values(), *self._joining], []
+        for text in left:  # first: who waits is told in any case
+            _send(text.loop, [(text, problem)])
         for number in texts:
             self._batch.leave(number)
-        for text in left:
-            _send(text.loop, [(text, problem)])
 
     def _go_on(self, texts: dict[int, _Text]) -> bool:
         """Takes texts that are new, drops those that nobody awaits, and makes a step."""

@@ -304,7 +304,11 @@ class Batch(_native.OneThread):
         array = ids_array(ids)
         pointer, words = _native.ffi.NULL, 0
         if masks is not None:
-            rows = np.asarray(masks, np.bool_).reshape(len(array), -1)
+            with checking("masks"):
+                rows = np.asarray(masks, np.bool_)
+            shape = (len(array), self.model.artifact.info.vocab_size)
+            if rows.shape != shape:
+                raise InvalidArgument(f"masks: expected shape {shape}, got {rows.shape}")
             padded = np.pad(rows, ((0, 0), (0, -rows.shape[1] % 32)))
             packed = np.packbits(padded, axis=1, bitorder="little").view(np.uint32)
             pointer, words = _native.ffi.from_buffer("uint32_t[]", packed), packed.shape[1]
@@ -403,8 +407,10 @@ class Batch(_native.OneThread):
         """
         model, grammar = self.model, self.model.grammar_of(sampling)
         drawing, stops = model.sampling(**sampling), model.stop_strings(stop)
+        with checking("prompts"):
+            given = list(prompts)
         texts = [
-            Drawn(model, prompt, max_tokens, drawing, stops, grammar) for prompt in prompts
+            Drawn(model, prompt, max_tokens, drawing, stops, grammar) for prompt in given
         ]
         drawn: dict[int, Drawn] = {}
         left: set[int] = set()

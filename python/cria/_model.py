@@ -185,7 +185,7 @@ class Model(_native.Object):
         )
         if progress is not None:
             report = progress
-            called = _native.ffi.callback(
+            called = _native.callback(
                 "void(void *, uint64_t, uint64_t)",
                 lambda _, done, total: report(done, total),
             )
@@ -194,7 +194,7 @@ class Model(_native.Object):
         self._log: Any = None
         if log is not None:
             say = log
-            self._log = _native.ffi.callback(
+            self._log = _native.callback(
                 "void(void *, int32_t, const char *)",
                 lambda _, level, text: say(
                     LEVELS.get(level, "info"), _native.text_of(text)
@@ -267,7 +267,7 @@ class Model(_native.Object):
     def limit(self, held: int) -> int:
         """The most new ids after ``held`` ids: the checkpoint's limit, or else as many
         as fit the context."""
-        room = self.artifact.info.max_seq - held
+        room = self.artifact.info.max_seq - count_of(held, "held")
         if self.generation and self.generation.max_new_tokens is not None:
             return min(self.generation.max_new_tokens, room)
         if self.generation and self.generation.max_length is not None:
@@ -678,7 +678,8 @@ def load(
     ``allow_unknown`` names keys of ``generation_config.json`` to ignore. ``progress`` is
     called with the number of units of work that are done, and the number of all units.
     ``log`` is called with ``"info"`` or ``"warning"`` and a line of text, while the
-    library loads the model and while sessions work; several threads may call it.
+    library loads the model and while sessions work; several threads may call it. What
+    these two functions raise is raised when the call of the library ends.
 
     **An artifact is a program: load only those that you trust.** Weights need no trust.
     """

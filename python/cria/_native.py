@@ -85,11 +85,43 @@ def struct(kind: str, **fields: Any) -> Any:
     return made
 
 
+class _Raised(threading.local):
+    """What callbacks have raised in the call of this thread; None outside of a call."""
+
+    errors: list[BaseException] | None = None
+
+
+_raised = _Raised()
+
+
+def callback(kind: str, body: Callable[..., object]) -> Any:
+    """A C function that calls ``body``. What ``body`` raises, such as Ctrl-C, is raised by
+    the call of the library at its end. In a thread of the library it is only printed."""
+
+    def catch(*arguments: Any) -> None:
+        try:
+            body(*arguments)
+        except BaseException as error:
+            if _raised.errors is None:
+                raise
+            _raised.errors.append(error)
+
+    return ffi.callback(kind, catch)
+
+
 def call(function: str, *arguments: Any) -> None:
     """Calls a function whose last parameter is the error, and raises that error."""
     error = struct("cria_error")
-    with checking(function):
-        status = getattr(lib, function)(*arguments, error)
+    raised: list[BaseException] = []
+    outer = _raised.errors
+    try:
+        _raised.errors = raised
+        with checking(function):
+            status = getattr(lib, function)(*arguments, error)
+    finally:
+        _raised.errors = outer
+    if raised:
+        raise raised[0]
     if status:
         raise error_of(status, text_of(error.message))
 
@@ -176,16 +208,16 @@ class Object:
     def __init__(self, kind: str, function: str, *arguments: Any) -> None:
         self._kind = kind
         self._place: Any = ffi.new(f"cria_{kind} **")
-        call(function, *arguments, self._place)
         free: Callable[[Any], None] = getattr(lib, f"cria_{kind}_free")
         process, current = os.getpid(), os.getpid
 
         def destroy(owner: Any) -> None:
             if current() == process:
-                free(owner)
+                free(owner)  # nothing if the call below has failed
 
         # Once released, it may not be read; the place of the handle may.
         self._owner: Any = ffi.gc(self._place, destroy)
+        call(function, *arguments, self._place)
 
     @property
     def _handle(self) -> Any:

@@ -82,8 +82,8 @@ class Sampler(_native.OneThread):
     def set_bias(self, biases: Mapping[int, float]) -> None:
         """Adds biases to the logits of ids from now on. Replaces all biases set before."""
         with checking("biases"):
-            ids = np.array(list(biases), np.int32)
-            values = np.array(list(biases.values()), np.float32)
+            ids = ids_array(list(biases))
+            values = floats_of(list(biases.values()), "biases")
         self._call(
             "cria_sampler_set_bias",
             _native.ffi.from_buffer("int32_t[]", ids),
@@ -154,7 +154,8 @@ def top_log_probabilities(
     array = floats_of(logits, "logits")
     if array.ndim != 1:
         raise InvalidArgument(f"expected logits of one row, got {array.shape}")
-    if count_of(count, "count") > len(array):
+    count = count_of(count, "count")
+    if count > len(array):
         raise InvalidArgument(f"count {count}, expected at most {len(array)}")
     ids, result = np.empty(count, np.int32), np.empty(count, np.float64)
     _native.call(

@@ -199,20 +199,21 @@ class Session(_native.OneThread):
         array, vocab = ids_array(ids), self.model.artifact.info.vocab_size
         rows = _rows(logits, len(array))
         self._check_room(len(array))
-        shape = (vocab,) if logits == "last" else (len(rows), vocab)
+        named = logits if isinstance(logits, str) else ""
+        shape = (vocab,) if named == "last" else (len(rows), vocab)
         result: Logits = np.empty(shape, np.float32) if out is None else out
         if not (
-            result.shape == shape
+            isinstance(result, np.ndarray)
+            and result.shape == shape
             and result.dtype == np.float32
-            and result.flags.c_contiguous
-            and result.flags.writeable
+            and result.flags.carray
         ):
             raise InvalidArgument(f"out: expected contiguous float32 of shape {shape}")
         target = result.reshape(-1, vocab)
         for part in list(self._chunks(array)) or [slice(0, 0)]:
             first, last = np.searchsorted(rows, [part.start, part.stop])
             self._feed_rows(array[part], rows[first:last] - part.start, target[first:last])
-        return None if logits == "none" else result
+        return None if named == "none" else result
 
     def _feed_rows(
         self, ids: npt.NDArray[np.int32], rows: npt.NDArray[np.int64], logits: Logits
@@ -277,8 +278,9 @@ class Session(_native.OneThread):
             self._feed_outputs(
                 array[part], rows[first:last] - part.start, made[first:last], kept[begin:end]
             )
+        named = logits if isinstance(logits, str) else ""
         return Outputs(
-            None if logits == "none" else made, None if hidden == "none" else kept
+            None if named == "none" else made, None if hidden == "none" else kept
         )
 
     def _feed_outputs(
@@ -561,10 +563,10 @@ def _rows(
         first = {"none": count, "last": count - 1, "all": 0}[logits]
         return np.arange(max(0, first), count, dtype=np.int64)
     with checking(what):
-        rows = np.array(logits, np.int64)
-    if rows.ndim != 1 or (np.diff(rows, prepend=-1, append=count) < 1).any():
+        rows = ids_array(logits).astype(np.int64)
+    if (np.diff(rows, prepend=-1, append=count) < 1).any():
         raise InvalidArgument(
-            f"logits: expected increasing indexes below {count}, got {logits!r}"
+            f"{what}: expected increasing indexes below {count}, got {logits!r}"
         )
     return rows
 

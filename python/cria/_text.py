@@ -33,18 +33,23 @@ def ids_array(ids: Ids) -> npt.NDArray[np.int32]:
         return np.empty(0, np.int32)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise InvalidArgument(
-            f"expected one row of whole numbers as ids, got {array.dtype} of "
+            f"expected one row of whole numbers, got {array.dtype} of "
             f"{array.ndim} dimensions"
         )
     if array.min() < 0 or array.max() > np.iinfo(np.int32).max:
-        raise InvalidArgument(f"ids from {array.min()} to {array.max()} are no ids")
+        raise InvalidArgument(
+            f"expected ids from 0 on, got {array.min()} to {array.max()}"
+        )
     return np.ascontiguousarray(array, dtype=np.int32)
 
 
 def floats_of(numbers: Any, what: str) -> npt.NDArray[np.float32]:
     """Numbers as the library takes them."""
     with checking(what):
-        return np.ascontiguousarray(array_of(numbers), dtype=np.float32)
+        array = array_of(numbers)
+        if array.dtype.kind in "cSU":  # NumPy drops imaginary parts, and parses text
+            raise TypeError(f"expected numbers, got {array.dtype}")
+        return np.ascontiguousarray(array, dtype=np.float32)
 
 
 def embeddings_array(rows: Any) -> npt.NDArray[np.float32]:

@@ -534,7 +534,7 @@ class Numbers(unittest.TestCase):
         with model.session() as session:
             logits = session.feed(IDS, "all")
             session.rewind()
-            made = session.forward(IDS, logits=[2, 13], hidden="all")
+            made = session.forward(IDS, logits=np.array([2, 13]), hidden="all")
             self.assertEqual(made.hidden.shape, (14, 96))
             np.testing.assert_allclose(made.logits, logits[[2, 13]], atol=1e-5)
             session.rewind()
@@ -859,6 +859,9 @@ class Errors(unittest.TestCase):
         """Of any type, and out of range: never an error of Python, NumPy or cffi."""
         tokenizer, template = model.tokenizer, cria.ChatTemplate(with_template())
         sampler, session = cria.Sampler(768), model.session()
+        batched = cria.compile(TINY / "config.json", batch=2)
+        batch = cria.load(batched, weights=TINY, device="cpu").batch(draft_rows=4)
+        sequence = batch.join()
         numbers = [2**70, "x", [], -(2**70)]
         texts = ["\ud800", 5, b"x", None]
         paths = ["a\0b", 5, "\ud800"]
@@ -892,9 +895,9 @@ class Errors(unittest.TestCase):
             (lambda v: model.session(threads=v), numbers),
             (cria.Sampler, [-1, *numbers]),
             (sampler.accept, numbers),
-            (sampler.set_bias, [{2**40: 1.0}, {"a": 1.0}, {0: "x"}, 5]),
+            (sampler.set_bias, [{2**40: 1.0}, {"a": 1.0}, {0: "x"}, {1.5: 1.0}, 5]),
             (sampler.allow, [["a"], [1.5], [-1], [2**70], 5]),
-            (sampler.sample, ["abc", [["a"]], {}]),
+            (sampler.sample, ["abc", [["a"]], {}, ["1"] * 768, [1j] * 768]),
             (lambda v: cria.log_probabilities(v, [1]), ["abc", [["a"]]]),
             (session.rewind, [-1, *numbers]),
             (lambda v: session.drop(v, v), [-1, *numbers]),
@@ -902,7 +905,12 @@ class Errors(unittest.TestCase):
             (session.restore, ["text", 5, b"x"]),
             (session.feed_embeddings, ["abc", [["a"]], [1.0]]),
             (lambda v: session.embed(IDS, pooling=v), [5, [], "x"]),
-            (lambda v: session.feed(IDS, v), [["a"], [2**70], 5]),
+            (lambda v: session.feed(IDS, v), [["a"], [2**70], 5, [0.5], [False, True], ["0"]]),
+            (lambda v: session.feed(IDS, out=v), [[0.0] * 768, bytearray(3072), "x"]),
+            (lambda v: batch.propose(sequence, [1, 2], v), [[[1], [1, 2]], "x", [True] * 4]),
+            (lambda v: batch.generate(v), [5, None]),
+            (lambda v: cria.top_log_probabilities([1.0, 2.0], v), [3, *most]),
+            (model.limit, [-1, 1.5, "x", None]),
             (lambda v: cria.compile({"x": v}), [{1}, float("nan")]),
             (lambda v: cria.compile(TINY / "config.json", x=v), ["a\0b"]),
         ]
@@ -1036,6 +1044,22 @@ class Lives(unittest.TestCase):
 
 
 class Interrupts(unittest.TestCase):
+    def test_in_functions_that_the_library_calls(self):
+        """What `progress` and `log` raise is raised; nothing is freed twice or lost."""
+
+        def interrupted(*arguments):
+            signal.raise_signal(signal.SIGINT)
+
+        def failed(*arguments):
+            raise LookupError("of the program")
+
+        for kind, function in [(KeyboardInterrupt, interrupted), (LookupError, failed)]:
+            for name in ("progress", "log"):
+                with self.subTest(kind=kind, name=name), self.assertRaises(kind):
+                    cria.load(path, random_weights=1, device="cpu", **{name: function})
+        gc.collect()
+        self.assertEqual(model.generate(IDS, max_tokens=1).ids, EXPECTED[0]["greedy"][:1])
+
     def test_at_ctrl_c_between_chunks(self):
         """The session holds what was fed, and goes on."""
         feed, fed = _native.lib.cria_session_feed, []
