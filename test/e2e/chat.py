@@ -130,6 +130,17 @@ def check_faults(tools, artifact, folder):
         "{% if %}": "expected an expression",
         "": "renders nothing",
     }
+    # A template may refuse a conversation that was loaded, and then this one alone.
+    loaded = tools.scratch / "loaded.json"
+    loaded.write_text('[{"role": "alien", "content": "x"}]')
+    refusing = "{% for m in messages if m.role == 'alien' %}{{ raise_exception('no') }}{% endfor %}"
+    (folder / "chat_template.jinja").write_text(refusing + TEMPLATE)
+    lines = f"a fox\n/load {loaded}\na mouse\n/save {loaded}\n/reset\na fox\n".encode()
+    flags = ["--max-tokens=4", "--temperature=0"]
+    status, out, errors = chat(tools, artifact, folder, lines, *flags)
+    check(status == 0 and len({*out.splitlines()}) == 1 and out.count("\n") == 2, errors)
+    check("the template says: 'no'" in errors and "/reset" in errors, errors)
+    check(len(json.loads(loaded.read_text())) == 1, loaded.read_text())
     for source, words in wrong.items():
         (folder / "chat_template.jinja").write_text(source)
         status, out, errors = chat(tools, artifact, folder, b"a fox\n")
@@ -151,15 +162,18 @@ def check_commands(tools, artifact, folder):
     first = [{"role": "system", "content": "Tell a story."}]
     second = [*first, {"role": "user", "content": "a fox"}]
     lines = [
-        *["a mouse", "/nope", "/set temperature=0", "/set temperature=-1", "/set x", "/load"],
+        *["a mouse", "/nope", "/set  temperature=0 ", "/set temperature=-1", "/set x", "/load"],
+        "/set penalty-window=-1",
         *["/load no", "/reset now", "/drop", "/drop", "/system Tell a story.", f"/save {saved}"],
         *[f"/set max-tokens={NEW}", '"""', "a", "fox", '"""', f"/load {saved}", "a fox"],
-        *["/help", f"/save {again}", f"/load {TINY}/config.json", '"""', "/exit", '"""'],
+        *["/help", f"/save {again}\r", f"/load {TINY}/config.json", '"""', "/exit", '"""'],
+        *['"""', "lost"],
     ]
     flags = ["--max-tokens=3", "--temperature=1", "--quiet"]
     status, out, errors = chat(tools, artifact, folder, "\n".join(lines).encode(), *flags)
-    check(status == 0, errors)
+    check(status == 1 and "ends in a message of several lines" in errors, errors)
     said = [
+        "penalty_window is -1",
         *["/nope is no command: /help lists them", "temperature is -1", "'x': expected a number"],
         *["/load: expected FILE", "/load: no: cannot open", "/reset: takes nothing after it"],
         *["0 messages and replies are left", "/drop: there is no message", "/exit: ends"],

@@ -91,7 +91,11 @@ static Result<bool> readForAll(Run &run, Lines &lines, std::string &line) {
 }
 
 Result<bool> readLine(Run &run, Lines &lines, std::string &line) {
-  return run.ranks ? readForAll(run, lines, line) : lines.next(line);
+  Result<bool> found =
+      run.ranks ? readForAll(run, lines, line) : lines.next(line);
+  if (!line.empty() && line.back() == '\r') // as lines end on Windows
+    line.pop_back();
+  return found;
 }
 
 } // namespace cria

@@ -153,12 +153,23 @@ static void printSpeed(const Run &run, double seconds) {
             static_cast<double>(run.generated.size()) / seconds);
 }
 
+/// Whether the chat goes on although its conversation makes no prompt: a
+/// shorter one may, or one without a message that was loaded. A template that
+/// refuses the first message refuses all.
+static bool mayGoOn(const json &messages, const Status &status) {
+  return status.code() == CRIA_OUT_OF_RANGE ||
+         (status.code() == CRIA_INVALID_ARGUMENT &&
+          std::any_of(
+              messages.begin(), messages.end() - 1,
+              [](const json &message) { return message["role"] != "system"; }));
+}
+
 /// Prints the reply to `message`. A reply that a signal or the grammar stopped
 /// counts as far as it was printed.
 static Status reply(Run &run, Conversation &talk, std::string message) {
   talk.sayAsUser(std::move(message));
   Status status = encodeConversation(run, talk);
-  if (status.code() == CRIA_OUT_OF_RANGE) {
+  if (!status.ok() && mayGoOn(talk.messages, status)) {
     tell(run, status.message() +
                   ": /drop forgets the oldest message and its reply, /reset "
                   "starts again");
@@ -357,9 +368,10 @@ static Status help(Run &run, Conversation &, const std::string &) {
 
 /// Runs the command in `line`. What is wrong with it does not end the chat.
 static void runCommand(Run &run, Conversation &talk, const std::string &line) {
-  size_t end = std::min(line.find(' '), line.size());
-  std::string name = line.substr(0, end),
-              argument = line.substr(std::min(end + 1, line.size()));
+  size_t end = std::min(line.find(' '), line.size()),
+         begin = std::min(line.find_first_not_of(' ', end), line.size());
+  std::string name = line.substr(0, end), argument = line.substr(begin);
+  argument.erase(argument.find_last_not_of(' ') + 1);
   const Command *command =
       std::find_if(std::begin(commands), std::end(commands),
                    [&](const Command &known) { return name == known.name; });
@@ -394,8 +406,12 @@ public:
     message.clear();
     for (std::string line;;) {
       found = nextLine(". ", line);
-      if (!found.ok() || !*found || line == kMark)
+      if (!found.ok() || (*found && line == kMark))
         return found;
+      if (!*found)
+        return Status(CRIA_INVALID_ARGUMENT,
+                      "standard input ends in a message of several lines, "
+                      "expected a line of \"\"\"");
       message += (message.empty() ? "" : "\n") + line;
       if (message.size() > kMostBytes)
         return Status(CRIA_INVALID_ARGUMENT,

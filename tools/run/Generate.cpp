@@ -56,23 +56,9 @@ Status setLimit(Run &run) {
 
 SamplerOptions samplerOptions(const Run &run) {
   const RunOptions &options = run.options;
-  SamplerOptions sampling = run.generation.defaults();
-  if (options.topK || options.topP || options.minP)
-    sampling = run.generation.options;
-  sampling.temperature = options.temperature.value_or(sampling.temperature);
-  sampling.topK = options.topK.value_or(sampling.topK);
-  sampling.topP = options.topP.value_or(sampling.topP);
-  sampling.minP = options.minP.value_or(sampling.minP);
-  sampling.repetitionPenalty =
-      options.repetitionPenalty.value_or(sampling.repetitionPenalty);
-  sampling.presencePenalty =
-      options.presencePenalty.value_or(sampling.presencePenalty);
-  sampling.frequencyPenalty =
-      options.frequencyPenalty.value_or(sampling.frequencyPenalty);
-  sampling.penaltyWindow =
-      options.penaltyWindow.value_or(sampling.penaltyWindow);
-  sampling.seed = *options.seed;
-  return sampling;
+  bool narrows = options.topK || options.topP || options.minP;
+  return samplerOptions(options, narrows ? run.generation.options
+                                         : run.generation.defaults());
 }
 
 const std::vector<std::string> &stopStrings(const Run &run) {

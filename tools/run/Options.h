@@ -365,6 +365,24 @@ inline std::optional<cria_pooling> poolingNamed(const std::string &name) {
   return std::nullopt;
 }
 
+/// `sampling`, with what options say in place of it.
+inline SamplerOptions samplerOptions(const RunOptions &options,
+                                     SamplerOptions sampling) {
+  auto set = [](auto &value, const auto &option) {
+    value = option.value_or(value);
+  };
+  set(sampling.temperature, options.temperature);
+  set(sampling.topK, options.topK);
+  set(sampling.topP, options.topP);
+  set(sampling.minP, options.minP);
+  set(sampling.repetitionPenalty, options.repetitionPenalty);
+  set(sampling.presencePenalty, options.presencePenalty);
+  set(sampling.frequencyPenalty, options.frequencyPenalty);
+  set(sampling.penaltyWindow, options.penaltyWindow);
+  set(sampling.seed, options.seed);
+  return sampling;
+}
+
 /// INVALID_ARGUMENT with the value of the first option out of range.
 inline Status checkOptions(const RunOptions &options) {
   std::error_code ignored;
@@ -396,15 +414,7 @@ inline Status checkOptions(const RunOptions &options) {
                   "--system is not UTF-8 at byte " + std::to_string(bad));
   if (auto stops = StopStrings::create(options.stops); !stops.ok())
     return Status(stops.status().code(), "--stop: " + stops.status().message());
-  SamplerOptions sampling;
-  sampling.temperature = options.temperature.value_or(1);
-  sampling.topK = options.topK.value_or(0);
-  sampling.topP = options.topP.value_or(1);
-  sampling.minP = options.minP.value_or(0);
-  sampling.repetitionPenalty = options.repetitionPenalty.value_or(1);
-  sampling.presencePenalty = options.presencePenalty.value_or(0);
-  sampling.frequencyPenalty = options.frequencyPenalty.value_or(0);
-  return sampling.check();
+  return samplerOptions(options, SamplerOptions()).check();
 }
 
 /// The weights that checked options ask for.

@@ -104,8 +104,8 @@ Result<std::vector<int32_t>> promptOf(const Run &run, const std::string &option,
 Status agree(Run &run);
 /// The same for the ids of one of many prompts, or the error in their place.
 Status agreeOnIds(const Run &run, const Result<std::vector<int32_t>> &ids);
-/// Reads the next line, without its end. Rank 0 reads for all ranks. False if
-/// there is none.
+/// Reads the next line, without its end (\n or \r\n). Rank 0 reads for all
+/// ranks. False if there is none.
 Result<bool> readLine(Run &run, Lines &lines, std::string &line);
 
 /// Feeds the part of prefix and prompt that the session does not hold. Then
