@@ -26,11 +26,12 @@ GEMMA4 = families.GEMMA4 | {"num_hidden_layers": 4, "layer_types": KINDS}
 WIDE = {"sliding_window": 40, "head_dim": 32}
 MODELS = {
     "mistral": (families.FAMILIES["mistral"], []),
-    "gemma2": (families.FAMILIES["gemma2"], ["--dtype=bf16"]),
     "gemma4": (families.config("gemma4_text", GEMMA4), []),
+    "shared": (families.FAMILIES["gemma4_text-embeddings"], []),  # caches of several layers
+    "gemma2": (families.FAMILIES["gemma2"], ["--dtype=bf16"]),
     "blocks": (families.config("mistral", WIDE), ["--kv=q8_0"]),
 }
-ON_GPU, KEPT = ["gemma4"], ["mistral"]
+ON_GPU, KEPT = ["gemma4"], ["mistral", "shared"]
 
 
 def fed(session, ids, pieces=()):
