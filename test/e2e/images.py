@@ -302,6 +302,27 @@ def check_chat(folder, goldens):
     check(done.stdout == replies, f"{done}\nexpected {replies!r}")
 
 
+def check_forgotten(folder):
+    """After /reset and /load, the rows of earlier images are in no prompt."""
+    saved = folder.tools.scratch / "talk.json"
+    flags = ["--chat", f"--max-tokens={NEW}", "--temperature=0", f"--weights={folder.path}"]
+    flags += ["-q", *(f"--part={part}" for part in folder.parts)]  # images may come later
+    command = folder.tools.run_command(folder.text, *flags)
+
+    def chat(*lines):
+        done = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True)
+        check(done.returncode == 0, done)
+        return done.stdout
+
+    shown = [f"/image {FOLDER / PICTURES[0]}", TALK[0]]
+    seen, blind = chat(*shown), chat(TALK[0], f"/save {saved}", TALK[1])
+    check(not blind.startswith(seen), f"the image changes nothing: {blind}")
+    found = chat(*shown, "/reset", TALK[0], TALK[1])
+    check(found == seen + blind, f"after /reset: {found!r}, expected {seen + blind!r}")
+    found = chat(*shown, f"/load {saved}", TALK[1])
+    check(found == seen + chat(f"/load {saved}", TALK[1]), f"after /load: {found!r}")
+
+
 def check_folder(folder, goldens, cache):
     """From the folder: parts are compiled, once, beside the text."""
     prompt = named(folder.config, PROMPTS[folder.name][0])
@@ -592,6 +613,9 @@ def check_refusals(folder, tools):
     image = f"--image={FOLDER / one[0]}"
     run = tools.run(folder.text, f"--weights={folder.path}", image, "-p<image>", "-q")
     refused(run, "part 'vision' is missing: give --part=FILE")
+    weights = f"--weights={folder.path}"
+    run = tools.run(folder.text, weights, f"--part={folder.parts[0]}", "-p<image>", "-q")
+    refused(run, "--part needs --image or --chat")
     for changes, problem in [
         ({"size": {"longest_edge": 3}}, "'size.longest_edge' is not supported"),
         ({"resample": 1}, "not supported: expected 2 (bilinear) or 3 (bicubic)"),
@@ -641,11 +665,13 @@ def main():
     check_pixels(llava, goldens)
     check_text(llava, CLIP, goldens)
     check_chat(llava, goldens)
+    check_forgotten(llava)
     check_files(llava)
     check_refusals(llava, tools)
     gemma3 = Folder(tools, "gemma3", GEMMA3, SIGLIP, ["vision", "projector"], "--chunk=7")
     check_text(gemma3, PROCESSORS["gemma3"], goldens)
     check_chat(gemma3, goldens)
+    check_forgotten(gemma3)
     check_folder(gemma3, goldens, cache)
     check_gemma_refusals(gemma3)
     source = tools.scratch / "gemma3.json"

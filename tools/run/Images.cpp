@@ -405,6 +405,7 @@ static Status surroundImages(Run &run) {
 
 Status placeImages(Run &run) {
   PromptImages &images = run.images;
+  images.begins.clear();
   if (images.rows.empty())
     return Status();
   if (Status status = surroundImages(run); !status.ok())
@@ -425,7 +426,6 @@ Status placeImages(Run &run) {
                       std::to_string(wanted * images.count) +
                       " for their rows");
   run.prompt.clear();
-  images.begins.clear();
   for (size_t i = 0; i < prompt.size(); ++i) {
     if (prompt[i] != images.numbers.id) {
       run.prompt.push_back(prompt[i]);

@@ -186,8 +186,7 @@ inline std::vector<CLI::Option *> addImages(CLI::App &app,
                  "artifact of cria-compile --part for the images; repeatable "
                  "(default: compiled as a folder's text is)")
       ->type_name("FILE")
-      ->allow_extra_args(false)
-      ->needs(image);
+      ->allow_extra_args(false);
   app.add_option("--patches", options.patches,
                  "NumPy file for the patches that the vision towers read, "
                  "float32 (patches, numbers)")
@@ -400,6 +399,8 @@ inline Status checkOptions(const RunOptions &options) {
   if (options.chat && options.weights.empty())
     return Status(CRIA_INVALID_ARGUMENT,
                   "--chat needs --weights=DIR, for tokenizer and template");
+  if (!options.parts.empty() && options.images.empty() && !options.chat)
+    return Status(CRIA_INVALID_ARGUMENT, "--part needs --image or --chat");
   if (!poolingNamed(options.pooling))
     return Status(CRIA_INVALID_ARGUMENT, "--pooling is '" + options.pooling +
                                              "', expected mean, last or first");
