@@ -18,6 +18,19 @@ static constexpr int kMostCalls = 16;
 /// The most numbers and buffers that one bound follows from.
 static constexpr int kMostSteps = 1 << 12;
 
+LogicalResult cria::verifyDimensions(ModuleOp module) {
+  auto walked = module.walk([](ShapedDimOpInterface dim) -> WalkResult {
+    auto type = dyn_cast<ShapedType>(dim.getShapedValue().getType());
+    std::optional<int64_t> index = getConstantIntValue(dim.getDimension());
+    if (!type || !type.hasRank() || !index ||
+        (*index >= 0 && *index < type.getRank()))
+      return WalkResult::advance();
+    return dim->emitError("expected a dimension of ")
+           << type << ", got " << *index;
+  });
+  return failure(walked.wasInterrupted());
+}
+
 /// Whether a function's caller passes the argument. Other blocks of a function
 /// take theirs from branches.
 static bool isPassed(BlockArgument argument) {

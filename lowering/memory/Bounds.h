@@ -7,6 +7,10 @@
 
 namespace cria {
 
+/// Fails if a module reads the size of a dimension that a tensor or memref has
+/// not: no bound follows from such a size.
+mlir::LogicalResult verifyDimensions(mlir::ModuleOp module);
+
 /// Bounds sizes by constants. The number of tokens is bounded by the function's
 /// `cria.chunk`.
 class Bounds {

@@ -185,6 +185,8 @@ struct PlanArenaPass : cria::impl::PlanArenaBase<PlanArenaPass> {
       getOperation().emitError("plan-arena: expected a positive alignment");
       return signalPassFailure();
     }
+    if (failed(verifyDimensions(getOperation())))
+      return signalPassFailure();
     for (bool entries : {false, true})
       for (auto function : getOperation().getOps<func::FuncOp>())
         if (!function.isDeclaration() && isEntry(function) == entries &&

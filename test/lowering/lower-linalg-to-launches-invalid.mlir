@@ -40,3 +40,28 @@ module attributes {gpu.container_module} {
     }
   }
 }
+
+// -----
+
+// The kernel @k computes with the number of the turn.
+module attributes {gpu.container_module} {
+  func.func @layers(%ids: memref<1xi32>, %n: index, %position: index, %first: index, %source: index, %logits: memref<1x4xf32>)
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %many = arith.constant 4611686018427387904 : index
+    %x = memref.alloc() : memref<4xindex>
+    // expected-error @below {{'scf.for' op expected a constant number of layers, of up to 1048576 ops together}}
+    scf.for %layer = %c0 to %many step %c1 {
+      linalg.fill ins(%layer : index) outs(%x : memref<4xindex>)
+      gpu.launch_func @kernels::@k blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1) args(%x : memref<4xindex>)
+    }
+    return
+  }
+
+  gpu.module @kernels {
+    gpu.func @k(%x: memref<4xindex>) kernel {
+      gpu.return
+    }
+  }
+}

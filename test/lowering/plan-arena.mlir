@@ -452,3 +452,13 @@ func.func private @strided() attributes {cria.chunk = 8 : index} {
   %a = memref.alloc() : memref<4x4xf32, strided<[8, 1]>>
   return
 }
+
+// -----
+
+func.func private @undefined(%x: memref<?xi8>) attributes {cria.chunk = 8 : index} {
+  %c7 = arith.constant 7 : index
+  // expected-error @below {{expected a dimension of 'memref<?xi8>', got 7}}
+  %size = memref.dim %x, %c7 : memref<?xi8>
+  %a = memref.alloc(%size) : memref<?xi8>
+  return
+}

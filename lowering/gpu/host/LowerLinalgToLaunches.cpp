@@ -44,6 +44,8 @@ using namespace cria::simt;
 static constexpr int64_t kThreads = 128;
 /// The most blocks along y.
 static constexpr int64_t kMostRows = 65535;
+/// The most ops that the layers of a loop become.
+static constexpr uint64_t kMostOps = 1 << 20;
 
 static Value constant(OpBuilder &b, Location loc, int64_t value) {
   return arith::ConstantIndexOp::create(b, loc, value);
@@ -478,6 +480,17 @@ LogicalResult EntryLowering::lower(Block &block) {
   return success();
 }
 
+/// Replaces a loop over layers by the ops of each.
+static LogicalResult unroll(scf::ForOp loop) {
+  uint64_t ops = 0;
+  loop.walk([&](Operation *) { ++ops; });
+  std::optional<APInt> layers = loop.getStaticTripCount();
+  if (!layers || layers->ugt(kMostOps / ops))
+    return loop.emitOpError("expected a constant number of layers, of up to ")
+           << kMostOps << " ops together";
+  return loopUnrollFull(loop);
+}
+
 LogicalResult EntryLowering::lower() {
   SmallVector<memref::AllocaOp> allocas;
   entry.walk([&](memref::AllocaOp op) { allocas.push_back(op); });
@@ -491,8 +504,8 @@ LogicalResult EntryLowering::lower() {
   // If a kernel computes with the layer's number, the loop is unrolled: the
   // number is then a constant.
   for (auto loop : llvm::make_early_inc_range(entry.getOps<scf::ForOp>()))
-    if (!isHostLoop(loop) && needsHost(loop) && failed(loopUnrollFull(loop)))
-      return loop.emitOpError("expected a constant number of layers");
+    if (!isHostLoop(loop) && needsHost(loop) && failed(unroll(loop)))
+      return failure();
   if (failed(lower(entry.front())))
     return failure();
   // Kernels have clones of the values that they need.
@@ -526,6 +539,8 @@ struct LowerLinalgToLaunches
     : cria::impl::LowerLinalgToLaunchesBase<LowerLinalgToLaunches> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
+    if (failed(verifyDimensions(module)))
+      return signalPassFailure();
     module->setAttr(gpu::GPUDialect::getContainerModuleAttrName(),
                     UnitAttr::get(&getContext()));
     gpu::GPUModuleOp kernels = kernelsOf(module);
