@@ -584,7 +584,7 @@ struct ShardWeights : cria::impl::ShardWeightsBase<ShardWeights> {
     if (shards == 1)
       return;
     if (shards < 1) {
-      module.emitError("expected at least 1 rank, got ") << shards;
+      module.emitError("expected at least 1 rank, got ") << shards.getValue();
       return signalPassFailure();
     }
     auto forward = module.lookupSymbol<func::FuncOp>("forward");

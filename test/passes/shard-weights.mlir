@@ -1,5 +1,7 @@
 // RUN: cria-opt --llama-shard-weights=shards=2 --split-input-file --verify-diagnostics %s | FileCheck %s
 // RUN: cria-opt --llama-shard-weights --split-input-file %s | FileCheck %s --check-prefix=ONE
+// RUN: not cria-opt --llama-shard-weights=shards=-1 --split-input-file %s 2>&1 | FileCheck %s --check-prefix=NEGATIVE
+// NEGATIVE: error: expected at least 1 rank, got -1
 
 // ONE-NOT: split rows
 
