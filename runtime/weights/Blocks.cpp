@@ -55,35 +55,22 @@ static std::pair<int, int> groupScales(const uint8_t *packed, int j) {
           packed[j + 4] >> 4 | packed[j] >> 6 << 4};
 }
 
-/// Byte i of 32 holds element i of two groups: the first group's in the lower
-/// half, the next group's in the upper half.
-CRIA_VECTOR_CLONES static void dequantizeQ4_K(const std::byte *from, float *to,
-                                              uint64_t count) {
-  for (uint64_t first = 0; first < count; first += 256, from += 144)
+/// Q4_K and Q5_K. Byte i of 32 holds element i of two groups: the first group's
+/// in the lower half, the next group's in the upper half. Bit j of byte i of
+/// `high` is bit 4 of element i of group j.
+CRIA_VECTOR_CLONES static void dequantizeK(const std::byte *from, DType type,
+                                           float *to, uint64_t count) {
+  uint64_t bytes = blockOf(type).bytes;
+  int one = type == DType::Q5_K; // Q4_K has no bit 4
+  for (uint64_t first = 0; first < count; first += 256, from += bytes)
     for (int j = 0; j < 8; ++j) {
       auto *packed = reinterpret_cast<const uint8_t *>(from + 4);
       auto [s, t] = groupScales(packed, j);
       float d = scaleAt(from) * static_cast<float>(s);
       float m = scaleAt(from + 2) * static_cast<float>(t);
-      const uint8_t *q = packed + 12 + j / 2 * 32;
-      for (int i = 0; i < 32; ++i)
-        to[first + j * 32 + i] =
-            d * static_cast<float>(q[i] >> j % 2 * 4 & 15) - m;
-    }
-}
-
-/// Bit j of byte i of 32 is bit 4 of element i of group j; the rest is Q4_K's.
-CRIA_VECTOR_CLONES static void dequantizeQ5_K(const std::byte *from, float *to,
-                                              uint64_t count) {
-  for (uint64_t first = 0; first < count; first += 256, from += 176)
-    for (int j = 0; j < 8; ++j) {
-      auto *packed = reinterpret_cast<const uint8_t *>(from + 4);
-      auto [s, t] = groupScales(packed, j);
-      float d = scaleAt(from) * static_cast<float>(s);
-      float m = scaleAt(from + 2) * static_cast<float>(t);
-      const uint8_t *high = packed + 12, *low = high + 32 + j / 2 * 32;
+      const uint8_t *high = packed + 12, *low = high + 32 * one + j / 2 * 32;
       for (int i = 0; i < 32; ++i) {
-        int q = (low[i] >> j % 2 * 4 & 15) | (high[i] >> j & 1) << 4;
+        int q = (low[i] >> j % 2 * 4 & 15) | (high[i] >> j & one) << 4;
         to[first + j * 32 + i] = d * static_cast<float>(q) - m;
       }
     }
@@ -151,10 +138,8 @@ void dequantize(const std::byte *from, DType type, float *to, uint64_t count) {
     dequantizeQ8_0(from, to, count);
   else if (type == DType::Q4_0)
     dequantizeQ4_0(from, to, count);
-  else if (type == DType::Q4_K)
-    dequantizeQ4_K(from, to, count);
-  else if (type == DType::Q5_K)
-    dequantizeQ5_K(from, to, count);
+  else if (type == DType::Q4_K || type == DType::Q5_K)
+    dequantizeK(from, type, to, count);
   else if (type == DType::Q6_K)
     dequantizeQ6_K(from, to, count);
   else if (type == DType::MXFP4)
