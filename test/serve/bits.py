@@ -231,6 +231,8 @@ def main():
         alone = [server.complete(prompt, **fields).text for prompt, fields in requests()]
         check(alone == expected, "a text alone with a draft model")
         counts = server.metrics()
+        between, whole = (counts[f"{n}_cpu_seconds_total"] for n in ("scheduler", "process"))
+        check(0 < between < whole, f"of {whole} s the scheduler had {between}")
         drafted, accepted = (counts[f"spec_{n}_tokens_total"] for n in ("draft", "accepted"))
         check(accepted > drafted / 3, f"of {drafted} drafts {accepted} were drawn")
         check(texts_at_once(server) == expected, "texts at once with a draft model")

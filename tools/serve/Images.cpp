@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <strings.h>
 
 namespace cria::serve {
 
@@ -210,21 +211,14 @@ std::vector<int32_t> surrounded(const VisionTower &tower,
   return std::move(*made);
 }
 
-static bool equalsIgnoringCase(std::string_view text, std::string_view lower) {
-  return text.size() == lower.size() &&
-         std::equal(text.begin(), text.end(), lower.begin(),
-                    [](char a, char b) {
-                      return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b;
-                    });
-}
-
 /// The bytes of the base64 that follows a comma in `url`. As in browsers, lines
 /// may be broken, and padding may be missing.
 static std::optional<std::string> bytesOf(std::string_view url) {
   constexpr std::string_view base64 = ";base64";
   std::string_view head = url.substr(0, url.find(','));
   if (head.size() == url.size() || head.size() < base64.size() ||
-      !equalsIgnoringCase(head.substr(head.size() - base64.size()), base64))
+      strncasecmp(head.data() + head.size() - base64.size(), base64.data(),
+                  base64.size()) != 0)
     return std::nullopt;
   std::string letters;
   letters.reserve(url.size() - head.size() + 2);
@@ -242,7 +236,7 @@ std::optional<ApiError> readPatches(const VisionTower &tower,
   auto refuse = [&](const std::string &what, const char *code) {
     return ApiError{400, what, field, code};
   };
-  if (!equalsIgnoringCase(std::string_view(url).substr(0, 5), "data:"))
+  if (strncasecmp(url.c_str(), "data:", 5) != 0)
     return refuse("'image_url' has an address, expected a data: URL: the "
                   "server opens no addresses",
                   "unsupported_value");

@@ -19,6 +19,18 @@ static double threadSeconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * time.tv_nsec;
 }
 
+namespace {
+/// Adds the CPU time of this thread while it lives.
+struct SpentSeconds {
+  explicit SpentSeconds(double &to) : to(to) {}
+  SpentSeconds(const SpentSeconds &) = delete;
+  ~SpentSeconds() { to += threadSeconds() - begin; }
+
+  double &to;
+  double begin = threadSeconds();
+};
+} // namespace
+
 /// What a client is told of an error of the library: whether its request is to
 /// blame, or the server.
 static ApiError toApiError(const Error &error) {
@@ -493,9 +505,10 @@ bool Scheduler::step() {
   size_t results = 0;
   auto error = make<cria_error>();
   batch.beginStep();
-  double before = threadSeconds();
-  cria_status status = cria_batch_step(batch.get(), &results, nullptr, &error);
-  computing += threadSeconds() - before;
+  cria_status status = [&] {
+    SpentSeconds spent(computing);
+    return cria_batch_step(batch.get(), &results, nullptr, &error);
+  }();
   metrics.step.add(secondsSince(began));
   metrics.rows.add(static_cast<double>(results));
   Events events;
@@ -669,8 +682,8 @@ bool Scheduler::pass() {
   if (passes.empty())
     return true;
   std::shared_ptr<Job> job = passes.front();
-  double before = threadSeconds();
   try {
+    SpentSeconds spent(computing);
     if (passIndex < job->images.size())
       encodeImage(*job);
     else if (!job->images.empty())
@@ -678,7 +691,6 @@ bool Scheduler::pass() {
     else
       scoreChunk(*job);
     failedPasses = 0;
-    computing += threadSeconds() - before;
   } catch (const Error &error) {
     ApiError told = toApiError(error);
     failedPasses += told.status == 500;
