@@ -133,10 +133,10 @@ private:
       held;
 };
 
-/// Keys and their values, in the order in which the keys came. Keys are
-/// strings, numbers or none; those of a JSON document are strings. Keys are
-/// found by a binary search in their sorted order: the author of a template
-/// could choose keys that collide in a hash table.
+/// Keys and their values, in the order in which the keys came. A key is a
+/// string, a number or none; in JSON documents all are strings. Keys are found
+/// by a binary search in their sorted order: the author of a template could
+/// choose keys that collide in a hash table.
 class Value::Dict {
 public:
   struct Member {
