@@ -510,14 +510,8 @@ LogicalResult AbiLowering::run() {
     FailureOr<EntryArguments> arguments = EntryArguments::of(function);
     if (failed(arguments))
       return failure();
-    if (llvm::any_of(function.getArgumentTypes(), llvm::IsaPred<TensorType>))
-      return function.emitError("expected an entry on memrefs, got ")
-             << function.getFunctionType();
-    for (Type type : function.getArgumentTypes())
-      if (auto memref = dyn_cast<MemRefType>(type);
-          memref && !isContiguousMemory(memref))
-        return function.emitOpError("expected contiguous arguments, got ")
-               << type;
+    if (failed(verifyMemory(function)))
+      return failure();
     if (arguments->drawsId())
       return function.emitError("expected an entry that runs tokens: the "
                                 "runtime draws ids on the CPU itself");

@@ -124,8 +124,8 @@ private:
   const Contraction &c;
   int64_t lanes;
   bool pairs, rowPairs, copies;
-  int64_t stepSize, vectors, together, blockRows, groupRows, flushRows, kSteps,
-      kSlice, slices;
+  int64_t stepSize, vectors, together, blockRows, groupRows, kSteps, kSlice,
+      slices;
   /// `stepSize`: the k of a step. `width`: elements of a panel in one step.
   /// `maxPanels`: the most panels, a multiple of `vectors`.
   int64_t width, maxPanels, leastTiles;
@@ -143,9 +143,10 @@ PanelProduct::PanelProduct(VectorBuilder &b, const Contraction &c,
     : b(b), c(c), lanes(b.unit.lanes), pairs(c.hasPairs(b.unit)),
       rowPairs(pairs && b.unit.mmlaBf16 && c.n() % 2 == 0 && c.k() % 4 == 0),
       copies(!pairs && (blocked || !c.bType().isF32())) {
-  // 8 x 2 accumulators of 32 registers, 6 x 4 on Arm, whose registers are
-  // short, or 6 x 2 of 16. The accumulators, a row of panels and the splat fit
-  // the registers, and there are far fewer loads than multiplications.
+  // 8 x 2 accumulators of 32 registers, 8 x 3 with folded panels, 6 x 4 on Arm,
+  // whose registers are short, or 6 x 2 of 16. The accumulators, a row of
+  // panels and the splat fit the registers, and there are far fewer loads than
+  // multiplications.
   bool wide = b.unit.registers == 32 && !b.unit.neon;
   blockRows = std::min<int64_t>(wide ? 8 : 6, c.n());
   folds = c.experts && !c.invariant && pairs && !rowPairs &&
@@ -170,11 +171,10 @@ PanelProduct::PanelProduct(VectorBuilder &b, const Contraction &c,
     most = std::max(most / blockRows, int64_t(1)) * blockRows;
     groupRows = std::min(most, share);
   }
-  // Rows of c with experts lie apart from each other: whole cache lines of them
-  // are stored.
+  // The rows of c that an expert has are far apart, and its sums are stored in
+  // whole cache lines.
   if (c.experts && !copies && lanes % blockRows == 0 && c.n() % lanes == 0)
     groupRows = lanes;
-  flushRows = c.experts ? groupRows : blockRows;
   // Slices are about even, since a slice prefetches as much of the next one as
   // it has itself. They begin at cache lines.
   int64_t line = 512 / (c.bType().getIntOrFloatBitWidth() * stepSize);
@@ -306,8 +306,8 @@ Value PanelProduct::pack() {
 }
 
 /// Step k of row r of the block's weights in every lane, or `fold` steps from k
-/// on, side by side. In a row of odd length the last element is paired
-/// with a zero.
+/// on, side by side. In a row of odd length the last element is paired with a
+/// zero.
 Value PanelProduct::splatB(const Tile &t, int64_t r, Value k, int64_t fold) {
   SmallVector<Value> at = {b.add(t.row, r), b.add(t.first, k)};
   if (!pairs)
@@ -640,7 +640,8 @@ void PanelProduct::group(Value n, Value count, int64_t rowsOfBlock,
           b.when(b.equal(kind, b.index(2 * width + isFolded)),
                  [&] { tiles(done, width - isFolded, isFolded); });
   });
-  flush(sums, n, count, rowsOfBlock == blockRows ? flushRows : rowsOfBlock);
+  flush(sums, n, count,
+        c.experts && rowsOfBlock == blockRows ? groupRows : rowsOfBlock);
 }
 
 /// Runs `body` for each group of rows of b, in parallel. With experts, each

@@ -33,6 +33,17 @@ std::optional<int64_t> cria::chunkOf(func::FuncOp function) {
                                              : std::nullopt;
 }
 
+LogicalResult cria::verifyMemory(func::FuncOp entry) {
+  if (llvm::any_of(entry.getArgumentTypes(), llvm::IsaPred<TensorType>))
+    return entry.emitError("expected an entry on memrefs, got ")
+           << entry.getFunctionType();
+  for (Type type : entry.getArgumentTypes())
+    if (auto memref = dyn_cast<MemRefType>(type);
+        memref && !isContiguousMemory(memref))
+      return entry.emitOpError("expected contiguous arguments, got ") << type;
+  return success();
+}
+
 StringRef EntryArguments::nameOf(EntryArgument what) {
   return kNames[static_cast<int>(what)];
 }

@@ -97,6 +97,10 @@ inline auto kernelFunctions(mlir::ModuleOp module) {
       });
 }
 
+/// Fails if an entry has tensors, or memory that is not contiguous, as
+/// arguments.
+mlir::LogicalResult verifyMemory(mlir::func::FuncOp entry);
+
 /// Whether an address is all that says where the numbers of a memref are.
 inline bool isContiguousMemory(mlir::MemRefType type) {
   return type.getLayout().isIdentity() && !type.getMemorySpace();

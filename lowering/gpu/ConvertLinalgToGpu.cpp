@@ -7,6 +7,7 @@
 #include "lowering/entry/Entry.h"
 #include "lowering/gpu/cuda/schedules/Schedules.h"
 #include "lowering/gpu/schedules/Schedules.h"
+#include "lowering/kernel/Elements.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -28,15 +29,10 @@ using namespace cria;
 /// Whether each size that a function reads is that of a dimension that a tensor
 /// is known to have.
 static bool readsSizesOfDimensions(func::FuncOp function) {
-  auto isOne = [](tensor::DimOp dim) {
-    auto type = dyn_cast<RankedTensorType>(dim.getSource().getType());
-    std::optional<int64_t> index = dim.getConstantIndex();
-    return type && index && *index >= 0 && *index < type.getRank();
-  };
   return !function
-              .walk([&](tensor::DimOp dim) {
-                return isOne(dim) ? WalkResult::advance()
-                                  : WalkResult::interrupt();
+              .walk([](tensor::DimOp op) {
+                return dimensionOf(op) ? WalkResult::advance()
+                                       : WalkResult::interrupt();
               })
               .wasInterrupted();
 }

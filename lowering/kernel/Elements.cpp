@@ -16,16 +16,20 @@ using linalg::LinalgOp;
 // Sizes and places
 //===----------------------------------------------------------------------===//
 
+std::optional<int64_t> cria::dimensionOf(tensor::DimOp op) {
+  auto type = dyn_cast<RankedTensorType>(op.getSource().getType());
+  std::optional<int64_t> index = op.getConstantIndex();
+  return type && index && *index >= 0 && *index < type.getRank() ? index
+                                                                 : std::nullopt;
+}
+
 static Size sizeOf(OpFoldResult size) {
   if (std::optional<int64_t> constant = getConstantIntValue(size))
     return {*constant};
   auto value = cast<Value>(size);
-  if (auto dim = value.getDefiningOp<tensor::DimOp>()) {
-    std::optional<int64_t> index = dim.getConstantIndex();
-    auto type = dyn_cast<RankedTensorType>(dim.getSource().getType());
-    if (type && index && *index >= 0 && *index < type.getRank())
+  if (auto dim = value.getDefiningOp<tensor::DimOp>())
+    if (std::optional<int64_t> index = dimensionOf(dim))
       return cria::sizeOf(dim.getSource(), *index);
-  }
   return {ShapedType::kDynamic, value};
 }
 

@@ -45,6 +45,9 @@ struct Size {
 };
 using Box = llvm::SmallVector<Size>;
 
+/// The dimension whose size the op reads; nothing if it is not known, or the
+/// tensor has no such dimension.
+std::optional<int64_t> dimensionOf(mlir::tensor::DimOp op);
 /// The size of a tensor, from the ops that made it.
 Size sizeOf(mlir::Value tensor, unsigned dim);
 Box sizesOf(mlir::Value tensor);

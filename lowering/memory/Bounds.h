@@ -11,8 +11,9 @@ namespace cria {
 /// not: no bound follows from such a size.
 mlir::LogicalResult verifyDimensions(mlir::ModuleOp module);
 
-/// Bounds sizes by constants. The number of tokens is bounded by the function's
-/// `cria.chunk`.
+/// Bounds a size by a constant. The number of tokens is bounded by the
+/// function's `cria.chunk`. Follows a few thousand numbers and buffers in all:
+/// another size needs another object.
 class Bounds {
 public:
   explicit Bounds(mlir::func::FuncOp function);

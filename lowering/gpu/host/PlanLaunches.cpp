@@ -386,13 +386,8 @@ private:
       return failure();
     if (!entry.getBody().hasOneBlock())
       return entry.emitOpError("expected one block");
-    if (llvm::any_of(entry.getArgumentTypes(), llvm::IsaPred<TensorType>))
-      return entry.emitError("expected an entry on memrefs, got ")
-             << entry.getFunctionType();
-    for (Type type : entry.getArgumentTypes())
-      if (auto memref = dyn_cast<MemRefType>(type);
-          memref && !isContiguousMemory(memref))
-        return entry.emitOpError("expected contiguous arguments, got ") << type;
+    if (failed(verifyMemory(entry)))
+      return failure();
     if (arguments->has(EntryArgument::Arena)) {
       Value own = entry.getArgument(arguments->at(EntryArgument::Arena));
       int64_t bytes = cast<MemRefType>(own.getType()).getNumElements();
