@@ -121,7 +121,8 @@ private:
 
 /// Rows of a panel past the last row are not written: their sums are dropped.
 BlockPanels cria::packBlocks(VectorBuilder &b, const BlockProduct &product,
-                             int64_t maxRows, const ExpertRows *experts) {
+                             Value rows, int64_t maxRows,
+                             const ExpertRows *experts) {
   Integers integers(b.unit, product.bits);
   int64_t lanes = b.unit.lanes, blocks = product.blocks();
   int64_t panels =
@@ -136,7 +137,6 @@ BlockPanels cria::packBlocks(VectorBuilder &b, const BlockProduct &product,
       allocate({panels, blocks, lanes}, b.getF32Type()), Value()};
   if (integers.hasOffset)
     packed.first = allocate({panels, blocks, lanes}, b.getI32Type());
-  Value rows = experts ? experts->places : b.size(product.codes, 0);
   VectorType step = b.vectorType(integers.step, integers.type(b));
   b.parallel(b.ceilDiv(rows, lanes), [&](Value panel) {
     Value begin = b.mul(panel, lanes);

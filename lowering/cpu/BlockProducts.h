@@ -31,6 +31,14 @@ void emitBlockDot(VectorBuilder &b, const BlockProduct &product, bool fromZero,
 void emitFewBlockDots(VectorBuilder &b, const BlockProduct &product,
                       bool fromZero, int64_t maxRows);
 
+/// The same result, where it is a sum in order, with a row of weights in each
+/// lane (BlockColumns.cpp), which fewer instructions compute.
+void emitBlockColumns(VectorBuilder &b, const BlockProduct &product,
+                      bool fromZero, int64_t maxRows);
+/// Whether the CPU and the product have what it needs: an instruction that
+/// multiplies bytes, and rows of weights that fill the lanes.
+bool takesBlockColumns(const VectorUnit &unit, const BlockProduct &product);
+
 /// The same with experts, for the rows of at most `maxTokens` tokens: rows of
 /// an expert's matrix are read from memory once.
 void emitSortedBlockDots(VectorBuilder &b, const BlockProduct &product,
@@ -43,10 +51,11 @@ struct BlockPanels {
   mlir::Value first;  // (panels, B, lanes) i32: initial sums, for bytes only
 };
 
-/// Packs at most `maxRows` rows, or rows that are sorted by expert
+/// Packs `rows` rows, at most `maxRows`, or rows that are sorted by expert
 /// (BlockPanel.cpp).
 BlockPanels packBlocks(VectorBuilder &b, const BlockProduct &product,
-                       int64_t maxRows, const ExpertRows *experts = nullptr);
+                       mlir::Value rows, int64_t maxRows,
+                       const ExpertRows *experts = nullptr);
 
 /// Packed rows of activations times rows of weights. Each lane has one row of
 /// activations (BlockPanel.cpp). With experts, parts of the rows times the

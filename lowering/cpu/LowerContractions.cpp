@@ -74,6 +74,10 @@ static bool isWrittenBetween(Operation *first, Operation *last, Value memref) {
 /// The most rows for which an invariant product multiplies row by row.
 static constexpr int64_t kFewRows = 64;
 
+/// The most rows in blocks that are multiplied with rows of weights in lanes,
+/// where panels of rows take as long.
+static constexpr int64_t kColumnRows = 32;
+
 /// The most tokens of a call of `chunk` tokens whose rows, sorted by expert,
 /// are multiplied where they are, and not packed: each of `count` experts has
 /// then at most `rows` / 2 rows on average. Each token chooses `chosen`
@@ -234,27 +238,49 @@ private:
     const Packing &packing = packings.find(op)->second;
     const BlockProduct &product = packing.product;
     bool fromZero = takeZeroFill(op);
-    Value rows = b.size(product.out, 0);
     bool invariant = getOperation()->hasAttr(kInvariantAttribute);
     if (product.rows() == 1) {
       emitBlockDot(b, product, fromZero,
                    /*parallel=*/!op->getParentOfType<scf::ForallOp>());
-    } else if (invariant && chunk <= kFewRows) {
+    } else if (invariant && chunk <= kFewRows &&
+               !takesBlockColumns(b.unit, product)) {
       emitFewBlockDots(b, product, fromZero, chunk);
     } else {
-      auto &packed = packings.find(packing.first)->second.packed;
-      if (!packed)
-        packed = packBlocks(b, product,
-                            product.isDynamic() ? chunk : product.rows());
-      if (invariant)
-        emitBlockPanel(b, product, *packed, fromZero);
-      else
-        b.byRows(
-            rows,
-            [&] { emitBlockDot(b, product, fromZero, /*parallel=*/true); },
-            [&] { emitBlockPanel(b, product, *packed, fromZero); });
+      lowerRows(b, product, fromZero,
+                product.isDynamic() ? chunk : product.rows(),
+                packings.find(packing.first)->second.packed);
     }
     op.erase();
+  }
+
+  /// Leaves few rows of at most `maxRows` as they lie, and packs more into
+  /// panels, `packed`, which are null if they are not packed yet.
+  void lowerRows(VectorBuilder &b, const BlockProduct &product, bool fromZero,
+                 int64_t maxRows, std::optional<BlockPanels> &packed) {
+    Value rows = b.size(product.out, 0);
+    bool columns = takesBlockColumns(b.unit, product);
+    bool invariant = getOperation()->hasAttr(kInvariantAttribute);
+    // One row has other bits by dot products.
+    int64_t few = columns ? std::min(maxRows, kColumnRows) : invariant ? 0 : 1;
+    auto multiplyFew = [&] {
+      if (columns)
+        emitBlockColumns(b, product, fromZero, few);
+      else
+        emitBlockDot(b, product, fromZero, /*parallel=*/true);
+    };
+    if (few == maxRows)
+      return multiplyFew();
+    Value isFew = b.less(rows, b.index(few + 1));
+    if (!packed)
+      packed = packBlocks(b, product,
+                          b.create<arith::SelectOp>(isFew, b.index(0), rows),
+                          maxRows);
+    auto multiplyMany = [&] { emitBlockPanel(b, product, *packed, fromZero); };
+    if (!few)
+      return multiplyMany();
+    b.when(
+        isFew, [&] { b.when(b.less(b.index(0), rows), multiplyFew); },
+        multiplyMany);
   }
 
   using Sortings = llvm::MapVector<Operation *, Sorting>;
@@ -371,7 +397,8 @@ private:
       emitSortedBlockDots(b, product.all, dots, std::min(few, chunk));
     if (few >= chunk)
       return;
-    BlockPanels packed = packBlocks(b, product.all, chunk, &panels);
+    BlockPanels packed =
+        packBlocks(b, product.all, panels.places, chunk, &panels);
     emitBlockPanel(b, product.all, packed, /*fromZero=*/false, &panels);
   }
 

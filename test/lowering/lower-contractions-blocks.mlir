@@ -138,6 +138,68 @@ func.func @rows(%x: memref<?x17x32xi8>, %xs: memref<?x17xf16>, %w: memref<21x17x
   return
 }
 
+// Up to 32 rows have a row of weights in each lane, 16 at a time: eight blocks are
+// copied, a word of each row beside those of the others, while the next 16 rows
+// are fetched; then eight rows, four and one multiply what was copied. More rows
+// are panels. Sums of both have the same order.
+// CHECK-LABEL: func @few_rows
+// CHECK: %[[SCALES:.*]] = memref.alloc() {alignment = 64 : i64} : memref<32x17xf32>
+// CHECK: %[[FIRST:.*]] = memref.alloc() {alignment = 64 : i64} : memref<32x17xi32>
+// CHECK: scf.forall
+// CHECK: scf.forall (%[[TURN:.*]]) in
+// CHECK: %[[N:.*]] = arith.muli %[[TURN]], %c16
+// CHECK: %[[COPY:.*]] = memref.alloca() {alignment = 64 : i64} : memref<8x8x64xi8>
+// CHECK: %[[ACC:.*]] = memref.alloca() {alignment = 64 : i64} : memref<32x16xf32>
+// CHECK: scf.for %{{.*}} = %c0 to %c17 step %c8
+// CHECK-COUNT-16: memref.prefetch %{{.*}}, read, locality<2>, data : memref<32x17x34xi8>
+// CHECK-COUNT-32: vector.load %{{.*}} : memref<32x17x34xi8>, vector<16xi8>
+// CHECK-COUNT-8: vector.store %{{.*}}, %[[COPY]]
+// CHECK-COUNT-16: vector.load %{{.*}} : memref<32x17x34xi8>, vector<2xi8>
+// CHECK: scf.for %{{.*}} step %c8
+// CHECK: %[[W:.*]] = vector.load %[[COPY]]{{.*}} vector<64xi8>
+// CHECK: %[[WORD:.*]] = vector.load %{{.*}} : memref<?x17x32xi8>, vector<4xi8>
+// CHECK-COUNT-8: llvm.call_intrinsic "llvm.x86.avx512.vpdpbusd.512"
+// CHECK: scf.for %{{.*}} step %c4
+// CHECK-COUNT-8: llvm.call_intrinsic "llvm.x86.avx512.vpdpbusd.512"
+// CHECK: scf.for %{{.*}} step %c1
+// CHECK-COUNT-8: llvm.call_intrinsic "llvm.x86.avx512.vpdpbusd.512"
+// CHECK: vector.store %{{.*}} : memref<?x32xf32>, vector<16xf32>
+// CHECK-COUNT-96: llvm.call_intrinsic "llvm.x86.avx512.vpdpbusd.512"
+// CHECK-NOT: vpdpbusd.512
+// CHECK: arith.sitofp
+// AMX-LABEL: func @few_rows
+// AMX: llvm.call_intrinsic "llvm.x86.avx512.vpdpbusd.512"
+// AMX: amx.tile_muli
+// AVX2-LABEL: func @few_rows
+// AVX2-NOT: vpdpbusd
+// AVX2: return
+func.func @few_rows(%x: memref<?x17x32xi8>, %xs: memref<?x17xf16>, %w: memref<32x17x34xi8>, %y: memref<?x32xf32>) attributes {cria.chunk = 69 : index} {
+  %c8 = arith.constant 8 : i16
+  %codes = memref.subview %w[0, 0, 2] [32, 17, 32] [1, 1, 1] : memref<32x17x34xi8> to memref<32x17x32xi8, strided<[578, 34, 1], offset: 2>>
+  %low = memref.subview %w[0, 0, 0] [32, 17, 1] [1, 1, 1] : memref<32x17x34xi8> to memref<32x17xi8, strided<[578, 34]>>
+  %high = memref.subview %w[0, 0, 1] [32, 17, 1] [1, 1, 1] : memref<32x17x34xi8> to memref<32x17xi8, strided<[578, 34], offset: 1>>
+  linalg.generic #product
+      ins(%x, %xs, %codes, %low, %high : memref<?x17x32xi8>, memref<?x17xf16>, memref<32x17x32xi8, strided<[578, 34, 1], offset: 2>>, memref<32x17xi8, strided<[578, 34]>>, memref<32x17xi8, strided<[578, 34], offset: 1>>)
+      outs(%y : memref<?x32xf32>) {
+    ^bb0(%a: i8, %as: f16, %b: i8, %l: i8, %h: i8, %acc: f32):
+      %0 = arith.extf %as : f16 to f32
+      %1 = arith.extui %l : i8 to i16
+      %2 = arith.extui %h : i8 to i16
+      %3 = arith.shli %2, %c8 : i16
+      %4 = arith.ori %1, %3 : i16
+      %5 = arith.bitcast %4 : i16 to f16
+      %6 = arith.extf %5 : f16 to f32
+      %7 = arith.sitofp %b : i8 to f32
+      %8 = arith.mulf %7, %6 fastmath<reassoc> : f32
+      %9 = arith.sitofp %a : i8 to f32
+      %10 = arith.mulf %9, %0 fastmath<reassoc> : f32
+      %11 = arith.mulf %10, %8 fastmath<reassoc> : f32
+      %12 = arith.addf %acc, %11 fastmath<reassoc> : f32
+      linalg.yield %12 : f32
+  }
+  return
+}
+
 // Two products with the same rows share what is packed of them.
 // AMX-LABEL: func @shared
 // AMX: memref.alloc() {alignment = 64 : i64} : memref<5x17x8x64xi8>

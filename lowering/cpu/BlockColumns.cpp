@@ -1,0 +1,311 @@
+/// c[m, n] += sum of blocks b of scales(x[m], b) * scales(w[n], b) *
+///                                (x[m, b] . w[n, b])
+///
+/// for a few rows m, a row of w in each lane:
+///
+///   for `lanes` neighbouring rows n of w, in parallel:
+///     for some blocks b at a time:
+///       copy them: codes[b][step][lane][k of a step], scales[b][lane] as f32
+///       for R rows m:
+///         sums[m] = first[m][b], for steps of four k:
+///         sums[m] += codes[b][step] * splat(x[m, b, step])
+///         acc[m]  += float(sums[m]) * (scales[b] * scale of x[m, b])
+///     c[m, n] = acc
+///
+/// The instruction multiplies unsigned by signed bytes, so an offset is added
+/// to w, as in BlockPanel.cpp. Each row of x has the same bits beside any
+/// others, and the same as there: sums of integers are exact, and blocks are
+/// added in order.
+#include "lowering/cpu/BlockProducts.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace cria;
+
+static constexpr int64_t kNumbers = BlockProduct::kNumbers;
+/// k that share a lane, and the steps of a block.
+static constexpr int64_t kStep = 4, kSteps = kNumbers / kStep;
+/// The number of blocks that are copied at a time.
+static constexpr int64_t kCopied = 8;
+static constexpr int64_t kLine = 64; // bytes of a cache line
+
+namespace {
+class BlockColumns {
+public:
+  BlockColumns(VectorBuilder &b, const BlockProduct &product, bool fromZero,
+               int64_t maxRows)
+      : b(b), product(product), fromZero(fromZero), maxRows(maxRows),
+        lanes(b.unit.lanes), blocks(product.blocks()),
+        mostRows(b.unit.registers / 4), rows(b.size(product.codes, 0)) {}
+  void emit();
+
+private:
+  Value scratch(ArrayRef<int64_t> shape, Type type) {
+    return b.create<memref::AllocaOp>(MemRefType::get(shape, type),
+                                      b.getI64IntegerAttr(64));
+  }
+  void prepare(Value row);
+  SmallVector<Value> words(Value n, Value block);
+  Value scalesOf(Value n, Value block);
+  void fetchNext(Value n, Value block);
+  void copy(Value n, Value block, Value place);
+  Value stepOf(Value row, Value block, Value from);
+  void tile(Value row, int64_t count, Value begin, Value copied);
+  void columns(Value n);
+
+  VectorBuilder &b;
+  const BlockProduct &product;
+  bool fromZero;
+  int64_t maxRows, lanes, blocks;
+  /// The most rows of x that are multiplied at a time: each has a vector of
+  /// integers and one of floats.
+  int64_t mostRows;
+  Value rows;
+  /// Of x: scales as f32, and initial sums.
+  Value scales, first;
+  /// Of some blocks of w, and sums.
+  Value codes, weightScales, acc;
+};
+} // namespace
+
+/// Converts the scales of a row of x, and computes its initial sums: for each
+/// block the sum of its integers times the negative offset of the weights.
+void BlockColumns::prepare(Value row) {
+  Value offset = b.create<arith::ConstantOp>(
+      b.getI32IntegerAttr(static_cast<int32_t>(-offsetOf(product))));
+  b.loop(b.index(0), b.index(blocks), 1, [&](Value block) {
+    Value scale =
+        b.create<memref::LoadOp>(product.scales, ValueRange{row, block});
+    b.create<memref::StoreOp>(b.create<arith::ExtFOp>(b.getF32Type(), scale),
+                              scales, ValueRange{row, block});
+    // The absolute value of the sum is at most 32 * 128.
+    Value integers = b.create<arith::ExtSIOp>(
+        b.vectorType(kNumbers, b.getI16Type()),
+        b.load(product.codes, {row, block, b.index(0)}, kNumbers));
+    Value sum = b.create<arith::ExtSIOp>(
+        b.getI32Type(),
+        b.create<vector::ReductionOp>(vector::CombiningKind::ADD, integers));
+    b.create<memref::StoreOp>(b.create<arith::MulIOp>(sum, offset), first,
+                              ValueRange{row, block});
+  });
+}
+
+/// The integers of a block of the rows [n, n + lanes) of w, not negative: for
+/// each step four of each row, as words.
+SmallVector<Value> BlockColumns::words(Value n, Value block) {
+  VectorType four = b.vectorType(4, b.getI32Type());
+  // Of each four words of the result, the ones with these numbers in the same
+  // four of `x` and of `y`, whose numbers are after those of x.
+  using Words = std::array<int64_t, 4>;
+  auto shuffled = [&](Value x, Value y, Words which) {
+    SmallVector<int64_t> mask;
+    for (int64_t at = 0; at < lanes; at += 4)
+      for (int64_t word : which)
+        mask.push_back(at + word % 4 + word / 4 * lanes);
+    return b.create<vector::ShuffleOp>(x, y, mask).getResult();
+  };
+  auto constant = [&](int32_t value) {
+    return b.create<arith::ConstantOp>(DenseElementsAttr::get(
+        b.vectorType(lanes, b.getI32Type()), b.getI32IntegerAttr(value)));
+  };
+  SmallVector<Value> result;
+  int64_t bytes = product.blockBytes() - BlockProduct::kScaleBytes;
+  for (int64_t from = 0; from < bytes; from += 16) {
+    SmallVector<Value> parts; // 16 bytes of rows i, i + 4, ...
+    for (int64_t i = 0; i < 4; ++i) {
+      SmallVector<Value> loaded;
+      for (int64_t row = i; row < lanes; row += 4)
+        loaded.push_back(b.create<vector::BitCastOp>(
+            four, b.load(product.weights,
+                         {b.add(n, row), block,
+                          b.index(BlockProduct::kScaleBytes + from)},
+                         16)));
+      for (int64_t size = 4; loaded.size() > 1; size *= 2) {
+        SmallVector<int64_t> both(llvm::to_vector(llvm::seq(2 * size)));
+        SmallVector<Value> pairs;
+        for (size_t at = 0; at < loaded.size(); at += 2)
+          pairs.push_back(
+              b.create<vector::ShuffleOp>(loaded[at], loaded[at + 1], both));
+        loaded = pairs;
+      }
+      parts.push_back(loaded[0]);
+    }
+    Value low01 = shuffled(parts[0], parts[1], {0, 4, 1, 5}),
+          high01 = shuffled(parts[0], parts[1], {2, 6, 3, 7}),
+          low23 = shuffled(parts[2], parts[3], {0, 4, 1, 5}),
+          high23 = shuffled(parts[2], parts[3], {2, 6, 3, 7});
+    for (auto [x, y] : {std::pair(low01, low23), std::pair(high01, high23)})
+      for (Words which : {Words{0, 1, 4, 5}, Words{2, 3, 6, 7}})
+        result.push_back(shuffled(x, y, which));
+  }
+  if (product.bits == 8) {
+    for (Value &word : result)
+      word = b.create<arith::XOrIOp>(word, constant(0x80808080));
+    return result;
+  }
+  SmallVector<Value> bytesOf(result);
+  Value mask = constant(0x0f0f0f0f);
+  for (Value &word : result)
+    word = b.create<arith::AndIOp>(word, mask);
+  for (Value word : bytesOf)
+    result.push_back(b.create<arith::AndIOp>(
+        b.create<arith::ShRUIOp>(word, constant(4)), mask));
+  return result;
+}
+
+/// The scales of a block of the rows [n, n + lanes) of w, as f32.
+Value BlockColumns::scalesOf(Value n, Value block) {
+  VectorType type = b.vectorType(lanes, b.getI16Type());
+  Value bits = b.create<arith::ConstantOp>(b.getZeroAttr(type));
+  for (int64_t row = 0; row < lanes; ++row) {
+    Value bytes =
+        b.load(product.weights, {b.add(n, row), block, b.index(0)}, 2);
+    Value word =
+        b.create<vector::BitCastOp>(b.vectorType(1, b.getI16Type()), bytes);
+    bits = b.create<vector::InsertOp>(b.create<vector::ExtractOp>(word, 0),
+                                      bits, row);
+  }
+  Value halves =
+      b.create<arith::BitcastOp>(b.vectorType(lanes, b.getF16Type()), bits);
+  return b.create<arith::ExtFOp>(b.vectorType(lanes, b.getF32Type()), halves);
+}
+
+/// Prefetches a block of the rows of w that follow [n, n + lanes). If two
+/// blocks are in a cache line, half of these rows take turns.
+void BlockColumns::fetchNext(Value n, Value block) {
+  int64_t turns = 2 * product.blockBytes() <= kLine ? 2 : 1;
+  Value next =
+      b.add(b.add(n, lanes), b.mul(b.rem(block, turns), lanes / turns));
+  for (int64_t row = 0; row < lanes / turns; ++row)
+    b.prefetch(product.weights, {b.add(next, row), block, b.index(0)},
+               /*level=*/2);
+}
+
+void BlockColumns::copy(Value n, Value block, Value place) {
+  VectorType bytes = b.vectorType(lanes * kStep, b.getI8Type());
+  for (auto [step, word] : llvm::enumerate(words(n, block)))
+    b.store(b.create<vector::BitCastOp>(bytes, word), codes,
+            {place, b.index(step), b.index(0)});
+  b.store(scalesOf(n, block), weightScales, {place, b.index(0)});
+}
+
+/// Four integers of a row of x, in every lane.
+Value BlockColumns::stepOf(Value row, Value block, Value from) {
+  Value word = b.create<vector::BitCastOp>(
+      b.vectorType(1, b.getI32Type()),
+      b.load(product.codes, {row, block, from}, kStep));
+  return b.create<vector::BitCastOp>(
+      b.vectorType(lanes * kStep, b.getI8Type()),
+      b.create<vector::BroadcastOp>(b.vectorType(lanes, b.getI32Type()),
+                                    b.create<vector::ExtractOp>(word, 0)));
+}
+
+/// Adds the blocks [begin, begin + copied) to the sums of `count` rows of x.
+void BlockColumns::tile(Value row, int64_t count, Value begin, Value copied) {
+  VectorType integers = b.vectorType(lanes, b.getI32Type()),
+             floats = b.vectorType(lanes, b.getF32Type());
+  Value zero = b.create<arith::ConstantOp>(b.getZeroAttr(integers));
+  // A loop has eight products, which wait for few others. Of few rows there are
+  // several sums each.
+  int64_t together = kSteps / count, sets = std::max<int64_t>(4 / count, 1);
+  SmallVector<Value> carried;
+  for (int64_t i = 0; i < count; ++i)
+    carried.push_back(b.load(acc, {b.add(row, i), b.index(0)}, lanes));
+  carried = b.loop(
+      b.index(0), copied, 1, carried, [&](Value place, ValueRange before) {
+        Value block = b.add(begin, place);
+        SmallVector<Value> sums(count * sets, zero);
+        for (int64_t i = 0; i < count; ++i)
+          sums[i * sets] = b.create<vector::BroadcastOp>(
+              integers, b.create<memref::LoadOp>(
+                            first, ValueRange{b.add(row, i), block}));
+        sums = b.loop(
+            b.index(0), b.index(kSteps), together, sums,
+            [&](Value from, ValueRange before) {
+              SmallVector<Value> sums(before);
+              for (int64_t k = 0; k < together; ++k) {
+                Value step = b.add(from, k);
+                Value w =
+                    b.load(codes, {place, step, b.index(0)}, lanes * kStep);
+                for (int64_t i = 0; i < count; ++i) {
+                  Value &sum = sums[i * sets + k % sets];
+                  sum = b.dotBytes(
+                      w, stepOf(b.add(row, i), block, b.mul(step, kStep)), sum);
+                }
+              }
+              return sums;
+            });
+        Value ofWeights = b.load(weightScales, {place, b.index(0)}, lanes);
+        SmallVector<Value> next;
+        for (int64_t i = 0; i < count; ++i) {
+          Value sum = sums[i * sets];
+          for (int64_t set = 1; set < sets; ++set)
+            sum = b.create<arith::AddIOp>(sum, sums[i * sets + set]);
+          Value factor = b.create<arith::MulFOp>(
+              ofWeights, b.splat(scales, {b.add(row, i), block}, lanes));
+          next.push_back(
+              b.fma(b.create<arith::SIToFPOp>(floats, sum), factor, before[i]));
+        }
+        return next;
+      });
+  for (int64_t i = 0; i < count; ++i)
+    b.store(carried[i], acc, {b.add(row, i), b.index(0)});
+}
+
+/// Multiplies all rows of x with the rows [n, n + lanes) of w.
+void BlockColumns::columns(Value n) {
+  Value none = b.index(0);
+  codes = scratch({kCopied, kSteps, lanes * kStep}, b.getI8Type());
+  weightScales = scratch({kCopied, lanes}, b.getF32Type());
+  acc = scratch({maxRows, lanes}, b.getF32Type());
+  b.loop(none, rows, 1, [&](Value row) {
+    b.store(fromZero ? b.zero(lanes) : b.load(product.out, {row, n}, lanes),
+            acc, {row, none});
+  });
+  b.loop(none, b.index(blocks), kCopied, [&](Value begin) {
+    Value count = b.min(b.index(kCopied), b.sub(b.index(blocks), begin));
+    b.loop(none, count, 1, [&](Value place) {
+      fetchNext(n, b.add(begin, place));
+      copy(n, b.add(begin, place), place);
+    });
+    Value done = none;
+    for (int64_t size : {mostRows, mostRows / 2, int64_t(1)}) {
+      if (size > maxRows)
+        continue;
+      Value next = b.mul(b.div(rows, size), size);
+      b.loop(done, next, size,
+             [&](Value row) { tile(row, size, begin, count); });
+      done = next;
+    }
+  });
+  b.loop(none, rows, 1, [&](Value row) {
+    b.store(b.load(acc, {row, none}, lanes), product.out, {row, n});
+  });
+}
+
+void BlockColumns::emit() {
+  auto allocate = [&](Type type) -> Value {
+    return b.create<memref::AllocOp>(MemRefType::get({maxRows, blocks}, type),
+                                     b.getI64IntegerAttr(64));
+  };
+  scales = allocate(b.getF32Type());
+  first = allocate(b.getI32Type());
+  b.parallel(rows, [&](Value row) { prepare(row); });
+  // Without rows no weights are read.
+  Value turns = b.create<arith::SelectOp>(
+      b.less(b.index(0), rows), b.index(product.columns() / lanes), b.index(0));
+  b.parallel(turns, [&](Value turn) { columns(b.mul(turn, lanes)); });
+}
+
+bool cria::takesBlockColumns(const VectorUnit &unit,
+                             const BlockProduct &product) {
+  return unit.dotBytes && !unit.neon && product.columns() % unit.lanes == 0;
+}
+
+void cria::emitBlockColumns(VectorBuilder &b, const BlockProduct &product,
+                            bool fromZero, int64_t maxRows) {
+  BlockColumns(b, product, fromZero, maxRows).emit();
+}
