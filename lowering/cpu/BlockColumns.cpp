@@ -13,7 +13,8 @@
 ///     c[m, n] = acc
 ///
 /// The instruction multiplies unsigned by signed bytes, so an offset is added
-/// to w, as in BlockPanel.cpp. Each row of x has the same bits beside any
+/// to w, as in BlockPanel.cpp. Without vpdpbusd, weights of four bits have sums
+/// of 16 bits, as there. Each row of x has the same bits beside any
 /// others, and the same as there: sums of integers are exact, and blocks are
 /// added in order.
 #include "lowering/cpu/BlockProducts.h"
@@ -207,7 +208,13 @@ Value BlockColumns::stepOf(Value row, Value block, Value from) {
 void BlockColumns::tile(Value row, int64_t count, Value begin, Value copied) {
   VectorType integers = b.vectorType(lanes, b.getI32Type()),
              floats = b.vectorType(lanes, b.getF32Type());
-  Value zero = b.create<arith::ConstantOp>(b.getZeroAttr(integers));
+  // Sums of a block have 16 bits if no instruction adds four products.
+  bool isShort = !b.unit.dotBytes;
+  VectorType sumType =
+      isShort ? b.vectorType(2 * lanes, b.getI16Type()) : integers;
+  Value zero = b.create<arith::ConstantOp>(b.getZeroAttr(sumType));
+  Value ones = b.create<arith::ConstantOp>(DenseElementsAttr::get(
+      sumType, b.getIntegerAttr(sumType.getElementType(), 1)));
   // A loop has eight products, which wait for few others. Of few rows there are
   // several sums each.
   int64_t together = kSteps / count, sets = std::max<int64_t>(4 / count, 1);
@@ -217,33 +224,39 @@ void BlockColumns::tile(Value row, int64_t count, Value begin, Value copied) {
   carried = b.loop(
       b.index(0), copied, 1, carried, [&](Value place, ValueRange before) {
         Value block = b.add(begin, place);
-        SmallVector<Value> sums(count * sets, zero);
-        for (int64_t i = 0; i < count; ++i)
-          sums[i * sets] = b.create<vector::BroadcastOp>(
+        auto firstOf = [&](int64_t i) -> Value {
+          return b.create<vector::BroadcastOp>(
               integers, b.create<memref::LoadOp>(
                             first, ValueRange{b.add(row, i), block}));
-        sums = b.loop(
-            b.index(0), b.index(kSteps), together, sums,
-            [&](Value from, ValueRange before) {
-              SmallVector<Value> sums(before);
-              for (int64_t k = 0; k < together; ++k) {
-                Value step = b.add(from, k);
-                Value w =
-                    b.load(codes, {place, step, b.index(0)}, lanes * kStep);
-                for (int64_t i = 0; i < count; ++i) {
-                  Value &sum = sums[i * sets + k % sets];
-                  sum = b.dotBytes(
-                      w, stepOf(b.add(row, i), block, b.mul(step, kStep)), sum);
-                }
-              }
-              return sums;
-            });
+        };
+        SmallVector<Value> sums(count * sets, zero);
+        if (!isShort)
+          for (int64_t i = 0; i < count; ++i)
+            sums[i * sets] = firstOf(i);
+        sums = b.loop(b.index(0), b.index(kSteps), together, sums,
+                      [&](Value from, ValueRange before) {
+                        SmallVector<Value> sums(before);
+                        for (int64_t k = 0; k < together; ++k) {
+                          Value step = b.add(from, k);
+                          Value w = b.load(codes, {place, step, b.index(0)},
+                                           lanes * kStep);
+                          for (int64_t i = 0; i < count; ++i) {
+                            Value &sum = sums[i * sets + k % sets];
+                            sum = addProducts(b, sum, w,
+                                              stepOf(b.add(row, i), block,
+                                                     b.mul(step, kStep)));
+                          }
+                        }
+                        return sums;
+                      });
         Value ofWeights = b.load(weightScales, {place, b.index(0)}, lanes);
         SmallVector<Value> next;
         for (int64_t i = 0; i < count; ++i) {
           Value sum = sums[i * sets];
           for (int64_t set = 1; set < sets; ++set)
             sum = b.create<arith::AddIOp>(sum, sums[i * sets + set]);
+          if (isShort)
+            sum = b.create<arith::AddIOp>(firstOf(i), sumsOfTwo(b, sum, ones));
           Value factor = b.create<arith::MulFOp>(
               ofWeights, b.splat(scales, {b.add(row, i), block}, lanes));
           next.push_back(
@@ -302,7 +315,8 @@ void BlockColumns::emit() {
 
 bool cria::takesBlockColumns(const VectorUnit &unit,
                              const BlockProduct &product) {
-  return unit.dotBytes && !unit.neon && product.columns() % unit.lanes == 0;
+  return !unit.neon && (unit.dotBytes || product.bits == 4) &&
+         product.columns() % unit.lanes == 0;
 }
 
 void cria::emitBlockColumns(VectorBuilder &b, const BlockProduct &product,

@@ -95,8 +95,6 @@ private:
   SmallVector<Value> sumsOfPairs(Value r, Value panel, int64_t vectors,
                                  Value index);
   Value wordOf(Value row, Value index, int64_t step);
-  Value multiplied(Value sum, Value x, Value w);
-  Value sumsOfTwo(Value x, Value w);
   void store(Value n, Value r, Value count, Value panel, int64_t vectors,
              ValueRange acc);
 
@@ -255,24 +253,21 @@ void BlockPanelProduct::copyRow(Value r, Value n) {
     copy(b.index(whole), blocks - whole);
 }
 
-/// Sums of two products of 16-bit integers each.
-Value BlockPanelProduct::sumsOfTwo(Value x, Value w) {
+Value cria::sumsOfTwo(VectorBuilder &b, Value x, Value w) {
+  int64_t lanes = cast<VectorType>(x.getType()).getDimSize(0) / 2;
   return b.intrinsic(lanes == 16 ? "llvm.x86.avx512.pmaddw.d.512"
                                  : "llvm.x86.avx2.pmadd.wd",
                      b.vectorType(lanes, b.getI32Type()), {x, w});
 }
 
-/// Returns sum plus the products of a step.
-Value BlockPanelProduct::multiplied(Value sum, Value x, Value w) {
-  if (integers.bytes && !integers.shortSums)
+Value cria::addProducts(VectorBuilder &b, Value sum, Value w, Value x) {
+  if (getElementTypeOrSelf(sum.getType()).isInteger(32))
     return b.dotBytes(w, x, sum);
-  Value products =
-      integers.shortSums
-          ? b.intrinsic(lanes == 16 ? "llvm.x86.avx512.pmaddubs.w.512"
-                                    : "llvm.x86.avx2.pmadd.ub.sw",
-                        sum.getType(), {w, x})
-          : sumsOfTwo(x, w);
-  return b.create<arith::AddIOp>(sum, products);
+  int64_t lanes = cast<VectorType>(sum.getType()).getDimSize(0) / 2;
+  return b.create<arith::AddIOp>(
+      sum, b.intrinsic(lanes == 16 ? "llvm.x86.avx512.pmaddubs.w.512"
+                                   : "llvm.x86.avx2.pmadd.ub.sw",
+                       sum.getType(), {w, x}));
 }
 
 /// The integer sums of a block of k, by AMX: 16 rows times a panel.
@@ -374,7 +369,9 @@ SmallVector<Value> BlockPanelProduct::sumsOf(Value r, Value panel,
           b.create<vector::BitCastOp>(step, wordOf(b.add(r, i), index, k));
       for (int64_t v = 0; v < vectors; ++v) {
         Value &sum = sums[i * vectors + v];
-        sum = multiplied(sum, xs[v], w);
+        sum = integers.bytes
+                  ? addProducts(b, sum, w, xs[v])
+                  : b.create<arith::AddIOp>(sum, sumsOfTwo(b, xs[v], w));
       }
     }
   }
@@ -382,7 +379,7 @@ SmallVector<Value> BlockPanelProduct::sumsOf(Value r, Value panel,
     Value ones = b.create<arith::ConstantOp>(
         DenseElementsAttr::get(sumType, b.getI16IntegerAttr(1)));
     for (auto [i, sum] : llvm::enumerate(sums))
-      sum = b.create<arith::AddIOp>(firstOf(i), sumsOfTwo(sum, ones));
+      sum = b.create<arith::AddIOp>(firstOf(i), sumsOfTwo(b, sum, ones));
   }
   return sums;
 }

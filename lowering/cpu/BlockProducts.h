@@ -35,8 +35,8 @@ void emitFewBlockDots(VectorBuilder &b, const BlockProduct &product,
 /// lane (BlockColumns.cpp), which fewer instructions compute.
 void emitBlockColumns(VectorBuilder &b, const BlockProduct &product,
                       bool fromZero, int64_t maxRows);
-/// Whether the CPU and the product have what it needs: an instruction that
-/// multiplies bytes, and rows of weights that fill the lanes.
+/// Whether the CPU and the product have what it needs: x86 that multiplies
+/// bytes without overflow, and rows of weights that fill the lanes.
 bool takesBlockColumns(const VectorUnit &unit, const BlockProduct &product);
 
 /// The same with experts, for the rows of at most `maxTokens` tokens: rows of
@@ -68,6 +68,14 @@ void emitBlockPanel(VectorBuilder &b, const BlockProduct &product,
 /// signed, or not negative, with `offsetOf` added.
 mlir::Value loadCodes(VectorBuilder &b, const BlockProduct &product,
                       mlir::Value row, mlir::Value block, bool isSigned);
+
+/// Sums of two products of 16-bit integers each, on x86.
+mlir::Value sumsOfTwo(VectorBuilder &b, mlir::Value x, mlir::Value w);
+
+/// `sum` plus products of unsigned bytes w and signed ones x, on x86: of four
+/// in each i32, which needs `unit.dotBytes`, or of two in each i16.
+mlir::Value addProducts(VectorBuilder &b, mlir::Value sum, mlir::Value w,
+                        mlir::Value x);
 
 /// The offset that makes the integers of weights not negative.
 inline int64_t offsetOf(const BlockProduct &product) {
