@@ -24,12 +24,20 @@ const char *dtypeName(DType type) {
     return "q5_0";
   case DType::Q5_1:
     return "q5_1";
+  case DType::Q2_K:
+    return "q2_k";
+  case DType::Q3_K:
+    return "q3_k";
   case DType::Q4_K:
     return "q4_k";
   case DType::Q5_K:
     return "q5_k";
   case DType::Q6_K:
     return "q6_k";
+  case DType::IQ4_NL:
+    return "iq4_nl";
+  case DType::IQ4_XS:
+    return "iq4_xs";
   case DType::MXFP4:
     return "mxfp4";
   }
@@ -71,12 +79,20 @@ BlockSize blockOf(DType type) {
     return {32, 22};
   case DType::Q5_1:
     return {32, 24};
+  case DType::Q2_K:
+    return {256, 84};
+  case DType::Q3_K:
+    return {256, 110};
   case DType::Q4_K:
     return {256, 144};
   case DType::Q5_K:
     return {256, 176};
   case DType::Q6_K:
     return {256, 210};
+  case DType::IQ4_NL:
+    return {32, 18};
+  case DType::IQ4_XS:
+    return {256, 136};
   case DType::MXFP4:
     return {32, 17};
   }

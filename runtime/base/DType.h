@@ -22,9 +22,13 @@ enum class DType {
   Q4_1,
   Q5_0,
   Q5_1,
+  Q2_K,
+  Q3_K,
   Q4_K,
   Q5_K,
   Q6_K,
+  IQ4_NL,
+  IQ4_XS,
   MXFP4
 };
 

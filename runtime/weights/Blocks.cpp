@@ -76,6 +76,63 @@ CRIA_VECTOR_CLONES static void dequantizeK(const std::byte *from, DType type,
     }
 }
 
+/// Q2_K and Q3_K. In each half of a block (128 elements), byte i of 32 holds 2
+/// bits of elements i, i + 32, i + 64 and i + 96. Bit j of byte i of Q3_K's
+/// `high` is bit 2 of element i of 32 in part j. Q3_K's s of group j has its
+/// lower 4 bits in a half of byte j % 8, its upper 2 bits in byte 8 + j % 4.
+static void dequantizeFewBits(const std::byte *from, DType type, float *to,
+                              uint64_t count) {
+  bool hasHigh = type == DType::Q3_K;
+  uint64_t bytes = blockOf(type).bytes;
+  for (uint64_t first = 0; first < count; first += 256, from += bytes)
+    for (int j = 0; j < 16; ++j) { // groups of 16
+      auto *block = reinterpret_cast<const uint8_t *>(from);
+      const uint8_t *s = hasHigh ? block + 96 : block;
+      const uint8_t *high = block + j % 2 * 16,
+                    *low =
+                        block + (hasHigh ? 32 : 16) + j / 8 * 32 + j % 2 * 16;
+      float d, m = 0;
+      if (hasHigh) {
+        int scale =
+            (s[j % 8] >> j / 8 * 4 & 15) | (s[8 + j % 4] >> j / 4 * 2 & 3) << 4;
+        d = scaleAt(from + 108) * static_cast<float>(scale - 32);
+      } else {
+        d = scaleAt(from + 80) * static_cast<float>(s[j] & 15);
+        m = scaleAt(from + 82) * static_cast<float>(s[j] >> 4);
+      }
+      for (int i = 0; i < 16; ++i) {
+        int q = low[i] >> j / 2 % 4 * 2 & 3;
+        if (hasHigh)
+          q += (high[i] >> j / 2 & 1) * 4 - 4;
+        to[first + static_cast<uint64_t>(j * 16 + i)] =
+            d * static_cast<float>(q) - m;
+      }
+    }
+}
+
+/// IQ4_NL and IQ4_XS.
+static void dequantizeValues(const std::byte *from, DType type, float *to,
+                             uint64_t count) {
+  static constexpr float v[] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                1,    13,   25,  38,  53,  69,  89,  113};
+  auto [elements, bytes] = blockOf(type);
+  for (uint64_t first = 0; first < count; first += elements, from += bytes)
+    for (uint64_t j = 0; j < elements / 32; ++j) {
+      auto *block = reinterpret_cast<const uint8_t *>(from);
+      float d = scaleAt(from);
+      if (type == DType::IQ4_XS) {
+        int scale = (block[4 + j / 2] >> j % 2 * 4 & 15) |
+                    (block[2 + j / 4] >> j % 4 * 2 & 3) << 4;
+        d *= static_cast<float>(scale - 32);
+      }
+      const uint8_t *q = block + bytes - elements / 2 + j * 16;
+      for (uint64_t i = 0; i < 16; ++i) {
+        to[first + j * 32 + i] = d * v[q[i] & 15];
+        to[first + j * 32 + i + 16] = d * v[q[i] >> 4];
+      }
+    }
+}
+
 /// Q4_1, Q5_0 and Q5_1.
 static void dequantizeHalves(const std::byte *from, DType type, float *to,
                              uint64_t count) {
@@ -142,6 +199,10 @@ void dequantize(const std::byte *from, DType type, float *to, uint64_t count) {
     dequantizeK(from, type, to, count);
   else if (type == DType::Q6_K)
     dequantizeQ6_K(from, to, count);
+  else if (type == DType::Q2_K || type == DType::Q3_K)
+    dequantizeFewBits(from, type, to, count);
+  else if (type == DType::IQ4_NL || type == DType::IQ4_XS)
+    dequantizeValues(from, type, to, count);
   else if (type == DType::MXFP4)
     dequantizeMxfp4(from, to, count);
   else

@@ -6,11 +6,18 @@
 ///   Q4_1  32: f16 d, f16 m, 16 x (as Q4_0)                  x = d q + m
 ///   Q5_0  32: f16 d, u32 (bit 4 of each q), 16 x (as Q4_0)  x = d (q - 16)
 ///   Q5_1  32: f16 d, f16 m, the rest as Q5_0                x = d q + m
+///   Q2_K 256: 16 x (4 bits s, 4 bits t), 64 x (four q of 2 bits), f16 d, f16 m
+///                                                  x = (d s) q - m t
+///   Q3_K 256: 32 x (bit 2 of eight q), 64 x (four q of 2 bits), 16 x 6 bits s,
+///             f16 d                                x = (d (s - 32)) (q - 4)
 ///   Q4_K 256: f16 d, f16 m, 8 x (6 bits s, 6 bits t), 128 x (two q of 4 bits)
 ///                                                  x = (d s) q - m t
 ///   Q5_K 256: the same with 32 x (bit 4 of eight q) before the 128
 ///   Q6_K 256: 128 x (two q of 4 bits), 64 x (four q of 2 bits, above those),
 ///             16 x i8 s, f16 d                     x = (d s) (q - 32)
+///   IQ4_NL 32: as Q4_0                                     x = d v[q]
+///   IQ4_XS 256: f16 d, 8 x 6 bits s, 8 x (16 x (as Q4_0))
+///                                                  x = (d (s - 32)) v[q]
 ///   MXFP4 32: u8 s, 16 x (q of i | q of i + 16 << 4), q a float of 4 bits
 ///                                                  x = 2^(s - 127) q
 #pragma once

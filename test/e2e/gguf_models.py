@@ -260,12 +260,18 @@ def check_plain(model, dtype):
     check(apart <= bound, f"{model.name} in {dtype}: max |d| {apart:.2e}")
 
 
+NONLINEAR = TYPES.IQ4_NL, TYPES.IQ4_XS
+# Of these, gguf's Python package only reads blocks.
+BIG = TYPES.Q2_K, TYPES.Q3_K, TYPES.Q4_K, TYPES.Q5_K, TYPES.Q6_K, *NONLINEAR
+
+
 def random_blocks(shape, kind, draw):
     """Blocks of random bits, with scales that keep their values small."""
     elements, size = gguf.GGML_QUANT_SIZES[kind]
     blocks = draw.integers(0, 256, (shape[0], shape[1] // elements, size), "u1")
     scale = draw.uniform(1e-4, 2e-4, (*blocks.shape[:2], 1)).astype("<f2")
-    for at in {TYPES.Q6_K: [208]}.get(kind, [0, 2]):
+    scales = {TYPES.Q2_K: [80, 82], TYPES.Q3_K: [108], TYPES.Q6_K: [208]}
+    for at in scales.get(kind, [0] if kind in NONLINEAR else [0, 2]):
         blocks[:, :, at : at + 2] = scale.view("u1")
     return blocks.reshape(shape[0], -1)
 
@@ -273,7 +279,7 @@ def random_blocks(shape, kind, draw):
 def check_quantized(tools, kind):
     """Tensors of blocks have the values that gguf's Python package reads, rounded to the
     type that is computed in."""
-    big = kind in (TYPES.Q4_K, TYPES.Q5_K, TYPES.Q6_K)
+    big = kind in BIG
     sizes = {"hidden_size": 256, "intermediate_size": 512} if big else {}
     sizes |= {"num_hidden_layers": 2, "intermediate_size": 256, "head_dim": 64}
     name = {TYPES.Q4_0: "mixtral", TYPES.MXFP4: "gpt_oss"}.get(kind, "llama")

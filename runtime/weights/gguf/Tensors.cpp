@@ -13,14 +13,17 @@ namespace cria::gguf {
 /// The type of ggml as a type of weights; nothing if weights cannot have it.
 static std::optional<DType> dtypeOf(const TensorType &type) {
   static constexpr struct {
-    char name[6];
+    char name[7];
     DType type;
-  } types[] = {
-      {"F32", DType::F32},    {"F16", DType::F16},   {"BF16", DType::BF16},
-      {"F64", DType::F64},    {"Q8_0", DType::Q8_0}, {"Q4_0", DType::Q4_0},
-      {"Q4_1", DType::Q4_1},  {"Q5_0", DType::Q5_0}, {"Q5_1", DType::Q5_1},
-      {"Q4_K", DType::Q4_K},  {"Q5_K", DType::Q5_K}, {"Q6_K", DType::Q6_K},
-      {"MXFP4", DType::MXFP4}};
+  } types[] = {{"F32", DType::F32},       {"F16", DType::F16},
+               {"BF16", DType::BF16},     {"F64", DType::F64},
+               {"Q8_0", DType::Q8_0},     {"Q4_0", DType::Q4_0},
+               {"Q4_1", DType::Q4_1},     {"Q5_0", DType::Q5_0},
+               {"Q5_1", DType::Q5_1},     {"Q4_K", DType::Q4_K},
+               {"Q5_K", DType::Q5_K},     {"Q6_K", DType::Q6_K},
+               {"Q2_K", DType::Q2_K},     {"Q3_K", DType::Q3_K},
+               {"IQ4_NL", DType::IQ4_NL}, {"IQ4_XS", DType::IQ4_XS},
+               {"MXFP4", DType::MXFP4}};
   for (const auto &known : types)
     if (std::string_view(known.name) == type.name)
       return known.type;

@@ -82,6 +82,14 @@ def main():
     for scale in (0, 1, 2, 127, 254, 255):
         blocks = np.concatenate([np.array([scale], np.uint8), codes])
         cases.append(case(f"exponent {scale}", Types.MXFP4, none, blocks))
+    for kind, scales in {Types.Q2_K: (80, 82), Types.Q3_K: (108,), Types.IQ4_NL: (0,),
+                         Types.IQ4_XS: (0,)}.items():
+        for name in ("random bytes", "other random bytes"):
+            blocks = rng.integers(0, 256, gguf.GGML_QUANT_SIZES[kind][1], np.uint8)
+            for at in scales:  # finite
+                blocks[at:at + 2] = np.frombuffer(
+                    np.float16(rng.standard_normal()).tobytes(), np.uint8)
+            cases.append(case(name, kind, none, blocks))
     path = pathlib.Path(__file__).parent / "block_goldens.json"
     lines = ",\n".join(json.dumps(one, separators=(",", ":")) for one in cases)
     path.write_text("[\n" + lines + "\n]\n")

@@ -31,7 +31,8 @@ static Bytes bytesOfHex(const std::string &digits) {
 static DType typeNamed(const std::string &name) {
   for (DType type :
        {DType::Q8_0, DType::Q4_0, DType::Q4_1, DType::Q5_0, DType::Q5_1,
-        DType::Q4_K, DType::Q5_K, DType::Q6_K, DType::MXFP4})
+        DType::Q2_K, DType::Q3_K, DType::Q4_K, DType::Q5_K, DType::Q6_K,
+        DType::IQ4_NL, DType::IQ4_XS, DType::MXFP4})
     if (name == dtypeName(type))
       return type;
   ADD_FAILURE() << name;
@@ -151,6 +152,10 @@ TEST(Blocks, RowsHoldWholeBlocks) {
   EXPECT_EQ(tensorBytes({2, 64}, DType::Q5_1), 96u);
   EXPECT_EQ(tensorBytes({3, 512}, DType::Q5_K), 1056u);
   EXPECT_EQ(tensorBytes({3, 512}, DType::Q6_K), 1260u);
+  EXPECT_EQ(tensorBytes({3, 512}, DType::Q2_K), 504u);
+  EXPECT_EQ(tensorBytes({3, 512}, DType::Q3_K), 660u);
+  EXPECT_EQ(tensorBytes({2, 64}, DType::IQ4_NL), 72u);
+  EXPECT_EQ(tensorBytes({3, 512}, DType::IQ4_XS), 816u);
   EXPECT_EQ(tensorBytes({2, 64}, DType::MXFP4), 68u);
   EXPECT_EQ(tensorBytes({2, 48}, DType::Q8_0), std::nullopt);
   EXPECT_EQ(tensorBytes({64, 2}, DType::Q8_0), std::nullopt);
