@@ -120,6 +120,23 @@ def alone(name):
     return family(name, scaling=families.FAMILIES[name].get("rope_scaling"))
 
 
+# Matrices that tensor cores update by chunks of tokens.
+RULE = {
+    "linear_num_key_heads": 1,
+    "linear_num_value_heads": 2,
+    "linear_key_head_dim": 32,
+    "linear_value_head_dim": 64,
+    "num_hidden_layers": 2,
+    "full_attention_interval": 2,
+}
+SCAN = {
+    "layer_types": ["mamba", "attention"],
+    "mamba_n_heads": 2,
+    "mamba_d_head": 64,
+    "mamba_d_state": 32,
+    "num_hidden_layers": 2,
+}
+
 PHI3 = {
     "scaling": {
         "type": "longrope",
@@ -206,4 +223,7 @@ CASES = {
     "bf16-olmo2": family("olmo2", "bf16"),
     "bf16-gemma2": family("gemma2", "bf16"),
     "bf16-granite": family("granite", "bf16"),
+    "bf16-qwen3_5_text": own_rope("qwen3_5_text", dtype="bf16", **RULE),
+    "bf16-qwen3_next": family("qwen3_next", "bf16", mlp_only_layers=[0], **RULE),
+    "bf16-granitemoehybrid": family("granitemoehybrid-mamba", "bf16", **SCAN),
 }
