@@ -35,8 +35,8 @@ using namespace cria;
 /// The tokens that a recurrence takes at once in a prefill. Products of a chunk
 /// are as many multiply-adds as its tokens one by one. With eight lanes they
 /// are measured to be faster (docs/performance.md, "States"); with 16, single
-/// tokens are near the multiply-add rate. The schedule for GPUs takes one
-/// token, and keeps the state in registers.
+/// tokens are near the multiply-add rate. GPUs' schedules read a loop over
+/// tokens, and make chunks of it themselves (RecurrenceMma.cpp).
 static int64_t recurrenceChunk(const PipelineOptions &options) {
   bool isForGpus = options.device == Device::Cuda || options.alsoForGpus;
   return isForGpus || options.cpu.unit.lanes != 8 ? 1 : 16;

@@ -117,10 +117,11 @@ def delta_rule():
         ("f32", 2, 2, 16, 8, 3),
         ("bf16", 2, 6, 8, 16, 69),
         ("bf16", 1, 2, 32, 64, 69),  # the least columns that iterations share
+        ("bf16", 2, 4, 128, 32, 21),  # GPUs' chunks of 16 tokens in two calls
     ]
     for dtype, groups, heads, size, width, chunk in forms:
         p = Program(dtype, chunk=chunk)
-        p.slack, p.on_cuda = 4, chunk == 3 or size == 32
+        p.slack, p.on_cuda = 4, chunk == 3 or size >= 32
         p.counts = [7] if chunk == 3 else [1, 2, 33] if p.on_cuda else [1, 2, 33, 70]
         q, k, v, step = operands_of(p, groups, heads, size, width)
         # Rates are between 0 and 1.
@@ -149,10 +150,11 @@ def selective_scan():
         ("f32", 2, 4, 5, 7, 3),
         ("f32", 1, 1, 32, 80, 3),  # GPUs' blocks share the columns of an iteration
         ("bf16", 1, 2, 32, 64, 69),  # the least columns that iterations share
+        ("bf16", 2, 2, 64, 80, 21),  # GPUs' chunks of 16 tokens, blocks of 16 columns
     ]
     for dtype, groups, heads, size, width, chunk in forms:
         p = Program(dtype, chunk=chunk)
-        p.slack, p.on_cuda = 4, size == 32
+        p.slack, p.on_cuda = 4, size >= 32
         p.counts = [7] if chunk == 3 else [1, 2, 33]
         operands = operands_of(p, groups, heads, size, width)
         log_decay = p.weight(heads, scale=0.3, shift=-2.0)

@@ -71,6 +71,8 @@ TEST(Tuning, NumbersMustFitEachOther) {
               HasSubstr("stages * (128 + wide) * 128 = 245760"));
   EXPECT_EQ(refusal("attention_prompt.rows=40"),
             "attention_prompt.rows: expected a multiple of 16, got 40");
+  EXPECT_EQ(refusal("recurrence_chunks.columns=24"),
+            "recurrence_chunks.columns: expected a power of two, got 24");
   EXPECT_EQ(refusal("attention_warpgroups.keys=96"),
             "attention_warpgroups.keys: expected 64 or 128, got 96");
   EXPECT_THAT(refusal("attention_warpgroups.stages=4"),

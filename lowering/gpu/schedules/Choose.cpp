@@ -1,5 +1,7 @@
 #include "lowering/gpu/schedules/Choose.h"
 
+#include "mlir/IR/Remarks.h"
+
 using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
@@ -153,4 +155,22 @@ void Choose::attention(KernelFunction &function,
           return {};
         return schedule.emit(function, in, tuning);
       });
+}
+
+//===----------------------------------------------------------------------===//
+// Recurrences
+//===----------------------------------------------------------------------===//
+
+bool Choose::recurrence(Recurrence &in) const {
+  for (RecurrenceSchedule emit : schedules.recurrence) {
+    if (emit(in, tuning))
+      return true;
+    if (emit != schedules.recurrence.back() && !in.reason.empty())
+      remark::analysis(in.of.kernel.getLoc(),
+                       remark::RemarkOpts::name("token-by-token")
+                           .category("convert-linalg-to-gpu")
+                           .function(in.of.kernel.getName()))
+          << remark::reason("{0}", in.reason.str());
+  }
+  return false;
 }

@@ -13,6 +13,7 @@
 #include "lowering/gpu/schedules/Attention.h"
 #include "lowering/gpu/schedules/Gemm.h"
 #include "lowering/gpu/schedules/Gemv.h"
+#include "lowering/gpu/schedules/Recurrence.h"
 
 namespace cria::simt {
 
@@ -74,11 +75,16 @@ struct AttentionSchedule {
                                const AttentionMemory &in, const Tuning &tuning);
 };
 
+/// Builds the kernels of a recurrence. False if it is not taken: then nothing
+/// is built, and the recurrence's reason says why.
+using RecurrenceSchedule = bool (*)(Recurrence &in, const Tuning &tuning);
+
 /// The schedules that a target offers.
 struct Schedules {
   llvm::ArrayRef<GemvSchedule> gemv;
   llvm::ArrayRef<GemmSchedule> gemm;
   llvm::ArrayRef<AttentionSchedule> attention;
+  llvm::ArrayRef<RecurrenceSchedule> recurrence;
 };
 
 class Choose {
@@ -97,8 +103,8 @@ public:
   void gemm(KernelFunction &function, const llvm::Twine &name,
             llvm::ArrayRef<Work> works) const;
   void attention(KernelFunction &function, const AttentionMemory &in) const;
-
-  const RecurrenceSizes &recurrence() const { return tuning.recurrence; }
+  /// By the first schedule that takes it; remarks say why others do not.
+  bool recurrence(Recurrence &in) const;
 
 private:
   const Schedules &schedules;

@@ -28,6 +28,8 @@
 ///   canReduce       (Evaluator.h) terms are combined in any order
 ///   canEvaluate     (Evaluator.h) a payload can be cloned into a kernel
 ///   isOfToken       (Tokens.cpp) a block has what it computed of its own token
+///   step            (Recurrence.h) a token changes its matrix, and makes its
+///                   row, by linear functions: chunks of tokens are products
 ///   canGroup        (Groups.h) the products of a unit have one matrix, chosen
 ///                   by the row and the loop over its choices
 #pragma once

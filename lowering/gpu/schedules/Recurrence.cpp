@@ -1,142 +1,29 @@
-/// A matrix whose columns each token updates, as the delta rule does:
-///
-///   scf.forall (head, part of the columns) {
-///     %first = elementwise(a part of a state)             (D, W)
-///     scf.for token iter_args(%matrix = %first, %rows) {
-///       %sums = product(%x, %matrix)                      (M, D), (M, W)
-///       %row = elementwise(%sums, numbers of the token)   (W)
-///       %next = elementwise(%matrix, %row, %x, ...)       (D, W)
-///       yield %next, %row inserted in %rows } }
-///
-/// In a batch each token has states of its own: its matrix begins as a part of
-/// one state, and is inserted into another state.
-///
-/// A block computes one iteration of scf.forall, or some of its columns. In a
-/// batch it computes the tokens of one chain (Chains.h), one after the other.
-/// The matrix stays in registers of half of the block's warps: four
-/// neighbouring lanes have a column, and add their sums by shuffles. The other
-/// warps copy what tokens read to shared memory, some tokens ahead, and compute
-/// what is read of it: the norms of keys, for example. They fill one half of a
-/// buffer while the other half is read. The schedule knows no formula: it
-/// clones payloads.
-#include "lowering/gpu/schedules/Chains.h"
+#include "lowering/gpu/schedules/Recurrence.h"
 #include "lowering/gpu/schedules/Choose.h"
 #include "lowering/gpu/schedules/Preconditions.h"
 #include "lowering/gpu/schedules/Schedules.h"
-#include "lowering/gpu/schedules/Tuning.h"
 #include "lowering/kernel/Product.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include <numeric>
 
 using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 using linalg::GenericOp;
 
-/// Lanes of a column, and neighbouring rows that a lane has: 16 bytes.
-static constexpr int64_t kLanes = 4, kRows = 4;
-/// Columns of a warp, and the most columns of a block.
-static constexpr int64_t kColumns = kWarp / kLanes, kMostColumns = kWarp;
-/// The most rows of a matrix: a lane has a quarter of them in registers.
-static constexpr int64_t kMostRows = 256;
+/// Columns that a part has a multiple of, and the most rows of a matrix: a lane
+/// has a quarter of them in registers.
+static constexpr int64_t kColumns = 8, kMostRows = 256;
 
-namespace {
-/// The loops of elements: tokens, heads, parts of the columns, a column of a
-/// part, and a row of the matrix.
-enum Loop : unsigned { Token, Head, Band, Column, Row, kLoops };
-
-bool dependsOn(const Element &element, Loop loop) {
+bool simt::dependsOn(const Element &element, Recurrence::Loop loop) {
   return llvm::any_of(element.at,
                       [&](AffineExpr at) { return at.isFunctionOfDim(loop); });
 }
 
-/// An element that a token reads, from outside of the loops.
-struct Input {
-  Element element;
-  bool ofRow, ofColumn;
-  int64_t place; ///< in what shared memory has of a token
-};
-
-class Recurrence {
-public:
-  Recurrence(KernelFunction &of, const RecurrenceSizes &sizes,
-             scf::ForallOp loop, StringRef &reason)
-      : of(of), sizes(sizes), elements(of.elements), loop(loop),
-        reason(reason) {}
-  bool read();
-  bool emit();
-
-private:
-  bool fail(StringRef why) {
-    reason = why;
-    return false;
-  }
-  bool readLoops();
-  template <typename Insert> bool readState(Insert insert);
-  bool readStates(tensor::ParallelInsertSliceOp store,
-                  tensor::InsertSliceOp insert);
-  bool readMatrix();
-  bool readResult();
-  bool collect(const Element &element);
-  bool collectPayload(const Elements::Definition &made);
-  bool addInput(const Element &given);
-  const Input *find(const Element &element);
-  bool isKnown(const Element &element, ArrayRef<Size> box);
-  Element at(Value tensor, ArrayRef<OpFoldResult> offsets,
-             ArrayRef<AffineExpr> places);
-  bool isInside(Value value) {
-    return loop.getRegion().isAncestor(value.getParentRegion());
-  }
-
-  /// The values of the loops, for the lane's column.
-  SmallVector<Value> loops(Value token, Value row) {
-    return {token, head, band, column, row};
-  }
-  Value statistic(const Element &element, ValueRange loops, int64_t lanes);
-  void produce(Value token, Value slot);
-  Value load(const Input &input, Value slot, int64_t group);
-  SmallVector<Value> consume(Value token, Value slot, ValueRange matrix);
-  SmallVector<Value> start(Value token);
-  void finish(Value token, ValueRange matrix);
-  SmallVector<Value> nothing();
-  void emitText(int64_t tokens);
-  void emitChain();
-  Value rowAt(int64_t group);
-
-  KernelFunction &of;
-  const RecurrenceSizes &sizes;
-  Elements &elements;
-  scf::ForallOp loop;
-  StringRef &reason;
-
-  Box box;
-  int64_t rows = 0, columns = 0; // of a block
-  int64_t warps = 0;             // that have the columns, and that read ahead
-  Block *body = nullptr;         // of a token
-  Value state, carriedState, carriedRows; // arguments
-  Value carried, first; // the matrix before a token, and before the first one
-  GenericOp product, next;
-  Element row, into;            // the result, and where it is stored
-  Element readAt, stateAt;      // the part of a state, before and after
-  bool ofTokens = false;        // each token has states
-  SmallVector<Element> factors; // the rows of the product's left operand
-  std::vector<Input> inputs;
-  int64_t numbers = 0; // of a token in shared memory
-
-  // While a kernel is built: the places of the block, and of the lane.
-  Launch *launch = nullptr;
-  Value head, band, column, firstColumn, firstRow;
-  Rows shared;
-};
-} // namespace
-
-//===----------------------------------------------------------------------===//
-// Reading
-//===----------------------------------------------------------------------===//
+bool Recurrence::isInside(Value value) const {
+  return loop->isAncestor(value.getParentRegion()->getParentOp());
+}
 
 /// The element at `places` of the slice of a tensor from `offsets` on. The
 /// slice has the last dimensions alone.
@@ -247,9 +134,7 @@ template <typename Insert> bool Recurrence::readState(Insert insert) {
   rows = type.getDimSize(0);
   box[Column] = {type.getDimSize(1)};
   box[Row] = {rows};
-  columns = std::gcd(box[Column].constant, kMostColumns);
-  warps = columns / kColumns;
-  if (warps == 0 || rows % kWarp || rows > kMostRows)
+  if (box[Column].constant % kColumns || rows % kWarp || rows > kMostRows)
     return fail("its matrices do not have a multiple of 8 columns, and at most "
                 "256 rows, a multiple of 32");
   stateAt = at(state, insert.getMixedOffsets(),
@@ -398,7 +283,7 @@ bool Recurrence::isKnown(const Element &element, ArrayRef<Size> box) {
 }
 
 /// The input that an element from outside of the loops is; null if it is none.
-const Input *Recurrence::find(const Element &element) {
+const Recurrence::Input *Recurrence::find(const Element &element) const {
   if (isInside(element.tensor))
     return nullptr;
   Element origin = elements.origin(element, box);
@@ -412,7 +297,7 @@ bool Recurrence::addInput(const Element &given) {
   if (find(given))
     return true;
   Element element = elements.origin(given, box);
-  Input input{element, dependsOn(element, Row), dependsOn(element, Column), 0};
+  Input input{element, dependsOn(element, Row), dependsOn(element, Column)};
   Type type = cast<RankedTensorType>(element.tensor.getType()).getElementType();
   if ((input.ofRow && input.ofColumn) || !isa<FloatType>(type) ||
       (input.ofRow && !type.isF32()))
@@ -468,253 +353,137 @@ bool Recurrence::collect(const Element &element) {
   return fail("a token reads what is not computed element by element");
 }
 
-bool Recurrence::read() {
-  if (!readLoops() || !readMatrix() || !readResult())
-    return false;
-  for (bool ofRow : {true, false})
-    for (bool ofColumn : {true, false})
-      for (Input &input : inputs)
-        if (input.ofRow == ofRow && input.ofColumn == ofColumn) {
-          input.place = numbers;
-          numbers += ofRow ? rows : ofColumn ? columns : 1;
-        }
-  numbers = llvm::alignTo(numbers, kRows);
+bool Recurrence::read() { return readLoops() && readMatrix() && readResult(); }
+
+Element Recurrence::sumOf(unsigned row) const {
+  return {product->getResult(0),
+          {elements.constant(row), elements.dim(Column)}};
+}
+
+Element Recurrence::updated() const {
+  return {next->getResult(0), {elements.dim(Row), elements.dim(Column)}};
+}
+
+/// Whether the additions and multiplications of a payload may be done in
+/// another order.
+static bool mayReorderAll(GenericOp op) {
+  auto isReordered = [](auto op) {
+    return bitEnumContainsAll(op.getFastmath(), arith::FastMathFlags::reassoc);
+  };
+  for (Operation &nested : *op.getBody()) {
+    auto add = dyn_cast<arith::AddFOp>(nested);
+    auto mul = dyn_cast<arith::MulFOp>(nested);
+    if ((add && !isReordered(add)) || (mul && !isReordered(mul)))
+      return false;
+  }
   return true;
 }
 
+std::optional<Recurrence::Step> Recurrence::step() {
+  auto isInput = [&](const Element &element) { return find(element); };
+  auto isNumber = [&](const FormulaRef &formula) {
+    return !reads(formula, [&](const Element &element) {
+      const Input *input = find(element);
+      return input->ofRow || input->ofColumn || dependsOn(element, Band);
+    });
+  };
+  auto isRow = [&](const Input *input) {
+    return input && input->ofRow && !dependsOn(input->element, Band);
+  };
+  auto isOfColumn = [&](const FormulaRef &formula) {
+    return !reads(formula,
+                  [&](const Element &element) { return find(element)->ofRow; });
+  };
+  auto none = [&](StringRef why) {
+    fail(why);
+    return std::nullopt;
+  };
+  LinearReader reader(elements, box, isInput);
+  // S' is linear in S and in the row u that all rows of S read.
+  Element after = updated(), update;
+  for (const Element &read :
+       elements.operands(elements.define(after, box), box))
+    if (read.tensor != carried && !dependsOn(read, Row) &&
+        dependsOn(read, Column))
+      update = read;
+  if (!update.tensor || !mayReorderAll(next))
+    return none("its matrix is not updated by a product that may be reordered");
+  Step step;
+  auto changed = reader.read(after, {{carried, after.at}, update});
+  if (!changed || changed->rest || !isNumber(changed->factors[0]) ||
+      !changed->factors[1] || changed->factors[1]->kind != Formula::Read)
+    return none("its matrix is not updated by a number and one product");
+  step.decay = changed->factors[0];
+  step.y = find(changed->factors[1]->element);
+  // u and o are linear in sums: each in those of one row at most.
+  SmallVector<Element> variables;
+  for (unsigned i = 0; i < factors.size(); ++i)
+    variables.push_back(sumOf(i));
+  auto takeSum = [&](const Linear &of, const Input *&row, FormulaRef &factor) {
+    for (unsigned i = 0; i < factors.size(); ++i)
+      if (of.factors[i]) {
+        if (factor || !isNumber(of.factors[i]))
+          return false;
+        row = find(factors[i]);
+        factor = of.factors[i];
+      }
+    return isOfColumn(of.rest);
+  };
+  auto added = reader.read(update, variables);
+  if (!added || !takeSum(*added, step.x, step.corrected))
+    return none("what is added to its matrix is not linear in one sum");
+  step.added = added->rest;
+  variables.push_back(update);
+  auto result = reader.read(row, variables);
+  if (!result || !takeSum(*result, step.q, step.read) ||
+      !isNumber(result->factors.back()))
+    return none("its row is not linear in one sum and in what is added");
+  step.own = result->rest;
+  step.mixed = result->factors.back();
+  if (!isRow(step.y) || !isRow(step.q) || (step.corrected && !isRow(step.x)))
+    return none("a factor of its products is not a row for all columns");
+  return step;
+}
+
 //===----------------------------------------------------------------------===//
-// Building
+// In a kernel
 //===----------------------------------------------------------------------===//
 
-/// The row of the matrix that begins a lane's group `group` of rows.
-Value Recurrence::rowAt(int64_t group) {
-  return launch->b.add(firstRow, group * kLanes * kRows);
-}
-
-/// A sum over a row; each lane of a warp has `lanes` neighbours of the row.
-/// Null for other elements.
-Value Recurrence::statistic(const Element &element, ValueRange loops,
-                            int64_t lanes) {
-  auto op = element.tensor.getDefiningOp<GenericOp>();
-  if (!op || op.getNumReductionLoops() == 0)
-    return {};
-  return reduceGroup(
-      *launch, *elements.reduction(element, box), box, loops, lanes,
-      [&](const Element &read) { return statistic(read, loops, lanes); });
-}
-
-/// A warp brings what a token reads to the place `slot` of shared memory.
-void Recurrence::produce(Value token, Value slot) {
-  KernelBuilder &b = launch->b;
-  int64_t lanes = rows / kWarp;
-  Value lane = b.lane(), at = b.mul(lane, lanes),
-        own = columns < kWarp ? b.min(lane, b.i32(columns - 1)) : lane;
-  SmallVector<Value> loops = {token, head, band, b.add(firstColumn, own), at};
-  Evaluator evaluate(*launch, box, loops, lanes, [&](const Element &element) {
-    return statistic(element, loops, lanes);
-  });
-  for (const Input &input : inputs) {
-    Value value = b.widen(evaluate(input.element));
-    auto store = [&](Value place) {
-      b.storeTo(value, b.address(shared, slot, b.add(place, input.place)));
-    };
-    if (input.ofRow)
-      store(at);
-    else if (input.ofColumn && columns == kWarp)
-      store(lane);
-    else
-      b.when(b.less(lane, b.i32(input.ofColumn ? columns : 1)),
-             [&] { store(lane); });
-  }
-}
-
-/// An input from the place `slot` of shared memory: a number, or one for each
-/// row of a group.
-Value Recurrence::load(const Input &input, Value slot, int64_t group) {
-  KernelBuilder &b = launch->b;
-  Value place = input.ofRow      ? rowAt(group)
-                : input.ofColumn ? b.sub(column, firstColumn)
-                                 : b.i32(0);
-  Type type = cast<RankedTensorType>(input.element.tensor.getType());
-  return b.narrow(
-      b.load(shared, slot, b.add(place, input.place), input.ofRow ? kRows : 1),
-      getElementTypeOrSelf(type));
-}
-
-/// Updates the matrix by a token whose numbers are at `slot`, and stores the
-/// token's row.
-SmallVector<Value> Recurrence::consume(Value token, Value slot,
-                                       ValueRange matrix) {
-  KernelBuilder &b = launch->b;
-  SmallVector<Value> at = loops(token, b.i32(0));
-  // What all rows of a column share: sums, and what is computed from them.
-  SmallVector<std::pair<Element, Value>> known;
-  size_t group = 0;
-  auto leaf = [&](const Element &element) -> Value {
-    if (element.tensor == carried)
-      return matrix[group];
-    for (auto &[other, value] : known)
-      if (other == element)
-        return value;
-    const Input *input = find(element);
-    if (!input)
+SmallVector<Value> Recurrence::bring(Launch &launch,
+                                     ArrayRef<const Input *> inputs,
+                                     ValueRange at, int64_t lanes) const {
+  SmallVector<std::pair<Element, Value>> sums;
+  Evaluator::Leaf sum = [&](const Element &element) -> Value {
+    auto op = element.tensor.getDefiningOp<GenericOp>();
+    if (!op || op.getNumReductionLoops() == 0)
       return {};
-    Value value = load(*input, slot, group);
-    if (!input->ofRow)
-      known.push_back({element, value});
+    for (auto &[known, value] : sums)
+      if (known == element)
+        return value;
+    Value value = reduceGroup(launch, *elements.reduction(element, box), box,
+                              at, lanes, sum);
+    sums.push_back({element, value});
     return value;
   };
-  auto add = [&](Value x, Value y) { return b.fadd(x, y); };
-  for (auto [i, factor] : llvm::enumerate(factors)) {
-    Value sum = b.zero(matrix[0].getType());
-    for (group = 0; group < matrix.size(); ++group)
-      sum = b.fma(leaf(factor), matrix[group], sum);
-    Element element{product.getResult(0),
-                    {elements.constant(i), elements.dim(Column)}};
-    known.push_back({element, b.warpSum(b.reduce(sum, add), kLanes)});
-  }
-  Evaluator evaluate(*launch, box, at, kRows, leaf);
-  Element updated{next.getResult(0), {elements.dim(Row), elements.dim(Column)}};
-  for (const Element &read :
-       elements.operands(elements.define(updated, box), box))
-    if (read.tensor != carried && !dependsOn(read, Row))
-      known.push_back({read, evaluate(read)});
-  Value own = evaluate(row);
-  b.when(b.equal(b.rem(b.lane(), kLanes), b.i32(0)),
-         [&] { launch->store(own, into, at); });
-  SmallVector<Value> result;
-  for (group = 0; group < matrix.size(); ++group)
-    result.push_back(evaluate(updated));
-  return result;
+  Evaluator evaluate(launch, box, at, lanes, sum);
+  return llvm::map_to_vector(inputs, [&](const Input *input) {
+    return launch.b.widen(evaluate(input->element));
+  });
 }
 
-/// The matrix before a token: each lane's rows of its column.
-SmallVector<Value> Recurrence::start(Value token) {
-  KernelBuilder &b = launch->b;
-  SmallVector<Value> matrix;
-  for (int64_t group = 0; group < rows / (kLanes * kRows); ++group) {
-    SmallVector<Value> numbers;
-    for (int64_t i = 0; i < kRows; ++i) {
-      SmallVector<Value> at = loops(token, b.add(rowAt(group), i));
-      Evaluator evaluate(*launch, box, at, 1, [&](const Element &element) {
-        return element.tensor == carriedState ? launch->load(readAt, at)
-                                              : Value();
-      });
-      numbers.push_back(
-          evaluate({first, {elements.dim(Row), elements.dim(Column)}}));
-    }
-    matrix.push_back(b.pack(numbers));
-  }
-  return matrix;
+Value Recurrence::start(Launch &launch, ValueRange at) const {
+  Evaluator evaluate(launch, box, at, 1, [&](const Element &element) {
+    return element.tensor == carriedState ? launch.load(readAt, at) : Value();
+  });
+  return evaluate({first, {elements.dim(Row), elements.dim(Column)}});
 }
 
-void Recurrence::finish(Value token, ValueRange matrix) {
-  KernelBuilder &b = launch->b;
-  for (auto [group, numbers] : llvm::enumerate(matrix))
-    for (int64_t i = 0; i < kRows; ++i)
-      launch->store(b.extract(numbers, i), stateAt,
-                    loops(token, b.add(rowAt(group), i)));
-}
-
-/// The value that warps without a matrix pass on in its place.
-SmallVector<Value> Recurrence::nothing() {
-  KernelBuilder &b = launch->b;
-  Type type = VectorType::get({kRows}, b.getF32Type());
-  return SmallVector<Value>(rows / (kLanes * kRows), b.zero(type));
-}
-
-/// A chain is short, so a warp copies each token's numbers when it is computed.
-void Recurrence::emitChain() {
-  KernelBuilder &b = launch->b;
-  shared = b.shared(b.getF32Type(), numbers, numbers);
-  Value isOwner = b.less(b.warp(), b.i32(warps)), slot = b.i32(0);
-  forChain(*launch, {readAt.at[0], stateAt.at[0]}, b.block(2),
-           launch->number(box[Token]), [&](Value token) {
-             SmallVector<Value> matrix = llvm::to_vector(b.choose(
-                 isOwner, [&] { return start(token); },
-                 [&] {
-                   b.when(b.equal(b.warp(), b.i32(warps)),
-                          [&] { produce(token, slot); });
-                   return nothing();
-                 }));
-             b.barrier();
-             b.when(isOwner,
-                    [&] { finish(token, consume(token, slot, matrix)); });
-             b.barrier();
-           });
-}
-
-/// Blocks (i, j, k): i is the head, j is columns, k is the first row of a
-/// chain.
-bool Recurrence::emit() {
-  Launch made(of, "", 2 * warps * kWarp);
-  launch = &made;
-  KernelBuilder &b = made.b;
-  head = b.block(0);
-  int64_t parts = box[Column].constant / columns;
-  band = b.div(b.block(1), parts);
-  firstColumn = b.mul(b.rem(b.block(1), parts), columns);
-  column = b.add(firstColumn,
-                 b.add(b.mul(b.warp(), kColumns), b.div(b.lane(), kLanes)));
-  firstRow = b.mul(b.rem(b.lane(), kLanes), kRows);
+bool Recurrence::hasWideRows(Launch &launch) {
+  int64_t lanes = rows / kWarp;
   for (const Input &input : inputs)
-    if (input.ofRow &&
-        vectorWidth(made, input.element, box, rows / kWarp) != rows / kWarp)
+    if (input.ofRow && vectorWidth(launch, input.element, box, lanes) != lanes)
       return fail("the lanes of a warp cannot read a row as vectors");
-  int64_t most = kDeclaredMemory / (2 * sizeof(float) * numbers);
-  if (most < 1)
-    return fail("a token's numbers do not fit shared memory");
-  if (ofTokens)
-    emitChain();
-  else
-    emitText(std::min(sizes.tokens, most));
-  made.finish({of.constant(box[Head].constant),
-               of.constant(box[Band].constant * parts),
-               ofTokens ? of.blocks(box[Token], 1) : of.constant(1)});
   return true;
-}
-
-/// Half of the warps bring as many as `tokens` tokens ahead.
-void Recurrence::emitText(int64_t tokens) {
-  KernelBuilder &b = launch->b;
-  if (box[Token].isConstant())
-    tokens = std::min(tokens, box[Token].constant);
-  shared = b.shared(b.getF32Type(), 2 * tokens * numbers, numbers);
-  Value count = launch->number(box[Token]),
-        isOwner = b.less(b.warp(), b.i32(warps));
-  SmallVector<Value> matrix = llvm::to_vector(b.choose(
-      isOwner, [&] { return start(b.i32(0)); }, [&] { return nothing(); }));
-  // In each turn some warps bring tokens, and the others compute the tokens
-  // that the turn before has brought.
-  Value end = b.mul(b.add(b.ceilDiv(count, tokens), 1), tokens);
-  matrix =
-      b.loop(b.i32(0), end, tokens, matrix, [&](Value turn, ValueRange old) {
-        Value half = b.mul(b.rem(b.div(turn, tokens), 2), tokens);
-        auto next = llvm::to_vector(b.choose(
-            isOwner,
-            [&] {
-              // Nothing in the first turn.
-              Value before = b.sub(turn, b.i32(tokens)),
-                    other = b.sub(b.i32(tokens), half);
-              return b.loop(b.max(before, b.i32(0)), b.min(turn, count), 1, old,
-                            [&](Value token, ValueRange matrix) {
-                              return consume(token,
-                                             b.add(other, b.sub(token, before)),
-                                             matrix);
-                            });
-            },
-            [&] {
-              b.loop(b.add(turn, b.sub(b.warp(), b.i32(warps))),
-                     b.min(b.add(turn, tokens), count), warps,
-                     [&](Value token) {
-                       produce(token, b.add(half, b.sub(token, turn)));
-                     });
-              return SmallVector<Value>(old);
-            }));
-        b.barrier();
-        return next;
-      });
-  b.when(isOwner, [&] { finish(b.i32(0), matrix); });
 }
 
 bool simt::emitRecurrence(KernelFunction &function, const Choose &choose,
@@ -726,6 +495,6 @@ bool simt::emitRecurrence(KernelFunction &function, const Choose &choose,
     reason = "it has more than one parallel loop";
     return false;
   }
-  Recurrence recurrence(function, choose.recurrence(), loops[0], reason);
-  return recurrence.read() && recurrence.emit();
+  Recurrence recurrence(function, loops[0], reason);
+  return recurrence.read() && choose.recurrence(recurrence);
 }

@@ -84,7 +84,9 @@ llvm::SmallVector<Tuning::Column, 0> Tuning::columns() {
        {"attention_prompt", "rows", &prompt.rows, 16, 256},
        {"attention_warpgroups", "keys", &promptWarpgroups.keys, 64, 128},
        {"attention_warpgroups", "stages", &promptWarpgroups.stages, 2, 8},
-       {"recurrence", "tokens", &recurrence.tokens, 1, 64}});
+       {"recurrence", "tokens", &recurrence.tokens, 1, 64},
+       {"recurrence_chunks", "columns", &recurrenceChunks.columns, 16, 32},
+       {"recurrence_chunks", "warps", &recurrenceChunks.warps, 1, 16}});
   return all;
 }
 
@@ -217,6 +219,11 @@ llvm::Error Tuning::check() const {
   if (prompt.rows % 16)
     return textError("attention_prompt.rows: expected a multiple of 16, got " +
                      llvm::Twine(prompt.rows));
+  for (auto [name, size] : {std::pair("columns", recurrenceChunks.columns),
+                            {"warps", recurrenceChunks.warps}})
+    if (!llvm::isPowerOf2_64(size))
+      return textError("recurrence_chunks." + llvm::Twine(name) +
+                       ": expected a power of two, got " + llvm::Twine(size));
   return checkPrompt(promptWarpgroups);
 }
 

@@ -93,6 +93,11 @@ struct PromptWarpgroupSizes {
 struct RecurrenceSizes {
   int64_t tokens; ///< of half of the buffer, at most
 };
+/// The same of a prompt by chunks of tokens (RecurrenceMma.cpp).
+struct RecurrenceChunkSizes {
+  int64_t columns; ///< of a block, at most
+  int64_t warps;   ///< that bring the next chunk
+};
 
 /// No limit on the rows of an input.
 inline constexpr int64_t kAnyRows = std::numeric_limits<int64_t>::max();
@@ -126,6 +131,7 @@ struct Tuning {
   PromptSizes prompt = {/*rows=*/64};
   PromptWarpgroupSizes promptWarpgroups = {/*keys=*/128, /*stages=*/2};
   RecurrenceSizes recurrence = {/*tokens=*/16};
+  RecurrenceChunkSizes recurrenceChunks = {/*columns=*/32, /*warps=*/4};
 
   /// Reads a file, a JSON object of rows and their numbers. Numbers that it
   /// does not have keep their values. An error names the file, the number, and

@@ -69,6 +69,8 @@ const Schedules &cuda::schedules() {
       {false,
        [](const KernelFunction &, const AttentionMemory &) { return true; },
        emitAttentionScan}};
-  static constexpr Schedules kAll = {kGemv, kGemm, kAttention};
+  static constexpr RecurrenceSchedule kRecurrence[] = {emitRecurrenceMma,
+                                                       emitRecurrenceLoop};
+  static constexpr Schedules kAll = {kGemv, kGemm, kAttention, kRecurrence};
   return kAll;
 }

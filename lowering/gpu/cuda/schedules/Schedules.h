@@ -59,4 +59,8 @@ mlir::gpu::GPUFuncOp emitAttentionScan(simt::KernelFunction &of,
                                        const simt::AttentionMemory &in,
                                        const simt::Tuning &tuning);
 
+// A matrix that each token updates, in prompts by chunks of tokens on tensor
+// cores (RecurrenceMma.cpp).
+bool emitRecurrenceMma(simt::Recurrence &in, const simt::Tuning &tuning);
+
 } // namespace cria::cuda
