@@ -240,16 +240,29 @@ Value FunctionLowering::intoOutput(Output output, Value rows) {
   return b.insert(rows, outputs[output], zeros, b.sizes(rows));
 }
 
+/// Whether a value has one use, and what it is a part or a reshape of has no
+/// other use.
+static bool hasOneReader(Value value) {
+  while (value.hasOneUse()) {
+    Operation *op = value.getDefiningOp();
+    if (!isa_and_present<tensor::ExtractSliceOp, tensor::ExpandShapeOp,
+                         tensor::CollapseShapeOp>(op))
+      return true;
+    value = op->getOperand(0);
+  }
+  return false;
+}
+
 /// The destination of a norm's result: the entry's hidden states if the entry
-/// returns the result as these, the norm's input if nothing else reads it, or
-/// else a new tensor.
+/// returns the result as these, the norm's input if nothing else reads its
+/// memory, or else a new tensor.
 Value FunctionLowering::normDestination(Operation *norm, Value x) {
   if (makesOutput(norm->getResult(0), Hidden))
     return outputSlice(Hidden, x);
   auto type = cast<RankedTensorType>(norm->getResult(0).getType());
   if (wideForm.count(norm->getOperand(0)))
     type = type.clone(b.getF32Type());
-  if (x.getType() == type && norm->getOperand(0).hasOneUse() &&
+  if (x.getType() == type && hasOneReader(norm->getOperand(0)) &&
       !isWeight(norm->getOperand(0)))
     return x;
   return b.empty(b.sizes(x), type.getElementType());
