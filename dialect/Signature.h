@@ -3,6 +3,9 @@
 #pragma once
 
 #include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/TypeRange.h"
+
+#include <optional>
 
 namespace cria {
 
@@ -16,34 +19,46 @@ inline llvm::ArrayRef<mlir::Type> cacheTypes(mlir::FunctionType type) {
   });
 }
 
-/// The indices of the arguments of `@prefill` or `@batch` with the numbers of
-/// pages and, if the program has states, of states. They exist if caches are
-/// paged.
-inline constexpr unsigned kPagesArgument = 3, kStatesArgument = 4;
-
-/// The type of such an argument; null if the function does not have it.
-inline mlir::RankedTensorType numbersType(mlir::FunctionType type,
-                                          unsigned argument) {
-  return argument < type.getNumInputs() - cacheTypes(type).size()
-             ? llvm::dyn_cast<mlir::RankedTensorType>(type.getInput(argument))
-             : mlir::RankedTensorType();
-}
-
-/// The index of the argument of a function with the number of tokens of another
-/// text, or of tokens that attention sees `ahead`, if the function has it. The
-/// argument follows `first` and the numbers of pages and states.
-inline unsigned sourceArgument(mlir::FunctionType type) {
-  unsigned argument = kPagesArgument;
-  while (numbersType(type, argument))
-    ++argument;
-  return argument;
-}
-
 /// Whether a cache is a state, which has no positions: (layers, rows, numbers),
 /// or the states of many texts, (states, layers, rows, numbers).
 inline bool isState(mlir::RankedTensorType cache) {
   return cache.getRank() == 3 ||
          (cache.getRank() == 4 && cache.isDynamicDim(0));
+}
+
+/// The index of the first argument of `@prefill` or `@batch` with numbers of
+/// pages and states, if caches are paged.
+inline constexpr unsigned kPagesArgument = 3;
+
+/// The arguments with numbers: of pages; of pages of the caches that keep a
+/// window alone, if there are such caches; and of states, if the program has
+/// states.
+struct NumberArguments {
+  std::optional<unsigned> pages, windowPages, states;
+  /// The index after them. A number of tokens of another text, or of tokens
+  /// that attention sees `ahead`, is there if the function has it.
+  unsigned end = kPagesArgument;
+};
+
+inline NumberArguments numberArguments(mlir::FunctionType type) {
+  llvm::ArrayRef<mlir::Type> caches = cacheTypes(type);
+  bool hasStates = llvm::any_of(caches, [](mlir::Type cache) {
+    auto tensor = llvm::dyn_cast<mlir::RankedTensorType>(cache);
+    return tensor && isState(tensor);
+  });
+  NumberArguments found;
+  unsigned numbers = type.getNumInputs() - caches.size();
+  while (found.end < numbers &&
+         llvm::isa<mlir::RankedTensorType>(type.getInput(found.end)))
+    ++found.end;
+  unsigned next = kPagesArgument;
+  if (next < found.end)
+    found.pages = next++;
+  if (next + hasStates < found.end)
+    found.windowPages = next++;
+  if (next < found.end)
+    found.states = next;
+  return found;
 }
 
 /// Whether a cache is what many texts share: (pages, layers, heads, page, size)
@@ -56,6 +71,16 @@ inline bool isPaged(mlir::RankedTensorType cache) {
 /// state.
 inline mlir::RankedTensorType pageOf(mlir::RankedTensorType cache) {
   return isPaged(cache) ? cache.clone(cache.getShape().drop_front()) : cache;
+}
+
+/// The positions of a page of caches.
+inline constexpr int64_t kPage = 16;
+
+/// The pages of `page` positions that a text takes whose next call has `tokens`
+/// tokens, in caches that keep a window: wherever a page begins, the pages of
+/// `window - 1 + tokens` positions.
+inline int64_t windowPages(int64_t window, int64_t tokens, int64_t page) {
+  return (window + tokens - 3 + page) / page + 1;
 }
 
 /// Whether `@forward` returns hidden states, between the logits and the caches.

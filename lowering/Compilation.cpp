@@ -177,8 +177,9 @@ llvm::Error Compilation::readModel(const CompileOptions &options,
   if (model->family->readsImages() && !options.program.chunk)
     program.chunk = model->maxPositions; // an image is one call
   ImportOptions importing = {program.maxSeq, dtypeOf(program.dtype), {}};
-  if (program.wantsRings())
-    importing.ringChunk = chunk();
+  if (program.keepsWindows())
+    importing.windowChunk = chunk();
+  importing.rows = program.batch.value_or(0);
   module = importModel(*model, importing, &context);
   if (!module)
     return reported();

@@ -113,6 +113,11 @@ public:
 
   /// The costs of a forward pass. The phase must be Import.
   Costs costs() { return costsOf(*module); }
+  /// Counts the caches of a text as they are at Fuse, if they are in pages.
+  void countCaches(Costs &costs) {
+    if (pipeline.program.batch.value_or(0))
+      countPages(*module, chunk(), costs);
+  }
   /// The costs of each kernel of each entry. The phase must be Fuse.
   std::vector<KernelCost> kernelCosts() { return kernelCostsOf(*module); }
   /// The most tokens of a call of `prefill`.

@@ -62,9 +62,9 @@ static constexpr ProgramOption kOptions[] = {
      "none", ReadBy::Import},
     {"window-cache", "ring|whole",
      "Caches of layers with a window: ring, as long as the window and a chunk, "
-     "or whole, as long as the others (default: ring, without --batch)",
+     "in pages with --batch, or whole, as long as the others (default: ring)",
      Text{&ProgramOptions::windowCache, readWindowCache}, Recorded::InFlags,
-     /*isFlag=*/true, "ring", ReadBy::Import},
+     /*isFlag=*/true, "ring", ReadBy::Both},
     {"lora-rank", "N",
      "Leave room for unmerged LoRA adapters, whose ranks add up to N at most "
      "(default: none)",
@@ -252,7 +252,7 @@ llvm::Error cria::resumeOptions(ProgramOptions &options, StringRef input,
     }
     if (llvm::Error error = checkOption(option, options, input, manifest))
       return error;
-    if (option.readBy == ReadBy::Later)
+    if (option.readBy != ReadBy::Import)
       if (llvm::Error error = takeFrom(manifest, option, input, next))
         return error;
   }

@@ -45,11 +45,9 @@ struct ProgramOptions {
   std::optional<std::string> schedules;
 
   int64_t chunkSize() const { return chunk.value_or(512); }
-  /// Whether the caches of layers with a window are to be rings. Pages of a
-  /// batch have all positions of all layers.
-  bool wantsRings() const {
-    return !batch.value_or(0) && windowCache != "whole";
-  }
+  /// Whether layers with a window are to have caches of their own, which keep
+  /// the window alone: rings, or in pages of a batch.
+  bool keepsWindows() const { return windowCache != "whole"; }
 };
 
 /// A row of the table.
@@ -74,6 +72,7 @@ struct ProgramOption {
   enum class ReadBy {
     Import, // in every text of --emit, it has already had its effect
     Later,  // going on from a later text, it is taken from the manifest
+    Both,   // going on from any text, it is taken from the manifest
   };
 
   /// The name on the command line, "max-seq" for --max-seq. In manifests its

@@ -202,7 +202,9 @@ static void buildCudaLlvm(OpPassManager &pm, const PipelineOptions &options) {
 static void buildFuse(OpPassManager &pm, const PipelineOptions &options) {
   buildInlinePipeline(pm);
   pm.addPass(createAssignSlots());
-  buildFusePipeline(pm, options.program.batch.value_or(0));
+  const ProgramOptions &program = options.program;
+  buildFusePipeline(pm, program.batch.value_or(0),
+                    program.keepsWindows() ? program.chunkSize() : 0);
   pm.addPass(createDescribeKernels());
 }
 

@@ -301,20 +301,29 @@ LogicalResult Resumed::verifyBatched(func::FuncOp entry,
                            "only if 'cria.manifest' has 'batch'");
   if (!isPaged)
     return success();
-  auto pages = cast<ShapedType>(
-      entry.getArgumentTypes()[arguments.at(EntryArgument::Pages)]);
   int64_t width = getInteger(batch, "width").value_or(0);
-  auto hasState = [](Attribute cache) {
-    auto fields = dyn_cast<DictionaryAttr>(cache);
-    return fields && fields.contains("state");
+  auto hasCache = [&](StringRef key) {
+    return llvm::any_of(root.getAs<ArrayAttr>("caches"), [&](Attribute cache) {
+      auto fields = dyn_cast<DictionaryAttr>(cache);
+      return fields && fields.contains(key);
+    });
   };
-  if (llvm::any_of(root.getAs<ArrayAttr>("caches"), hasState) !=
-      arguments.has(EntryArgument::States))
+  if (hasCache("state") != arguments.has(EntryArgument::States))
     return entry.emitError("expected numbers of states if and only if "
                            "'cria.manifest' has caches with 'state'");
-  if (pages.getRank() != (isBatch ? 2 : 1) || pages.getShape().back() != width)
-    return entry.emitError("expected pages of ")
-           << width << " numbers, got " << pages;
+  if (hasCache("window") != arguments.has(EntryArgument::WindowPages))
+    return entry.emitError("expected window pages if and only if "
+                           "'cria.manifest' has caches with 'window'");
+  for (EntryArgument what :
+       {EntryArgument::Pages, EntryArgument::WindowPages}) {
+    if (!arguments.has(what))
+      continue;
+    auto pages = cast<ShapedType>(entry.getArgumentTypes()[arguments.at(what)]);
+    if (pages.getRank() != (isBatch ? 2 : 1) ||
+        pages.getShape().back() != width)
+      return entry.emitError("expected pages of ")
+             << width << " numbers, got " << pages;
+  }
   return success();
 }
 

@@ -18,14 +18,24 @@ static Value updated(OpOperand &use) {
   return loop ? loop.getTiedLoopResult(&use) : Value();
 }
 
-void cria::setCacheType(Value cache, RankedTensorType type) {
-  if (cache.getType() == type)
-    return;
-  cache.setType(type);
+/// Calls `body` for a cache, and for all updates of it.
+static void forEachValue(Value cache, function_ref<void(Value)> body) {
+  body(cache);
   for (OpOperand &use : cache.getUses()) {
     if (Value next = updated(use))
-      setCacheType(next, type);
+      forEachValue(next, body);
     if (auto loop = dyn_cast<scf::ForOp>(use.getOwner()))
-      setCacheType(loop.getTiedLoopRegionIterArg(&use), type);
+      forEachValue(loop.getTiedLoopRegionIterArg(&use), body);
   }
+}
+
+void cria::forEachUse(Value cache, function_ref<void(OpOperand &)> body) {
+  forEachValue(cache, [&](Value value) {
+    for (OpOperand &use : value.getUses())
+      body(use);
+  });
+}
+
+void cria::setCacheType(Value cache, RankedTensorType type) {
+  forEachValue(cache, [&](Value value) { value.setType(type); });
 }

@@ -13,13 +13,19 @@
 /// @batch(..., %tables, %states : tensor<?x2xi32>, ...,
 ///        %s : tensor<?x5x32x16xf32>)
 ///
+/// Caches that only layers with a window read have pages of their own. A text
+/// has only those in the window. Their numbers follow the other pages:
+///
+/// @prefill(..., %pages, %window_pages : tensor<32xi32>, ...)
+/// @batch(..., %tables, %window_tables : tensor<?x32xi32>, ...)
+///
 /// Both functions have the same ops. Ops with a position use the position, or
 /// positions, of their function. Ops that read or write a cache use the
-/// function's pages or states. If @forward returns hidden states, so do both.
-/// If attention of @forward sees tokens `ahead`, attention of @prefill does,
-/// too: the number of these tokens is an argument after pages and states.
-/// Attention of @batch sees none, because the next token of a call may be of
-/// another text.
+/// function's pages of this cache, or its states. If @forward returns hidden
+/// states, so do both. If attention of @forward sees tokens `ahead`, attention
+/// of @prefill does, too: the number of these tokens is an argument after pages
+/// and states. Attention of @batch sees none, because the next token of a call
+/// may be of another text.
 #include "dialect/Attributes.h"
 #include "dialect/Dialect.h"
 #include "dialect/Signature.h"
@@ -70,8 +76,8 @@ static LogicalResult verifyPageable(ModuleOp module, func::FuncOp forward) {
                              "length of a text, beside paged caches");
   WalkResult walked = module.walk([&](GQAOp op) {
     if (op.getRing()) {
-      op.emitError("expected no ring beside paged caches, in which a text has "
-                   "all positions (--window-cache=whole)");
+      op.emitError("expected no ring beside paged caches "
+                   "(--window-cache=whole)");
       return WalkResult::interrupt();
     }
     if (op.getAhead() && op.getAhead() != forward.getArgument(kAhead)) {
@@ -98,29 +104,74 @@ static int64_t positionsOf(func::FuncOp function) {
   return positions;
 }
 
+/// For each cache, the largest window of the attentions that read it; 0 if the
+/// cache is to have all positions: because an attention reads them all, or the
+/// pages for the window and a call of `tokens` tokens are not fewer than
+/// `width`. All caches are to have them if `tokens` is 0.
+static SmallVector<int64_t> windowsOf(func::FuncOp function, int64_t page,
+                                      int64_t tokens, int64_t width) {
+  size_t count = cacheTypes(function.getFunctionType()).size();
+  SmallVector<int64_t> windows(count);
+  if (!tokens)
+    return windows;
+  llvm::MapVector<Operation *, SmallVector<size_t>> read; // by each attention
+  for (auto [i, cache] :
+       llvm::enumerate(function.getArguments().take_back(count)))
+    forEachUse(cache, [&, i = i](OpOperand &use) {
+      if (auto gqa = dyn_cast<GQAOp>(use.getOwner())) {
+        read[gqa].push_back(i);
+        windows[i] = std::max(
+            windows[i], static_cast<int64_t>(gqa.getWindow().value_or(0)));
+      }
+    });
+  // Keys and values of an attention are in the same pages.
+  for (bool changes = true; std::exchange(changes, false);)
+    for (auto &[op, caches] : read) {
+      auto window =
+          static_cast<int64_t>(cast<GQAOp>(op).getWindow().value_or(0));
+      bool isWhole =
+          !window || windowPages(window, tokens, page) >= width ||
+          llvm::any_of(caches, [&](size_t i) { return windows[i] == 0; });
+      for (size_t i : caches)
+        if (isWhole && std::exchange(windows[i], 0))
+          changes = true;
+    }
+  return windows;
+}
+
 /// Makes the function's caches paged, in all ops that use them, and adds the
 /// arguments with the numbers of pages and, if there are states, of states.
+/// `windows`: for each cache, the window that its pages keep, or 0.
 static void pageCaches(func::FuncOp function, RankedTensorType pages,
-                       int64_t page) {
+                       int64_t page, ArrayRef<int64_t> windows) {
   Block &body = function.front();
   ArrayRef<Type> caches = cacheTypes(function.getFunctionType());
-  bool hasStates = llvm::any_of(caches, isStateOfText);
-  Value numbers = body.insertArgument(kPagesArgument, pages, function.getLoc());
-  Value states = hasStates
-                     ? body.insertArgument(kStatesArgument, pages.clone({2}),
-                                           function.getLoc())
-                     : BlockArgument();
-  for (BlockArgument argument : body.getArguments().take_back(caches.size()))
-    if (Type type = argument.getType();
-        hasPositions(type) || isStateOfText(type))
-      setCacheType(argument, pagedType(cast<RankedTensorType>(type), page));
-  function.walk([&](Operation *op) {
-    TypeSwitch<Operation *>(op)
-        .Case<KVAppendOp, GQAOp>(
-            [&](auto typed) { typed.getPagesMutable().assign(numbers); })
-        .Case(
-            [&](StateOpInterface of) { of.getStatesMutable().assign(states); });
-  });
+  unsigned next = kPagesArgument;
+  auto add = [&](bool exists, RankedTensorType type) {
+    return exists ? body.insertArgument(next++, type, function.getLoc())
+                  : BlockArgument();
+  };
+  Value whole = add(true, pages);
+  Value ofWindows = add(
+      llvm::any_of(windows, [](int64_t window) { return window > 0; }), pages);
+  Value states = add(llvm::any_of(caches, isStateOfText), pages.clone({2}));
+  for (auto [argument, window] :
+       llvm::zip(body.getArguments().take_back(caches.size()), windows)) {
+    Type type = argument.getType();
+    if (!hasPositions(type) && !isStateOfText(type))
+      continue;
+    setCacheType(argument, pagedType(cast<RankedTensorType>(type), page));
+    Value numbers = window ? ofWindows : whole;
+    llvm::SetVector<Operation *> users;
+    forEachUse(argument, [&](OpOperand &use) { users.insert(use.getOwner()); });
+    for (Operation *user : users)
+      TypeSwitch<Operation *>(user)
+          .Case<KVAppendOp, GQAOp>(
+              [&](auto op) { op.getPagesMutable().assign(numbers); })
+          .Case([&](StateOpInterface of) {
+            of.getStatesMutable().assign(states);
+          });
+  }
 }
 
 /// Removes the argument with the number of tokens that attention sees ahead,
@@ -159,10 +210,11 @@ static void makeBatch(func::FuncOp prefill, int64_t rows) {
   batch->setAttr(kChunkAttribute, b.getIndexAttr(rows));
   constexpr int64_t tokens = ShapedType::kDynamic;
   Block &body = batch.front();
-  for (unsigned number : {kPagesArgument, kStatesArgument})
-    if (auto type = numbersType(batch.getFunctionType(), number))
-      body.getArgument(number).setType(
-          type.clone({tokens, type.getDimSize(0)}));
+  unsigned end = numberArguments(batch.getFunctionType()).end;
+  for (unsigned number = kPagesArgument; number < end; ++number) {
+    auto type = cast<RankedTensorType>(body.getArgument(number).getType());
+    body.getArgument(number).setType(type.clone({tokens, type.getDimSize(0)}));
+  }
   body.getArgument(kPosition).setType(
       RankedTensorType::get({tokens}, b.getI32Type()));
   dropAhead(batch);
@@ -189,7 +241,10 @@ struct PageCaches : cria::impl::PageCachesBase<PageCaches> {
       return signalPassFailure();
     Builder b(&getContext());
     auto width = static_cast<int64_t>(llvm::divideCeil(positions, page));
-    pageCaches(forward, RankedTensorType::get({width}, b.getI32Type()), page);
+    SmallVector<int64_t> windows = windowsOf(
+        forward, page, chunk ? std::max<int64_t>(chunk, rows) : 0, width);
+    pageCaches(forward, RankedTensorType::get({width}, b.getI32Type()), page,
+               windows);
     updateType(forward);
     forward.setName("prefill");
     forward->setAttr(kInvariantAttribute, b.getUnitAttr());

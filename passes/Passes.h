@@ -18,7 +18,10 @@ void buildInlinePipeline(mlir::OpPassManager &pm);
 
 /// Turns a module with `@forward` into entries whose ops are all in kernels: at
 /// most five kernels a layer for a Llama. With `rows` the caches are paged, and
-/// the entry `@batch` takes up to that many tokens of as many texts.
-void buildFusePipeline(mlir::OpPassManager &pm, int64_t rows = 0);
+/// the entry `@batch` takes up to that many tokens of as many texts. With
+/// `windowChunk`, the most tokens of a prefill, caches of layers with a window
+/// have pages of their own.
+void buildFusePipeline(mlir::OpPassManager &pm, int64_t rows = 0,
+                       int64_t windowChunk = 0);
 
 } // namespace cria

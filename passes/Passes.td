@@ -152,11 +152,19 @@ def PageCaches : Pass<"llama-page-caches", "::mlir::ModuleOp"> {
     `@prefill` does, with their number after those of pages and states; that of
     `@batch` sees none.
 
+    Caches that only attention with a window reads have pages of their own,
+    whose numbers are an argument after the page numbers: pages behind the window
+    may hold anything that is finite. So it is if `chunk` is given, and a window
+    and a chunk take fewer pages than all positions.
+
     Fails if there is an encoder, attention that is not causal, a rope table
     that depends on a text's length, or a ring.
   }];
   let options = [
     Option<"rows", "rows", "int64_t", "1", "the most tokens of a batch">,
+    Option<"chunk", "chunk", "int64_t", "0",
+           "the most tokens of a prefill, if caches of layers with a window are to "
+           "have pages of their own">,
     Option<"page", "page", "int64_t", "16", "positions of a page">];
   let dependentDialects = ["::cria::llama::LlamaDialect",
                            "::mlir::arith::ArithDialect"];

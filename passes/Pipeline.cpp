@@ -1,3 +1,4 @@
+#include "dialect/Signature.h"
 #include "passes/Passes.h"
 
 #include "mlir/Pass/PassManager.h"
@@ -13,10 +14,11 @@ void cria::buildInlinePipeline(OpPassManager &pm) {
   pm.addPass(createSymbolDCEPass());
 }
 
-void cria::buildFusePipeline(OpPassManager &pm, int64_t rows) {
+void cria::buildFusePipeline(OpPassManager &pm, int64_t rows,
+                             int64_t windowChunk) {
   // Entries are made first, so that later passes see the shapes of each entry.
   if (rows)
-    pm.addPass(createPageCaches({rows}));
+    pm.addPass(createPageCaches({rows, windowChunk, kPage}));
   else
     pm.addPass(createSpecializeEntries());
   OpPassManager &entry = pm.nest<func::FuncOp>();

@@ -11,7 +11,7 @@
 
 /* The format of artifact, manifest and entry functions. A change of any of
  * them changes this number. */
-#define CRIA_FORMAT_VERSION 15u
+#define CRIA_FORMAT_VERSION 16u
 
 /* The functions that the object may take from the process, and its SONAME. The
  * runtime refuses an object with any others. */
@@ -99,18 +99,22 @@ typedef void (*CriaEntry)(const int32_t *ids, int64_t tokens, int64_t position,
                           const void *const *slots, const CriaHost *host);
 
 /* An entry function over paged caches, if the manifest has "batch". Position p
- * of a text lies in place p % page of page pages[p / page] of every cache. The
- * prefill entry takes `rows` tokens of one text from positions[0] on, at most
- * "chunk". The batch entry takes at most "rows" tokens, each with a position
- * and a table of pages, no two at one place. All tokens are put into their
- * pages first; then each attends to its own text up to its position. Tokens may
- * be of one text, at positions one after the other. The bits of a token's
- * result do not depend on the other tokens but those of its text that it sees.
+ * of a text lies in place p % page of page pages[p / page] of every cache; of
+ * caches with a "window", of page window_pages[p / page]. The prefill entry
+ * takes `rows` tokens of one text from positions[0] on, at most "chunk". The
+ * batch entry takes at most "rows" tokens, each with a position and tables of
+ * pages, no two at one place. All tokens are put into their pages first; then
+ * each attends to its own text up to its position. Tokens may be of one text,
+ * at positions one after the other. The bits of a token's result do not depend
+ * on the other tokens but those of its text that it sees.
  *
  *   positions  (rows); the prefill entry reads only the first one
  *   pages      (rows, width) of batch, (width) of prefill: numbers of pages,
  *              "width" of them for a text. The numbers after the page of the
  *              text's last position are not read
+ *   window_pages  likewise, if a cache has a "window". Pages whose positions
+ *              are all before the window of the text's first token of the call
+ *              are any pages that hold finite numbers, and are not changed
  *   states     (rows, 2) of batch, (2) of prefill: the numbers of the states
  *              that a token's text reads and writes, if a cache is a "state".
  *              They may be equal. A token reads what an earlier one wrote; none
@@ -125,6 +129,7 @@ typedef void (*CriaEntry)(const int32_t *ids, int64_t tokens, int64_t position,
  */
 typedef void (*CriaBatchEntry)(const int32_t *ids, int64_t rows,
                                const int32_t *positions, const int32_t *pages,
+                               const int32_t *window_pages,
                                const int32_t *states, int64_t first_logit,
                                int64_t first_hidden, int64_t source,
                                float *logits, float *hidden,

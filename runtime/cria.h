@@ -768,7 +768,8 @@ typedef struct cria_batch_options {
                       or another one gives its pages back and is computed anew
                       later. That is one that does not run, or the last one let
                       in */
-  uint64_t cache_bytes; /* the most memory of KV caches; 0: any */
+  uint64_t cache_bytes; /* the most memory of KV caches, of all kinds of pages
+                           and of states; 0: any */
   int64_t pages;        /* the most pages; 0: any. If both are 0, a context of
                            max_seq for each sequence that runs at once */
   int64_t chunk;        /* the most ids of a prompt that a step computes; 0: the
@@ -789,6 +790,10 @@ typedef struct cria_batch_options {
   int64_t texts; /* the most sequences that run at once, the artifact's rows at
                     most; rows beyond are for short prompts and drafts. 0: as
                     many as rows */
+  int64_t window_pages; /* as `pages`, of layers with a window, which have pages
+                           of their own: a text takes those of the window. 0:
+                           enough for all texts, and as many again for prompts
+                           that begin alike */
 } cria_batch_options;
 
 /* A batch without sequences. CRIA_UNIMPLEMENTED: an artifact without --batch,
@@ -856,8 +861,8 @@ CRIA_API cria_status cria_batch_feed(cria_batch *batch, int64_t sequence,
  * left. A sequence whose sampler has a mask has drafts only with `masks`: for
  * each id `words` words as cria_sampler_allow takes them, the ids that may be
  * drawn after it; else `masks` is NULL. The mask of the sampler itself is for
- * the draw before all drafts. A restored sequence has no drafts, unless the
- * model has states.
+ * the draw before all drafts. A restored sequence has no drafts, unless its ids
+ * are known.
  * CRIA_FAILED_PRECONDITION: the batch has no draft_rows, or the sequence does
  * not run. CRIA_INVALID_ARGUMENT: an id is out of range, or a mask has other
  * words or no id. */
@@ -947,8 +952,9 @@ CRIA_API cria_status cria_batch_save(const cria_batch *batch, int64_t sequence,
 /* Gives a state to a sequence that holds nothing. Errors are those of
  * cria_session_restore; CRIA_RESOURCE_EXHAUSTED if too few pages are free. The
  * sequence keeps its pages until it leaves, because its ids are not known. If
- * the model has states, the ids are known, and the sequence is as any other;
- * then CRIA_UNIMPLEMENTED for a text with embeddings. */
+ * the model has states, or pages of windows, the ids are known, and the
+ * sequence is as any other, unless the text has embeddings: of a model with
+ * states, CRIA_UNIMPLEMENTED then. */
 CRIA_API cria_status cria_batch_restore(cria_batch *batch, int64_t sequence,
                                         const void *state, size_t size,
                                         cria_error *error);
@@ -971,6 +977,9 @@ typedef struct cria_batch_info {
   int64_t drafted;    /* ids computed as drafts; */
   int64_t accepted;   /* of these, drawn: they count as decoded, too */
   int64_t texts;      /* sequences that run at once */
+  /* Of layers with a window, if they have pages of their own; else 0: */
+  uint64_t window_page_bytes;
+  int64_t window_pages, free_window_pages, kept_window_pages;
 } cria_batch_info;
 
 /* The state of the batch after its last step. */

@@ -111,12 +111,14 @@ static void printSession(const Manifest &manifest) {
   printf("\n%-16s %-6s %-30s %12s\n", "session", "type", "shape", "bytes");
   for (size_t i = 0; i < manifest.caches.size(); ++i) {
     const CacheSpec &cache = manifest.caches[i];
-    std::string pages =
-        manifest.batch ? std::to_string(manifest.batch->width) + " of " : "";
-    std::string kind = cache.isState  ? "  state"
-                       : cache.window ? "  ring for a window of " +
-                                            std::to_string(cache.window)
-                                      : "";
+    int64_t count = manifest.sessionPages().of(cache.kind());
+    std::string pages = manifest.batch ? std::to_string(count) + " of " : "";
+    std::string kind =
+        cache.isState ? "  state"
+        : cache.window
+            ? (manifest.batch ? "  pages" : "  ring") +
+                  (" for a window of " + std::to_string(cache.window))
+            : "";
     printf("%-16s %-6s %-30s %12" PRIu64 "%s\n",
            printable(cache.symbol).c_str(), cache.type.c_str(),
            (pages + shapeText(cache.shape)).c_str(), manifest.cacheBytes(i),
@@ -151,11 +153,15 @@ static void printArtifact(const Artifact &artifact) {
   print("chunk", std::to_string(manifest.chunk) + " tokens a call of prefill");
   if (manifest.bidirectional)
     print("attention", "both ways: a text is one call");
-  if (manifest.batch)
-    print("batch", std::to_string(manifest.batch->rows) +
-                       " sequences at once, pages of " +
-                       std::to_string(manifest.batch->page) + " positions, " +
-                       std::to_string(manifest.pageBytes()) + " bytes");
+  if (manifest.batch) {
+    uint64_t window = manifest.pageBytes(PageKind::Window);
+    print("batch",
+          std::to_string(manifest.batch->rows) +
+              " sequences at once, pages of " +
+              std::to_string(manifest.batch->page) + " positions, " +
+              std::to_string(manifest.pageBytes(PageKind::Whole)) + " bytes" +
+              (window ? ", and of windows " + std::to_string(window) : ""));
+  }
   if (manifest.cuda)
     printCuda(*manifest.cuda);
   printWeights(manifest);

@@ -253,12 +253,10 @@ void Manifest::describeBatch(func::FuncOp batch) {
       pageOf(cast<RankedTensorType>(*llvm::find_if(caches, [](Type type) {
         return !isState(cast<RankedTensorType>(type));
       })));
-  root.set("batch",
-           Fields(batch.getContext())
-               .set("rows",
-                    batch->getAttrOfType<IntegerAttr>(kChunkAttribute).getInt())
-               .set("page", page.getDimSize(2))
-               .set("width", pages.getDimSize(1)));
+  root.set("batch", Fields(batch.getContext())
+                        .set("rows", *chunkOf(batch))
+                        .set("page", page.getDimSize(2))
+                        .set("width", pages.getDimSize(1)));
 }
 
 void Manifest::setTarget(Device device, const CpuTarget &cpu, bool plain) {
@@ -372,7 +370,7 @@ void Manifest::describeEmbedding(func::FuncOp forward) {
 
 void Manifest::describeCaches(func::FuncOp forward) {
   std::optional<std::vector<LayerRopes>> ropes = cacheRopes(forward);
-  FailureOr<SmallVector<int64_t>> windows = ringWindows(forward); // verified
+  FailureOr<SmallVector<int64_t>> windows = cacheWindows(forward); // verified
   SmallVector<Attribute> caches;
   for (auto [i, type] :
        llvm::enumerate(cacheTypes(forward.getFunctionType()))) {

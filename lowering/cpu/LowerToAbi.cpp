@@ -442,10 +442,11 @@ static constexpr EntryArgument kArguments[] = {
     EntryArgument::Arena};
 /// The arguments of a CriaBatchEntry, in order. Slots and host follow.
 static constexpr EntryArgument kBatchArguments[] = {
-    EntryArgument::Ids,         EntryArgument::Tokens, EntryArgument::Positions,
-    EntryArgument::Pages,       EntryArgument::States, EntryArgument::First,
-    EntryArgument::FirstHidden, EntryArgument::Source, EntryArgument::Logits,
-    EntryArgument::Hidden,      EntryArgument::Cache,  EntryArgument::Arena};
+    EntryArgument::Ids,    EntryArgument::Tokens,      EntryArgument::Positions,
+    EntryArgument::Pages,  EntryArgument::WindowPages, EntryArgument::States,
+    EntryArgument::First,  EntryArgument::FirstHidden, EntryArgument::Source,
+    EntryArgument::Logits, EntryArgument::Hidden,      EntryArgument::Cache,
+    EntryArgument::Arena};
 
 /// Replaces the entry's arguments by those of CriaEntry, or, over paged caches,
 /// of CriaBatchEntry. The position of @prefill over paged caches is the first

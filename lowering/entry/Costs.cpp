@@ -2,6 +2,7 @@
 
 #include "dialect/Dialect.h"
 #include "dialect/Signature.h"
+#include "lowering/entry/Entry.h"
 #include "lowering/entry/LayerNumber.h"
 #include "lowering/entry/Rings.h"
 #include "passes/Kernel.h"
@@ -142,9 +143,21 @@ static bool makesHidden(Operation *op, func::FuncOp forward) {
          op->use_begin()->getOperandNumber() == 1;
 }
 
-/// Adds the caches. Those of equal layers follow one another.
+/// Adds caches that take `bytes`. Those of equal layers follow one another.
+static void addCaches(CacheKind kind, RankedTensorType type, int64_t bytes,
+                      RankedTensorType &last, Costs &costs) {
+  costs.cacheBytes += bytes;
+  if (type != last) {
+    kind.layers = pageOf(type).getDimSize(0);
+    costs.caches.push_back(kind);
+  }
+  costs.caches.back().bytes += bytes;
+  last = type;
+}
+
+/// Adds the caches of @forward.
 static void countCaches(func::FuncOp forward, Costs &costs) {
-  FailureOr<SmallVector<int64_t>> windows = ringWindows(forward); // verified
+  FailureOr<SmallVector<int64_t>> windows = cacheWindows(forward); // verified
   RankedTensorType last;
   for (auto [type, window] :
        llvm::zip(cacheTypes(forward.getFunctionType()), *windows)) {
@@ -154,15 +167,35 @@ static void countCaches(func::FuncOp forward, Costs &costs) {
       positions = cache.getDimSize(2);
       costs.cacheBytesPerPosition += bytes / positions;
     }
-    costs.cacheBytes += bytes;
-    if (cache == last) {
-      costs.caches.back().bytes += bytes;
-      continue;
-    }
-    last = cache;
     const char *kind = window ? "ring" : positions ? "whole" : "state";
-    costs.caches.push_back(
-        {kind, window, cache.getDimSize(0), positions, bytes});
+    addCaches({kind, window, 0, positions, 0}, cache, bytes, last, costs);
+  }
+}
+
+void cria::countPages(ModuleOp fused, int64_t chunk, Costs &costs) {
+  auto prefill = fused.lookupSymbol<func::FuncOp>("prefill");
+  auto batch = fused.lookupSymbol<func::FuncOp>("batch");
+  FunctionType type = prefill.getFunctionType();
+  int64_t width =
+      cast<RankedTensorType>(type.getInput(kPagesArgument)).getDimSize(0);
+  costs.caches.clear();
+  costs.cacheBytes = 0;
+  FailureOr<SmallVector<int64_t>> windows = cacheWindows(prefill); // verified
+  int64_t largest = *llvm::max_element(*windows);
+  RankedTensorType last;
+  for (auto [given, window] : llvm::zip(cacheTypes(type), *windows)) {
+    auto cache = cast<RankedTensorType>(given);
+    int64_t page = isState(cache) ? 0 : pageOf(cache).getDimSize(2), pages = 1;
+    if (page)
+      pages = window
+                  ? windowPages(largest, std::max(chunk, *chunkOf(batch)), page)
+                  : width;
+    const char *kind = window ? "window" : page ? "whole" : "state";
+    // Whole caches and those of a window have pages of the same type.
+    if (!costs.caches.empty() && costs.caches.back().kind != kind)
+      last = {};
+    addCaches({kind, window, 0, pages * page, 0}, cache,
+              pages * storageBytes(pageOf(cache)), last, costs);
   }
 }
 

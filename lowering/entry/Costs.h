@@ -36,9 +36,9 @@ struct AttentionRow {
 
 /// The caches of the layers that are alike: keys and values, or states.
 struct CacheKind {
-  /// "whole", "ring" or "state".
+  /// "whole", "ring", "state", or, of pages of a window alone, "window".
   std::string kind;
-  int64_t window = 0; ///< of the layers of a ring
+  int64_t window = 0; ///< of the layers of a ring or of such pages
   int64_t layers = 0;
   /// The positions that each layer has room for; 0 of states.
   int64_t positions = 0;
@@ -74,6 +74,10 @@ struct Costs {
 
 /// Walks @forward of a program in the llama dialect.
 Costs costsOf(mlir::ModuleOp program);
+
+/// Counts the caches of a text in pages instead, of a program at phase fuse
+/// with @batch whose calls have at most `chunk` tokens.
+void countPages(mlir::ModuleOp fused, int64_t chunk, Costs &costs);
 
 /// The costs of one kernel of an entry, as a function of the call.
 struct KernelCost {

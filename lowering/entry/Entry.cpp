@@ -7,9 +7,10 @@ using namespace mlir;
 using namespace cria;
 
 static constexpr const char *kNames[] = {
-    "ids",      "tokens",    "position", "first", "first_hidden", "source",
-    "logits",   "hidden",    "cache",    "arena", "seen",         "sampled",
-    "sampling", "positions", "pages",    "states"};
+    "ids",          "tokens",  "position", "first",     "first_hidden",
+    "source",       "logits",  "hidden",   "cache",     "arena",
+    "seen",         "sampled", "sampling", "positions", "pages",
+    "window_pages", "states"};
 
 using Is = EntryArgument;
 static constexpr EntryArgument kOfTokens[] = {
@@ -73,6 +74,7 @@ static bool fits(EntryArgument what, Type type) {
   Type element = shaped ? shaped.getElementType() : type;
   switch (what) {
   case EntryArgument::Pages:
+  case EntryArgument::WindowPages:
   case EntryArgument::States:
     return is(1, element.isInteger(32)) || is(2, element.isInteger(32));
   case EntryArgument::Ids:
@@ -146,7 +148,8 @@ static bool isOptional(EntryArgument what, const EntryArguments &arguments) {
   if (what == Is::Source)
     return !arguments.has(Is::Positions);
   return llvm::is_contained(
-      {Is::Cache, Is::FirstHidden, Is::Hidden, Is::States}, what);
+      {Is::Cache, Is::FirstHidden, Is::Hidden, Is::WindowPages, Is::States},
+      what);
 }
 
 /// Reports an argument that an entry of this kind must have and lacks, or has
@@ -168,8 +171,10 @@ static LogicalResult verifyKind(func::FuncOp entry,
       return entry.emitError("expected no argument '")
              << EntryArguments::nameOf(what) << "' beside '"
              << (draws ? "sampled" : "ids") << "'";
-  if (arguments.has(Is::States) && !arguments.has(Is::Pages))
-    return entry.emitError("expected no argument 'states' without 'pages'");
+  for (EntryArgument what : {Is::WindowPages, Is::States})
+    if (arguments.has(what) && !arguments.has(Is::Pages))
+      return entry.emitError("expected no argument '")
+             << EntryArguments::nameOf(what) << "' without 'pages'";
   if (arguments.has(Is::Hidden) != arguments.has(Is::FirstHidden))
     return entry.emitError("expected arguments 'first_hidden' and 'hidden', or "
                            "neither");

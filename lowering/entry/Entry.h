@@ -33,6 +33,7 @@ enum class EntryArgument {
   Positions,   ///< (chunk) i32: the position of each token
   Pages,       ///< (width) i32: the text's pages; or (chunk, width): the pages
                ///< of each token's text
+  WindowPages, ///< likewise, of the caches that keep a window alone
   States,      ///< (2) i32: the number of the state that the text reads, and
                ///< of the one that it writes; or (chunk, 2): two such numbers
                ///< for each token
@@ -40,9 +41,10 @@ enum class EntryArgument {
 
 /// The arguments of one entry function. There are two kinds of entries:
 /// - An entry that runs tokens has Ids to Logits. It has FirstHidden and Hidden
-///   only if it returns hidden states. Over paged caches it has Pages, and
-///   Source only if tokens see others after their own; or, if each token has
-///   its own pages, Positions instead of Position, and no Source.
+///   only if it returns hidden states. Over paged caches it has Pages,
+///   WindowPages only if some caches keep a window alone, and Source only if
+///   tokens see others after their own; or, if each token has its own pages,
+///   Positions instead of Position, and no Source.
 /// - An entry that draws an id from each row of logits has Logits, Seen,
 /// Sampled
 ///   and Sampling. It has Tokens, the number of rows, unless there is one.

@@ -39,35 +39,52 @@ BlockArgument cria::cacheArgument(Value cache) {
   return {};
 }
 
-FailureOr<SmallVector<int64_t>> cria::ringWindows(func::FuncOp function) {
-  auto caches =
-      static_cast<unsigned>(cacheTypes(function.getFunctionType()).size());
+/// What an op takes a cache for.
+static std::pair<bool, Value> formOf(Operation *op) {
+  if (auto append = dyn_cast<KVAppendOp>(op))
+    return {append.getRing(), append.getPages()};
+  auto gqa = cast<GQAOp>(op);
+  return {gqa.getRing(), gqa.getPages()};
+}
+
+FailureOr<SmallVector<int64_t>> cria::cacheWindows(func::FuncOp function) {
+  FunctionType type = function.getFunctionType();
+  auto caches = static_cast<unsigned>(cacheTypes(type).size());
   unsigned first = function.getNumArguments() - caches;
+  std::optional<unsigned> own = numberArguments(type).windowPages;
+  Value windowPages = own ? function.getArgument(*own) : Value();
   SmallVector<int64_t> windows(caches);
   SmallVector<Operation *> users(caches);
-  auto isRing = [](Operation *op) {
-    auto append = dyn_cast<KVAppendOp>(op);
-    return append ? append.getRing() : cast<GQAOp>(op).getRing();
-  };
   auto visit = [&](Operation *op, Value cache, int64_t window) {
     BlockArgument argument = cacheArgument(cache);
+    auto [isRing, pages] = formOf(op);
+    bool keepsWindow = isRing || (pages && pages == windowPages);
     if (!argument || argument.getOwner() != &function.front() ||
         argument.getArgNumber() < first) {
-      if (isRing(op))
-        op->emitError("expected a ring to be a cache of the function");
-      return isRing(op) ? WalkResult::interrupt() : WalkResult::advance();
+      if (!keepsWindow)
+        return WalkResult::advance();
+      op->emitError("expected ")
+          << (isRing ? "a ring" : "what is in window pages")
+          << " to be a cache of the function";
+      return WalkResult::interrupt();
     }
     unsigned number = argument.getArgNumber() - first;
     Operation *&user = users[number];
-    if (user && isRing(user) != isRing(op)) {
-      (op->emitError("expected all that use a cache to take it for a ring, or "
-                     "none"))
+    if (user && formOf(user) != formOf(op)) {
+      (op->emitError(pages ? "expected all that use a cache to use the same "
+                             "pages"
+                           : "expected all that use a cache to take it for a "
+                             "ring, or none"))
               .attachNote(user->getLoc())
           << "another use is here";
       return WalkResult::interrupt();
     }
+    if (keepsWindow && window == 0) {
+      op->emitError("expected a window of attention over window pages");
+      return WalkResult::interrupt();
+    }
     user = op;
-    if (isRing(op))
+    if (keepsWindow)
       windows[number] = std::max(windows[number], window);
     return WalkResult::advance();
   };
@@ -77,7 +94,7 @@ FailureOr<SmallVector<int64_t>> cria::ringWindows(func::FuncOp function) {
     auto gqa = dyn_cast<GQAOp>(op);
     if (!gqa)
       return WalkResult::advance();
-    int64_t window = static_cast<int64_t>(gqa.getWindow().value_or(1));
+    auto window = static_cast<int64_t>(gqa.getWindow().value_or(0));
     WalkResult keys = visit(op, gqa.getKeyCache(), window);
     return keys.wasInterrupted() ? keys
                                  : visit(op, gqa.getValueCache(), window);
@@ -88,9 +105,11 @@ FailureOr<SmallVector<int64_t>> cria::ringWindows(func::FuncOp function) {
 }
 
 LogicalResult cria::verifyRings(func::FuncOp function, int64_t chunk) {
-  FailureOr<SmallVector<int64_t>> windows = ringWindows(function);
+  FailureOr<SmallVector<int64_t>> windows = cacheWindows(function);
   if (failed(windows))
     return failure();
+  if (numberArguments(function.getFunctionType()).pages)
+    return success(); // there are no rings
   auto ids = cast<RankedTensorType>(function.getArgumentTypes()[0]);
   int64_t tokens = ids.isDynamicDim(0) ? chunk : ids.getDimSize(0);
   for (auto [window, type] :

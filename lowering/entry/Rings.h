@@ -1,5 +1,5 @@
-/// Which caches of a program are rings, and the arguments that caches are
-/// updates of.
+/// Which caches of a program keep a window alone, as rings or in pages, and the
+/// arguments that caches are updates of.
 #pragma once
 
 #include "dialect/Dialect.h"
@@ -23,11 +23,12 @@ inline int64_t leastPlaces(int64_t window, int64_t tokens) {
   return window - 1 + std::max<int64_t>(tokens, 64);
 }
 
-/// For each cache of the function, the largest window of the attentions that
-/// read it as a ring; 0 if it is no ring. Fails after an error if some ops take
-/// a cache for a ring and others do not.
+/// For each cache of the function that is a ring, or in window pages
+/// (NumberArguments), the largest window of the attentions that read it; 0 of a
+/// cache of all positions. Fails after an error if ops do not agree on what a
+/// cache is.
 mlir::FailureOr<llvm::SmallVector<int64_t>>
-ringWindows(mlir::func::FuncOp function);
+cacheWindows(mlir::func::FuncOp function);
 
 /// Checks that rings have places for the windows of all tokens of a call, of at
 /// most `chunk` tokens.

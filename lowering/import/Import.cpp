@@ -58,17 +58,24 @@ struct DeltaInputs {
   Value columns, gates, rates, steps;
 };
 
+/// The caches of layers with a window: whether they are apart from others, and
+/// if they are rings, their places.
+struct WindowCaches {
+  int64_t ring = 0;
+  bool areApart = false;
+};
+
 /// Numbers of layers, in ascending order.
 using Layers = ArrayRef<int64_t>;
 
 /// Builds one module.
 class Importer {
 public:
-  Importer(const ModelConfig &config, int64_t maxSeq, int64_t ring, Type type,
-           ModuleOp module)
+  Importer(const ModelConfig &config, int64_t maxSeq, WindowCaches windows,
+           Type type, ModuleOp module)
       : c(config), layerPath((family.layers + ".*").str()), maxSeq(maxSeq),
-        ring(ring), type(type), b(module.getContext()), module(module),
-        caches(layerCaches(c, ring > 0)),
+        ring(windows.ring), type(type), b(module.getContext()), module(module),
+        caches(layerCaches(c, windows.areApart)),
         all(llvm::to_vector(llvm::seq(c.layers))) {
     for (int64_t i : all) {
       if (c.kinds[i].attends)
@@ -790,9 +797,10 @@ SmallVector<Type> Importer::cacheTypes() {
   if (c.latentSize)
     return {tensor({c.layers, 1, maxSeq, c.latentSize + c.headDim})};
   SmallVector<Type> types;
-  for (const auto &[heads, areRings, layers] : caches.groups)
-    types.append(2, tensor({layers, heads.kvHeads, areRings ? ring : maxSeq,
-                            heads.headDim}));
+  for (const auto &[heads, keepsWindow, layers] : caches.groups)
+    types.append(2,
+                 tensor({layers, heads.kvHeads,
+                         ring && keepsWindow ? ring : maxSeq, heads.headDim}));
   if (!caches.states)
     return types;
   bool hasMatrices = family.conv.in.empty();
@@ -1707,10 +1715,16 @@ static Type storageType(DType dtype, MLIRContext *context) {
   llvm_unreachable("unknown dtype");
 }
 
-/// The places of the rings; 0 if there are none.
-static int64_t ringOf(const ModelConfig &c, const ImportOptions &options,
-                      int64_t maxSeq) {
-  return options.ringChunk ? ringPlaces(c, *options.ringChunk, maxSeq) : 0;
+static WindowCaches windowCachesOf(const ModelConfig &c,
+                                   const ImportOptions &options,
+                                   int64_t maxSeq) {
+  if (!options.windowChunk)
+    return {};
+  if (options.rows)
+    return {0, hasShortWindow(c, std::max(*options.windowChunk, options.rows),
+                              maxSeq)};
+  int64_t ring = ringPlaces(c, *options.windowChunk, maxSeq);
+  return {ring, ring > 0};
 }
 
 /// The number of positions of the caches, or nothing after an error.
@@ -1728,11 +1742,11 @@ cachePositions(const ModelConfig &c, const ImportOptions &options, Type type) {
     return std::nullopt;
   }
   int64_t numbers = c.latentSize ? c.layers * (c.latentSize + c.headDim) : 0;
-  int64_t ring = ringOf(c, options, maxSeq);
+  WindowCaches windows = windowCachesOf(c, options, maxSeq);
   if (!c.latentSize)
-    for (const auto &[heads, areRings, layers] :
-         layerCaches(c, ring > 0).groups)
-      if (!areRings)
+    for (const auto &[heads, keepsWindow, layers] :
+         layerCaches(c, windows.areApart).groups)
+      if (!keepsWindow)
         numbers += 2 * layers * heads.kvHeads * heads.headDim;
   // A model may have states alone.
   int64_t perPosition = numbers * (type.getIntOrFloatBitWidth() / 8),
@@ -1777,8 +1791,8 @@ OwningOpRef<ModuleOp> cria::importModel(const ModelConfig &config,
     return {};
   OwningOpRef<ModuleOp> module =
       ModuleOp::create(UnknownLoc::get(context), "model");
-  Importer importer(config, *maxSeq, ringOf(config, options, *maxSeq), type,
-                    *module);
+  Importer importer(config, *maxSeq, windowCachesOf(config, options, *maxSeq),
+                    type, *module);
   config.layers ? importer.run() : importer.runProjector();
   return module;
 }

@@ -15,9 +15,12 @@ struct ImportOptions {
   std::optional<int64_t> maxSeq;
   /// The type of weights, activations and caches, instead of the config's.
   std::optional<DType> dtype;
-  /// The most tokens of a call, if the caches of layers with a window are to be
-  /// rings.
-  std::optional<int64_t> ringChunk;
+  /// The most tokens of a call, if layers with a window are to have caches of
+  /// their own, which keep the window alone.
+  std::optional<int64_t> windowChunk;
+  /// The most tokens of a batch, if these caches are to be in pages; 0: they
+  /// are rings.
+  int64_t rows = 0;
 };
 
 /// Builds `@forward` (see the llama dialect) and its symbols. The layers are

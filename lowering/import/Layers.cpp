@@ -1,5 +1,6 @@
 #include "lowering/import/Layers.h"
 
+#include "dialect/Signature.h"
 #include "lowering/entry/Rings.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -10,11 +11,16 @@ using namespace cria;
 /// The most keys of a schedule's tile: a ring has whole ones.
 static constexpr int64_t kTile = 128;
 
-int64_t cria::ringPlaces(const ModelConfig &config, int64_t chunk,
-                         int64_t maxSeq) {
+static int64_t largestWindow(const ModelConfig &config) {
   int64_t window = 0;
   for (const LayerKind &kind : config.kinds)
     window = std::max(window, kind.window);
+  return window;
+}
+
+int64_t cria::ringPlaces(const ModelConfig &config, int64_t chunk,
+                         int64_t maxSeq) {
+  int64_t window = largestWindow(config);
   if (!window || window >= maxSeq || config.latentSize ||
       config.family->readsImages())
     return 0;
@@ -23,7 +29,15 @@ int64_t cria::ringPlaces(const ModelConfig &config, int64_t chunk,
   return places < maxSeq ? places : 0;
 }
 
-LayerCaches cria::layerCaches(const ModelConfig &config, bool rings) {
+bool cria::hasShortWindow(const ModelConfig &config, int64_t tokens,
+                          int64_t maxSeq) {
+  int64_t window = largestWindow(config);
+  return window && !config.latentSize &&
+         windowPages(window, tokens, kPage) <
+             static_cast<int64_t>(llvm::divideCeil(maxSeq, kPage));
+}
+
+LayerCaches cria::layerCaches(const ModelConfig &config, bool keepWindows) {
   LayerCaches caches;
   for (const LayerKind &kind : config.kinds) {
     int64_t state = kind.hasState ? caches.states++ : 0;
@@ -40,12 +54,12 @@ LayerCaches cria::layerCaches(const ModelConfig &config, bool rings) {
       continue;
     }
     HeadSizes heads = config.headsOf(kind);
-    bool areRings = rings && kind.window;
+    bool keepsWindow = keepWindows && kind.window;
     auto group = llvm::find_if(caches.groups, [&](const CacheGroup &known) {
-      return known.heads == heads && known.areRings == areRings;
+      return known.heads == heads && known.keepsWindow == keepsWindow;
     });
     if (group == caches.groups.end())
-      group = caches.groups.insert(group, {heads, areRings, 0});
+      group = caches.groups.insert(group, {heads, keepsWindow, 0});
     caches.places.push_back({static_cast<size_t>(group - caches.groups.begin()),
                              group->layers++, state});
   }

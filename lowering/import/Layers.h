@@ -9,8 +9,8 @@ namespace cria {
 /// values.
 struct CacheGroup {
   HeadSizes heads;
-  /// Whether the layers have a window, and the caches are rings.
-  bool areRings = false;
+  /// Whether the layers have a window, and the caches keep it alone.
+  bool keepsWindow = false;
   int64_t layers = 0;
 };
 
@@ -27,13 +27,18 @@ struct LayerCaches {
   int64_t states = 0; ///< layers with a state
 };
 
-/// `rings`: layers with a window have caches of their own, which are rings.
-LayerCaches layerCaches(const ModelConfig &config, bool rings);
+/// `keepWindows`: layers with a window have caches of their own.
+LayerCaches layerCaches(const ModelConfig &config, bool keepWindows);
 
 /// The places of a ring for calls of at most `chunk` tokens; 0 if none of the
 /// caches is to be a ring, because no layer has a window that is so much
 /// shorter than `maxSeq`.
 int64_t ringPlaces(const ModelConfig &config, int64_t chunk, int64_t maxSeq);
+
+/// Whether layers with a window are to have pages of their own, because a
+/// window and a call of `tokens` tokens take fewer pages than `maxSeq`
+/// positions.
+bool hasShortWindow(const ModelConfig &config, int64_t tokens, int64_t maxSeq);
 
 /// Layers [first, first + turns * period): the same `period` kinds, repeated
 /// `turns` times.

@@ -177,36 +177,43 @@ static bool isCache(Type type, bool paged) {
   return isa<Float32Type, Float16Type, BFloat16Type>(tensor.getElementType());
 }
 
-/// Checks the type of pages: of one text, whose number of pages is static, or,
-/// in `batch`, of each token.
-static LogicalResult verifyPages(func::FuncOp function, bool batch) {
-  Type pages = function.getArgumentTypes()[3];
-  auto tensor = dyn_cast<RankedTensorType>(pages);
-  bool holds = tensor && tensor.getElementType().isInteger(32) &&
-               (batch ? isTokens(pages, 2)
-                      : tensor.getRank() == 1 && tensor.hasStaticShape());
-  if (failed(expectType(function, "pages",
-                        batch ? "tensor<?xWxi32>" : "tensor<Wxi32>", pages,
-                        holds)))
-    return failure();
-  Type states = numbersType(function.getFunctionType(), kStatesArgument);
+/// Checks the types of pages and states: of one text, whose number of pages is
+/// static, or, in `batch`, of each token.
+static LogicalResult verifyNumbers(func::FuncOp function, bool batch) {
+  FunctionType type = function.getFunctionType();
+  NumberArguments numbers = numberArguments(type);
   auto isOfStates = [](Type cache) {
     auto type = dyn_cast<RankedTensorType>(cache);
     return type && isState(type);
   };
-  ArrayRef<Type> caches = cacheTypes(function.getFunctionType());
-  if (llvm::any_of(caches, isOfStates) != bool(states))
-    return function.emitError("expected numbers of states after the pages if "
-                              "and only if there are states");
+  ArrayRef<Type> caches = cacheTypes(type);
   if (llvm::all_of(caches, isOfStates))
     return function.emitError("expected a cache in pages");
-  if (states &&
-      failed(expectType(
-          function, "states", batch ? "tensor<?x2xi32>" : "tensor<2xi32>",
-          states,
-          cast<RankedTensorType>(states).getShape().back() == 2 &&
-              (batch ? isTokens(states, 2)
-                     : cast<RankedTensorType>(states).getRank() == 1))))
+  if (llvm::any_of(caches, isOfStates) != bool(numbers.states))
+    return function.emitError("expected numbers of states after the pages if "
+                              "and only if there are states");
+  auto expectNumbers = [&](const char *name, std::optional<unsigned> argument,
+                           StringRef each, int64_t count) {
+    Type given = type.getInput(argument.value_or(kPagesArgument));
+    auto tensor = dyn_cast<RankedTensorType>(given);
+    bool holds = tensor && tensor.getElementType().isInteger(32) &&
+                 (batch ? isTokens(given, 2)
+                        : tensor.getRank() == 1 && tensor.hasStaticShape()) &&
+                 (!count || tensor.getShape().back() == count);
+    return expectType(
+        function, name,
+        ((batch ? "tensor<?x" : "tensor<") + each + "xi32>").str(), given,
+        holds);
+  };
+  if (failed(expectNumbers("pages", numbers.pages, "W", 0)))
+    return failure();
+  int64_t width =
+      cast<RankedTensorType>(type.getInput(*numbers.pages)).getShape().back();
+  if (numbers.windowPages &&
+      failed(expectNumbers("window_pages", numbers.windowPages,
+                           std::to_string(width), width)))
+    return failure();
+  if (numbers.states && failed(expectNumbers("states", numbers.states, "2", 2)))
     return failure();
   bool hasChunk =
       function->getAttrOfType<IntegerAttr>(kChunkAttribute) != nullptr;
@@ -217,21 +224,24 @@ static LogicalResult verifyPages(func::FuncOp function, bool batch) {
 }
 
 /// Checks the type (ids, position, first, caches...) -> (logits, caches...).
-/// Over paged caches, pages follow `first`, and after them the numbers of
-/// states if there are states; then the number of tokens of another text, or
-/// of tokens ahead, if there is one. In a batch, each token has a position.
+/// Over paged caches, numbers of pages and states follow `first`
+/// (NumberArguments); then the number of tokens of another text, or of tokens
+/// ahead, if there is one. In a batch, each token has a position.
 static LogicalResult verifySignature(func::FuncOp forward, bool hasSource,
                                      bool paged = false, bool batch = false) {
   FunctionType type = forward.getFunctionType();
   ArrayRef<Type> inputs = type.getInputs();
   bool hides = returnsHidden(type);
-  bool hasStates = paged && numbersType(type, kStatesArgument);
-  size_t scalars = 2 + paged + hasStates + hasSource + hides,
-         outputs = hides ? 2 : 1;
+  NumberArguments numbers = paged ? numberArguments(type) : NumberArguments();
+  size_t count =
+      paged ? std::max(numbers.end, kPagesArgument + 1) - kPagesArgument : 0;
+  size_t scalars = 2 + count + hasSource + hides, outputs = hides ? 2 : 1;
   if (inputs.size() < 1 + scalars ||
       type.getNumResults() + scalars + 1 != inputs.size() + outputs)
     return forward.emitError("expected (ids, position, first")
-           << (paged ? ", pages" : "") << (hasStates ? ", states" : "")
+           << (paged ? ", pages" : "")
+           << (numbers.windowPages ? ", window_pages" : "")
+           << (numbers.states ? ", states" : "")
            << (hasSource ? ", source" : "") << (hides ? ", first_hidden" : "")
            << ", caches...) -> (logits, " << (hides ? "hidden, " : "")
            << "caches...), got " << type;
@@ -242,7 +252,7 @@ static LogicalResult verifySignature(func::FuncOp forward, bool hasSource,
       failed(
           expectType(forward, "logits", "tensor<?xVxf32>", logits, logitsHold)))
     return failure();
-  if (paged && failed(verifyPages(forward, batch)))
+  if (paged && failed(verifyNumbers(forward, batch)))
     return failure();
   if (batch &&
       failed(expectType(forward, "positions", "tensor<?xi32>", inputs[1],
@@ -252,18 +262,14 @@ static LogicalResult verifySignature(func::FuncOp forward, bool hasSource,
   if (hides && failed(verifyHidden(forward, type.getResult(1))))
     return failure();
   SmallVector<const char *> names = {"position", "first"};
-  if (paged)
-    names.push_back("pages");
-  if (hasStates)
-    names.push_back("states");
+  names.append(count, nullptr); // which are checked
   if (hasSource)
     names.push_back("source");
   if (hides)
     names.push_back("first_hidden");
   for (size_t i = batch ? 1 : 0; i < scalars; ++i)
-    if (!(paged && i == 2) && !(hasStates && i == 3) &&
-        failed(expectType(forward, names[i], "index", inputs[1 + i],
-                          inputs[1 + i].isIndex())))
+    if (names[i] && failed(expectType(forward, names[i], "index", inputs[1 + i],
+                                      inputs[1 + i].isIndex())))
       return failure();
   for (size_t i = 1 + scalars; i < inputs.size(); ++i) {
     Type cache = inputs[i],
@@ -442,18 +448,20 @@ static LogicalResult verifyPosition(Operation *op, func::FuncOp function,
   }
   if (position && position != function.getArgument(1))
     return op->emitError("expected the position that the function is given");
-  if (pages &&
-      (function.getNumArguments() <= 3 || pages != function.getArgument(3)))
+  NumberArguments numbers = numberArguments(function.getFunctionType());
+  auto isGiven = [&](Value value, std::optional<unsigned> argument) {
+    return argument && value == function.getArgument(*argument);
+  };
+  if (pages && !isGiven(pages, numbers.pages) &&
+      !isGiven(pages, numbers.windowPages))
     return op->emitError("expected the pages that the function is given");
-  if (states && (function.getNumArguments() <= kStatesArgument ||
-                 states != function.getArgument(kStatesArgument)))
+  if (states && !isGiven(states, numbers.states))
     return op->emitError("expected the states that the function is given");
   if (over && (!encodes || over != function.getArgument(3)))
     return op->emitError(
         "expected 'over' to be the source that the function is given");
-  unsigned number = sourceArgument(function.getFunctionType());
-  if (ahead && (encodes || number >= function.getNumArguments() ||
-                ahead != function.getArgument(number)))
+  if (ahead && (encodes || numbers.end >= function.getNumArguments() ||
+                ahead != function.getArgument(numbers.end)))
     return op->emitError(
         "expected 'ahead' to be the number of tokens ahead that "
         "the function is given");
@@ -588,15 +596,17 @@ static int64_t positionsOf(ModuleOp module, func::FuncOp forward) {
              static_cast<int64_t>(op.getFirst()));
   });
   FunctionType type = forward.getFunctionType();
-  FailureOr<SmallVector<int64_t>> windows = ringWindows(forward);
+  FailureOr<SmallVector<int64_t>> windows = cacheWindows(forward);
   for (auto [i, input] : llvm::enumerate(cacheTypes(type))) {
     auto cache = cast<RankedTensorType>(input);
-    if (isState(cache) || (succeeded(windows) && (*windows)[i]))
+    if (isState(cache) ||
+        (succeeded(windows) && (*windows)[i] && !isPaged(cache)))
       continue;
-    int64_t pages =
-        isPaged(cache)
-            ? cast<RankedTensorType>(type.getInput(3)).getShape().back()
-            : 1;
+    int64_t pages = isPaged(cache)
+                        ? cast<RankedTensorType>(type.getInput(kPagesArgument))
+                              .getShape()
+                              .back()
+                        : 1;
     atMost(pageOf(cache).getDimSize(2) * pages);
   }
   return positions;
@@ -636,7 +646,7 @@ static LogicalResult verify(ModuleOp module, bool isFused) {
   if (result.wasInterrupted())
     return failure();
   for (func::FuncOp function : {forward, encode, decode, batch})
-    if (function && failed(ringWindows(function)))
+    if (function && failed(cacheWindows(function)))
       return failure();
   for (func::FuncOp function : {forward, encode, decode, batch})
     if (function && failed(verifyRows(function, positionsOf(module, forward))))

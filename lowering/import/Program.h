@@ -32,7 +32,7 @@ mlir::OwningOpRef<mlir::ModuleOp> loadProgram(llvm::StringRef path,
 ///   its position is 0, and it returns only the caches.
 /// - Attention `ahead` uses an index after `first`, too; then there is no
 ///   `@encode`. Of `@prefill` over paged caches, the index follows the numbers
-///   of pages and states.
+///   of pages and states (NumberArguments).
 /// - Ropes, appends, attention and learned positions use the function's
 ///   position. Attention `over` another text uses that text's number of tokens.
 /// - Layers exist, and are constants or induction variables of loops with
@@ -52,8 +52,7 @@ mlir::LogicalResult verifyProgram(mlir::ModuleOp module);
 /// Checks the same contract of a program at fuse. Instead of `@forward` it has
 /// `@prefill` and `@decode`, or, over paged caches, `@prefill` and `@batch`;
 /// symbols have slots. `@decode` returns no hidden states. Over paged caches,
-/// pages follow `first`, and the numbers of states if there are any; ops use
-/// these.
+/// numbers of pages and states follow `first`; ops use these.
 mlir::LogicalResult verifyFused(mlir::ModuleOp module);
 
 /// Checks that a program may contain each op of a function. Of a tensor, only
@@ -61,7 +60,7 @@ mlir::LogicalResult verifyFused(mlir::ModuleOp module);
 mlir::LogicalResult verifyOps(mlir::func::FuncOp function);
 
 /// Whether attention of a function sees keys after a token's own. Then the
-/// function takes their number (sourceArgument).
+/// function takes their number (NumberArguments::end).
 bool seesAhead(mlir::func::FuncOp function);
 
 /// The most positions at which a program may run: as many as the smallest of

@@ -109,7 +109,7 @@ static bool hasEntryType(func::FuncOp function) {
             type.getShape().back() % BlocksType::kNumbers == 0);
   };
   return isTensor(inputs[0], {1}) && (ofTokens || inputs[1].isIndex()) &&
-         inputs[2].isIndex() && (isPaged || !ofTokens) && numbers.size() < 3 &&
+         inputs[2].isIndex() && (isPaged || !ofTokens) && numbers.size() <= 3 &&
          llvm::all_of(
              numbers,
              [&](Type type) { return isTensor(type, {ofTokens ? 2 : 1}); }) &&
@@ -167,9 +167,8 @@ static func::FuncOp createEntry(OpBuilder &b, func::FuncOp old, int64_t chunk) {
   using Is = EntryArgument;
   Type index = b.getIndexType();
   add(Is::Ids, roomFor(ids));
-  RankedTensorType pages = numbersType(type, kPagesArgument),
-                   states = numbersType(type, kStatesArgument);
-  bool ofTokens = pages && pages.getRank() == 2;
+  NumberArguments numbers = numberArguments(type);
+  bool ofTokens = isa<RankedTensorType>(type.getInput(1));
   add(Is::Tokens, index);
   if (ofTokens)
     add(Is::Positions, roomFor(cast<RankedTensorType>(type.getInput(1))));
@@ -178,13 +177,16 @@ static func::FuncOp createEntry(OpBuilder &b, func::FuncOp old, int64_t chunk) {
   add(Is::First, index);
   if (hasHidden)
     add(Is::FirstHidden, index);
-  if (pages)
-    add(Is::Pages, ofTokens ? roomFor(pages) : pages);
-  if (states)
-    add(Is::States, ofTokens ? roomFor(states) : states);
+  for (auto [what, number] : {std::pair(Is::Pages, numbers.pages),
+                              std::pair(Is::WindowPages, numbers.windowPages),
+                              std::pair(Is::States, numbers.states)})
+    if (number) {
+      auto given = cast<RankedTensorType>(type.getInput(*number));
+      add(what, ofTokens ? roomFor(given) : given);
+    }
   // An entry over caches of one text always has it.
-  if (!pages ||
-      sourceArgument(type) + hasHidden + caches.size() < type.getNumInputs())
+  if (!numbers.pages ||
+      numbers.end + hasHidden + caches.size() < type.getNumInputs())
     add(Is::Source, index);
   add(Is::Logits, roomFor(logits));
   if (hasLogits)
@@ -236,14 +238,15 @@ static LogicalResult lowerEntry(func::FuncOp old, int64_t chunk,
     sizes[0] = argument(EntryArgument::Tokens);
     return b.slice(value, zeros, sizes);
   };
-  // The order of arguments: ids, position, first; pages; states; source (beside
-  // an encoder, or of tokens ahead); the first token of hidden states; caches.
+  // The order of arguments: ids, position, first; pages; window pages; states;
+  // source (beside an encoder, or of tokens ahead); the first token of hidden
+  // states; caches.
   using Is = EntryArgument;
   SmallVector<Value> values = {
       argument(Is::Ids),
       argument(arguments.has(Is::Positions) ? Is::Positions : Is::Position),
       argument(Is::First)};
-  for (Is number : {Is::Pages, Is::States, Is::Source})
+  for (Is number : {Is::Pages, Is::WindowPages, Is::States, Is::Source})
     if (arguments.has(number))
       values.push_back(argument(number));
   size_t caches = cacheTypes(old.getFunctionType()).size();

@@ -82,6 +82,11 @@ class BatchInfo(NamedTuple):
     accepted: int
     #: Sequences that run at once.
     texts: int
+    #: Of layers with a window, if they have pages of their own; else 0.
+    window_page_bytes: int
+    window_pages: int
+    free_window_pages: int
+    kept_window_pages: int
 
 
 class SequenceInfo(NamedTuple):
@@ -191,6 +196,7 @@ class Batch(_native.OneThread):
         reuse_drawn: bool = False,
         draft_rows: int = 0,
         texts: int = 0,
+        window_pages: int = 0,
     ) -> None:
         options = _native.struct(
             "cria_batch_options",
@@ -202,6 +208,7 @@ class Batch(_native.OneThread):
             reuse_drawn=reuse_drawn,
             draft_rows=draft_rows,
             texts=texts,
+            window_pages=window_pages,
         )
         super().__init__("batch", "cria_batch_create", model._handle, options)
         self.model = model

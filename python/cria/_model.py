@@ -354,7 +354,8 @@ class Model(_native.Object):
         """A batch without sequences. The artifact must be of ``cria-compile --batch``.
 
         ``pages`` or ``cache_bytes`` limits the KV caches (default: a whole context for
-        each sequence that runs). ``texts`` is the most sequences that run at once
+        each sequence that runs). Layers with a window may have pages of their own, as many
+        as ``window_pages`` (default: the windows of twice as many sequences). ``texts`` is the most sequences that run at once
         (default: the artifact's rows); rows beyond are for short prompts and drafts. With
         ``refuse``, a sequence that finds no free page fails instead of waiting. ``chunk``
         is the most ids of a prompt in one step. With ``reuse_drawn``, pages with drawn ids

@@ -22,6 +22,7 @@ cria_status cria_batch_create(const cria_model *model,
     asked.reusesDrawn = given.reuse_drawn != 0;
     asked.draftRows = given.draft_rows;
     asked.texts = given.texts;
+    asked.windowPages = given.window_pages;
     auto made = Batch::create(model->object, asked);
     if (made.ok())
       *batch = new cria_batch{std::move(*made)};
@@ -251,7 +252,7 @@ cria_status cria_batch_get_info(const cria_batch *batch, cria_batch_info *info,
     cria_batch_info known = {};
     known.rows = manifest.batch->rows;
     known.page = manifest.batch->page;
-    known.page_bytes = manifest.pageBytes();
+    known.page_bytes = manifest.pageBytes(PageKind::Whole);
     known.pages = object.pages().pages();
     known.free_pages = object.pages().available();
     known.kept_pages = object.pages().keptPages();
@@ -265,6 +266,11 @@ cria_status cria_batch_get_info(const cria_batch *batch, cria_batch_info *info,
     known.drafted = counts.drafted;
     known.accepted = counts.accepted;
     known.texts = object.texts();
+    const PagePool &windows = object.windowPages();
+    known.window_page_bytes = manifest.pageBytes(PageKind::Window);
+    known.window_pages = windows.pages();
+    known.free_window_pages = windows.available();
+    known.kept_window_pages = windows.keptPages();
     return writeStruct(known, info, "info");
   });
 }

@@ -249,13 +249,14 @@ Argument Reader::readPlace(const JsonCursor &at, uint64_t layers, bool inLoop) {
                {"sampling", Argument::Sampling},
                {"positions", Argument::Positions, true},
                {"pages", Argument::Pages, true},
+               {"window_pages", Argument::WindowPages, true},
                {"states", Argument::States, true}};
   for (const auto &each : named)
     if ((around.hasPages || !each.ofBatches) && at.find(each.name))
       return {each.kind};
   at.expected(concat(
       {"a weight, cache, arena, state, ids, logits, seen, sampled, sampling",
-       around.hasPages ? ", hidden, positions, pages or states"
+       around.hasPages ? ", hidden, positions, pages, window_pages or states"
                        : " or hidden"}));
   return {Argument::State};
 }

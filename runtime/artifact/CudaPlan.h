@@ -64,8 +64,9 @@ struct Argument {
     Arena,
     State,
     Ids,
-    Positions, // of batches, and Pages and States
+    Positions, // of batches, and Pages, WindowPages and States
     Pages,
+    WindowPages,
     States,
     Logits,
     Hidden,

@@ -124,24 +124,31 @@ bool Manifest::hasRopeOfLength() const {
 int64_t Manifest::reach() const {
   int64_t least = maxSeq;
   for (const CacheSpec &cache : caches)
-    if (cache.isFixed())
-      least = std::min(least, cache.isState
-                                  ? 0
-                                  : int64_t(cache.shape[2]) - cache.window + 1);
+    if (cache.isState)
+      least = 0;
+    else if (cache.window && !batch)
+      least = std::min(least, int64_t(cache.shape[2]) - cache.window + 1);
+  // A session's window pages are a ring of pages.
+  if (batch && batch->window)
+    least = std::min(least, (batch->windowWidth - 1) * batch->page -
+                                batch->window + 2);
   return least;
 }
 
-uint64_t Manifest::bytesOfCaches(bool states) const {
+uint64_t Manifest::pageBytes(PageKind kind) const {
   uint64_t total = 0;
   for (const CacheSpec &cache : caches)
-    total += cache.isState == states ? cache.bytes : 0;
+    total += cache.kind() == kind ? cache.bytes : 0;
   return total;
 }
 
+PageCounts Manifest::sessionPages() const {
+  return batch ? PageCounts{batch->width, batch->windowWidth, 1} : PageCounts();
+}
+
 uint64_t Manifest::cacheBytes(size_t index) const {
-  bool isPaged = batch && !caches[index].isState;
-  return caches[index].bytes *
-         (isPaged ? static_cast<uint64_t>(batch->width) : 1);
+  const CacheSpec &cache = caches[index];
+  return cache.bytes * static_cast<uint64_t>(sessionPages().of(cache.kind()));
 }
 
 uint64_t Manifest::cacheBytes() const {
@@ -192,6 +199,7 @@ private:
 
   Manifest &manifest;
   std::vector<bool> filled; // by slot
+  bool inPages = false;     // the caches
 };
 
 } // namespace
@@ -236,6 +244,7 @@ void Reader::read(const JsonCursor &root) {
                 size(gap["count"], 0, maxSlots));
   for (const JsonCursor &rope : root["rope"].elements())
     readRope(rope);
+  inPages = root.find("batch").has_value();
   for (const JsonCursor &cache : root["caches"].elements())
     readCache(cache);
   auto empty = std::find(filled.begin(), filled.end(), false);
@@ -285,15 +294,18 @@ void Reader::readBatch(const JsonCursor &at) {
     at["width"].expected("the pages of max_seq positions");
   if (manifest.bidirectional || manifest.encoder || manifest.hasRopeOfLength())
     at.fail("is for a decoder-only model with the rope of every text");
-  if (manifest.pageBytes() == 0)
+  if (manifest.pageBytes(PageKind::Whole) +
+          manifest.pageBytes(PageKind::Window) ==
+      0)
     at.fail("is for a model with KV caches");
-  for (const CacheSpec &cache : manifest.caches) {
-    if (cache.window)
-      at.fail("is beside a ring");
+  for (const CacheSpec &cache : manifest.caches)
+    batch.window = std::max(batch.window, cache.window);
+  if (batch.window)
+    batch.windowWidth = batch.windowPages(std::max(manifest.chunk, batch.rows));
+  for (const CacheSpec &cache : manifest.caches)
     if (cache.bytes > maxTensorBytes / static_cast<uint64_t>(batch.width))
       at["width"].fail(concat({"makes a KV cache of ", batch.width, " times ",
                                cache.bytes, " bytes, too large"}));
-  }
   manifest.batch = batch;
 }
 
@@ -595,9 +607,11 @@ void Reader::readCache(const JsonCursor &at) {
     cache.isState = state->boolean();
   if (auto window = at.find("window")) {
     bool hasPlaces = !cache.isState && cache.shape.size() == 4;
-    int64_t places = hasPlaces ? static_cast<int64_t>(cache.shape[2]) : 0;
-    cache.window =
-        window->integer(1, std::max<int64_t>(places - manifest.chunk + 1, 0));
+    int64_t most =
+        !hasPlaces ? 0
+        : inPages  ? manifest.maxSeq
+                   : static_cast<int64_t>(cache.shape[2]) - manifest.chunk + 1;
+    cache.window = window->integer(1, std::max<int64_t>(most, 0));
   }
   if (auto ropes = at.find("rope"))
     readCacheRopes(*ropes, cache);

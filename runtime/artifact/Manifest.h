@@ -109,6 +109,20 @@ struct RopeSpec {
   }
 };
 
+/// What a text has of a cache of a BatchSpec: the pages of all its positions,
+/// those of the positions in a window, or a state.
+enum class PageKind { Whole, Window, State };
+
+/// A number for each kind.
+struct PageCounts {
+  int64_t whole = 1, window = 1, states = 1;
+  int64_t of(PageKind kind) const {
+    return kind == PageKind::Whole    ? whole
+           : kind == PageKind::Window ? window
+                                      : states;
+  }
+};
+
 /// A KV cache or a state of a session; with a BatchSpec, one page of the cache.
 struct CacheSpec {
   std::string symbol;
@@ -121,8 +135,14 @@ struct CacheSpec {
   /// Whether it is what a layer remembers of all tokens, without positions.
   bool isState = false;
   /// The window of the layers of a ring, where position p is place p mod
-  /// shape[2]; 0 of other caches.
+  /// shape[2], or of window pages; 0 of other caches.
   int64_t window = 0;
+
+  PageKind kind() const {
+    return isState  ? PageKind::State
+           : window ? PageKind::Window
+                    : PageKind::Whole;
+  }
 
   /// Whether its size does not depend on the positions of a text.
   bool isFixed() const { return isState || window; }
@@ -133,6 +153,23 @@ struct BatchSpec {
   int64_t rows = 0;  // of a call of the batch entry
   int64_t page = 0;  // positions of a page
   int64_t width = 0; // pages of a whole context
+  /// The largest window of the caches with window pages, and the most of these
+  /// pages that a call of the artifact needs; 0 if there are none.
+  int64_t window = 0, windowWidth = 0;
+
+  /// The pages that a number of positions takes.
+  int64_t countFor(int64_t positions) const {
+    return (positions + page - 1) / page;
+  }
+  /// The first page that a text of `positions` positions needs to go on, of
+  /// the window pages.
+  int64_t firstInWindow(int64_t positions) const {
+    return positions < window ? 0 : (positions - window + 1) / page;
+  }
+  /// The most window pages that a text needs to compute `tokens` ids.
+  int64_t windowPages(int64_t tokens) const {
+    return (window + tokens - 3 + page) / page + 1;
+  }
 };
 
 /// What the compiler did with a key of the config; see docs/config.md.
@@ -258,19 +295,17 @@ struct Manifest {
   bool takesRows() const { return embedding && weights[*embedding].input; }
   /// The bytes of a row of the table of ids; 0 without `embedding`.
   uint64_t embeddingBytes() const;
-  /// The bytes of one page of all caches, if they are in pages.
-  uint64_t pageBytes() const { return bytesOfCaches(/*states=*/false); }
-  /// The bytes of all states of one text.
-  uint64_t stateBytes() const { return bytesOfCaches(/*states=*/true); }
+  /// The bytes of one page of all caches of a kind, if caches are in pages; or
+  /// of the states of one text.
+  uint64_t pageBytes(PageKind kind) const;
   /// The bytes of cache `index` of a session.
   uint64_t cacheBytes(size_t index) const;
   /// The bytes of all caches of a session.
   uint64_t cacheBytes() const;
   /// The bytes of a session's scratch, for the code that needs most.
   uint64_t scratchBytes() const;
-
-private:
-  uint64_t bytesOfCaches(bool states) const;
+  /// What a session has of each kind of page.
+  PageCounts sessionPages() const;
 };
 
 /// Parses and checks the manifest `text` of the artifact `file`.

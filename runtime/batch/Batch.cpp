@@ -7,37 +7,90 @@
 
 namespace cria {
 
+static PageCounts countsOf(const BatchOptions &options) {
+  return {options.pages, options.windowPages, options.states};
+}
+
 Batch::Batch(std::shared_ptr<const Model> model,
              std::unique_ptr<Backend> device, const BatchOptions &options,
              const Sampler &greedy)
     : shared(std::move(model)), backend(std::move(device)),
-      held(shared->manifest(), *backend, options.pages, options.states,
+      held(shared->manifest(), *backend, countsOf(options),
            options.reusesDrawn),
       draftRows(options.draftRows),
       schedule(shared->manifest(), options, held, sequences),
       computation(shared->manifest(), *backend, greedy) {}
 
-/// The pages that `options` ask for, beside states.
-static Result<int64_t> pageCount(const BatchOptions &options,
-                                 const Manifest &manifest) {
-  const BatchSpec &spec = *manifest.batch;
-  int64_t pages = options.pages ? options.pages : options.texts * spec.width;
-  if (options.cacheBytes) {
-    uint64_t states =
-        manifest.stateBytes() * static_cast<uint64_t>(options.states);
-    uint64_t fit = (options.cacheBytes - std::min(states, options.cacheBytes)) /
-                   manifest.pageBytes();
-    if (!options.pages || fit < static_cast<uint64_t>(pages))
-      pages = static_cast<int64_t>(fit);
-  }
+/// INVALID_ARGUMENT unless this number of pages, of `bytes` bytes each, can be
+/// numbered and allocated. `kind` says which pages they are.
+static Status checkCount(int64_t pages, uint64_t bytes, const char *kind) {
   auto most = std::min<int64_t>(
-      INT32_MAX, INT64_MAX / static_cast<int64_t>(manifest.pageBytes()));
-  if (pages < 1 || pages > most)
-    return Status(CRIA_INVALID_ARGUMENT,
-                  {"the batch would have ", pages, " pages of ",
-                   static_cast<int64_t>(manifest.pageBytes()),
-                   " bytes, expected 1 to ", most});
-  return pages;
+      INT32_MAX,
+      INT64_MAX / static_cast<int64_t>(std::max(bytes, uint64_t(1))));
+  if (pages >= 1 && pages <= most)
+    return Status();
+  return Status(CRIA_INVALID_ARGUMENT,
+                {"the batch would have ", pages, " ", kind, " of ",
+                 static_cast<int64_t>(bytes), " bytes, expected 1 to ", most});
+}
+
+/// The window pages of a batch: what the windows of all texts take, as much
+/// again for windows that can be found, and a chunk; no more than all pages of
+/// the texts.
+static int64_t windowPagesOf(const BatchOptions &options,
+                             const BatchSpec &spec) {
+  return std::min(2 * options.texts * spec.windowPages(1) +
+                      spec.windowPages(std::max(options.chunk, spec.rows)),
+                  options.texts * spec.width);
+}
+
+static Status checkCounts(const BatchOptions &options,
+                          const Manifest &manifest) {
+  Status status =
+      checkCount(options.pages, manifest.pageBytes(PageKind::Whole), "pages");
+  return status.ok() && manifest.batch->window
+             ? checkCount(options.windowPages,
+                          manifest.pageBytes(PageKind::Window), "window pages")
+             : status;
+}
+
+/// Sets the numbers of pages. `cacheBytes` are shared out, beside states, as
+/// the numbers that are given, or their defaults, would share them.
+static Status setPages(BatchOptions &options, const Manifest &manifest) {
+  const BatchSpec &spec = *manifest.batch;
+  bool mayGrow = !options.pages, mayGrowWindows = !options.windowPages;
+  if (mayGrow)
+    options.pages = options.texts * spec.width;
+  if (!spec.window)
+    options.windowPages = 0;
+  else if (mayGrowWindows)
+    options.windowPages = windowPagesOf(options, spec);
+  Status status = checkCounts(options, manifest);
+  if (!status.ok() || !options.cacheBytes)
+    return status;
+  uint64_t whole = manifest.pageBytes(PageKind::Whole),
+           window = manifest.pageBytes(PageKind::Window),
+           states = manifest.pageBytes(PageKind::State) *
+                    static_cast<uint64_t>(options.states),
+           room = options.cacheBytes - std::min(states, options.cacheBytes);
+  auto fit = [](uint64_t bytes, uint64_t each, bool mayGrow, int64_t &pages) {
+    auto count = static_cast<int64_t>(bytes / each);
+    if (mayGrow || count < pages)
+      pages = count;
+  };
+  if (window) {
+    auto windows = static_cast<uint64_t>(options.windowPages),
+         all = whole * static_cast<uint64_t>(options.pages) + window * windows;
+    int64_t ofOne = spec.windowPages(std::max(options.chunk, spec.rows));
+    fit(room, all / windows, mayGrowWindows, options.windowPages);
+    options.windowPages =
+        std::max(options.windowPages,
+                 std::min(ofOne, static_cast<int64_t>(room / window)));
+    room -= window * static_cast<uint64_t>(options.windowPages);
+  }
+  if (whole)
+    fit(room, whole, mayGrow, options.pages);
+  return checkCounts(options, manifest);
 }
 
 Result<std::unique_ptr<Batch>> Batch::create(std::shared_ptr<const Model> model,
@@ -64,14 +117,12 @@ Result<std::unique_ptr<Batch>> Batch::create(std::shared_ptr<const Model> model,
   options.draftRows = std::min(options.draftRows, rows);
   options.texts = options.texts ? std::min(options.texts, rows) : rows;
   // As many can be found again as texts run.
-  options.states =
-      manifest.stateBytes() ? 2 * options.texts + options.draftRows : 0;
-  Result<int64_t> pages = pageCount(options, manifest);
-  if (!pages.ok())
-    return pages.status();
-  options.pages = *pages;
-  auto backend =
-      model->newBackend(options.threads, options.pages, options.states);
+  options.states = manifest.pageBytes(PageKind::State)
+                       ? 2 * options.texts + options.draftRows
+                       : 0;
+  if (Status status = setPages(options, manifest); !status.ok())
+    return status;
+  auto backend = model->newBackend(options.threads, countsOf(options));
   if (!backend.ok())
     return backend.status();
   return create(std::move(model), options, std::move(*backend));
@@ -126,7 +177,9 @@ int64_t Batch::add(std::unique_ptr<Sequence> sequence,
   static_cast<SequenceOptions &>(*sequence) = options;
   sequence->number = nextNumber;
   schedule.reserve(sequences.size() + 1);
-  sequence->pages.reserve(static_cast<size_t>(shared->manifest().batch->width));
+  const BatchSpec &spec = *shared->manifest().batch;
+  sequence->pages.numbers.reserve(static_cast<size_t>(spec.width));
+  sequence->windowPages.numbers.reserve(static_cast<size_t>(spec.windowWidth));
   sequences.push_back(std::move(sequence));
   if (options.sampler)
     std::for_each(sequences.back()->ids.begin() +
@@ -215,10 +268,7 @@ Status Batch::checkFeed(const Sequence &sequence, const int32_t *ids,
     return Status(CRIA_OUT_OF_RANGE,
                   {count, " ids at position ", end, " make ", end + count,
                    ", the artifact's context holds ", manifest.maxSeq});
-  if (int64_t needed = held.countFor(end + count); needed > pages().pages())
-    return schedule.shortOf(sequence.number, needed,
-                            static_cast<int64_t>(sequence.pages.size()));
-  return Status();
+  return schedule.checkFits(sequence, end + count);
 }
 
 Status Batch::feed(int64_t number, const int32_t *ids, int64_t count,
@@ -330,25 +380,29 @@ Status Batch::checkPages(const Sequence &sequence) const {
 
 /// The ids so far, as a session keeps them; none if it keeps none.
 std::vector<std::byte> Batch::textOf(const Sequence &sequence) const {
-  History text;
-  for (int64_t at = 0; shared->manifest().keepsText() && at < sequence.computed;
-       ++at) {
-    Step step = {&sequence.ids[static_cast<size_t>(at)], 1, at, 1, nullptr};
+  History text = sequence.before ? *sequence.before : History();
+  for (int64_t at = sequence.unknown;
+       shared->manifest().keepsText() && at < sequence.computed; ++at) {
+    Step step = {&sequence.ids[static_cast<size_t>(at - sequence.unknown)], 1,
+                 at, 1, nullptr};
     text.append(step, 0, sequence.decodesAt(at));
   }
   return text.write();
 }
 
-/// Gives the sequence the ids that a session, or a sequence, kept.
+/// Gives the sequence the ids that a session, or a sequence, kept. If there are
+/// embeddings among them, the ids stay unknown.
 Status Batch::readText(const std::byte *bytes, const SessionHeader &header,
                        Sequence &sequence) {
   const Manifest &manifest = shared->manifest();
   auto text = History::read(bytes, header.history, header.position, manifest);
   if (!text.ok())
     return text.status();
-  return text->replay(
+  bool hasEmbeddings = false;
+  Status status = text->replay(
       header.position, manifest.maxSeq, manifest.maxSeq, [&](const Step &step) {
-        if (step.embeddings)
+        hasEmbeddings = hasEmbeddings || step.embeddings;
+        if (hasEmbeddings && held.hasStates())
           return Status(CRIA_UNIMPLEMENTED,
                         "the state is of a text with embeddings, which a batch "
                         "of a model with states does not go on from");
@@ -357,6 +411,12 @@ Status Batch::readText(const std::byte *bytes, const SessionHeader &header,
         sequence.decodes.resize(sequence.ids.size(), !step.isOfPrompt);
         return Status();
       });
+  if (hasEmbeddings) {
+    sequence.ids.clear();
+    sequence.decodes.clear();
+    sequence.before = std::make_shared<const History>(std::move(*text));
+  }
+  return status;
 }
 
 Result<uint64_t> Batch::stateBytes(int64_t number) const {
@@ -381,12 +441,27 @@ Status Batch::save(int64_t number, std::byte *state) const {
   header->bytes = *size - sizeof(SessionHeader);
   std::vector<std::byte> text = textOf(sequence);
   header->history = text.size();
-  Status status = held.read(sequence, held.countFor(sequence.computed),
-                            state + sizeof(SessionHeader));
+  Status status = held.read(sequence, state + sizeof(SessionHeader));
   if (!status.ok())
     return status;
   std::copy(text.begin(), text.end(), state + *size - text.size());
   sealState(*header, state);
+  return Status();
+}
+
+/// RESOURCE_EXHAUSTED unless there are pages for a text of `positions`
+/// computed positions.
+Status Batch::checkRoom(const Sequence &sequence, int64_t positions) const {
+  const BatchSpec &spec = *shared->manifest().batch;
+  int64_t pages = held.countFor(positions);
+  for (PageKind kind : held.kinds()) {
+    bool isWindow = kind == PageKind::Window;
+    int64_t needed = pages - (isWindow ? spec.firstInWindow(positions) : 0);
+    if (needed > held.pool(kind).available())
+      return schedule.shortOf(sequence, kind, needed);
+  }
+  if (held.hasStates() && held.states().available() == 0)
+    return schedule.shortOf(sequence, PageKind::Whole, pages);
   return Status();
 }
 
@@ -406,25 +481,33 @@ Status Batch::restore(int64_t number, const std::byte *state, uint64_t size) {
   Result<SessionHeader> given = openState(state, size, *own, manifest);
   if (!given.ok())
     return given.status();
-  int64_t needed = held.countFor(given->position);
-  if (needed > pages().available() ||
-      (held.hasStates() && held.states().available() == 0))
-    return schedule.shortOf(number, needed, 0);
+  // A session that went back has to compute the text anew, and so has this.
+  bool isWhole = given->rotated > 0 || !manifest.keepsText();
+  if (Status status = isWhole ? checkRoom(sequence, given->position) : Status();
+      !status.ok())
+    return status;
   Status status;
   if (manifest.keepsText())
     status = readText(state + size - given->history, *given, sequence);
-  if (status.ok())
-    status = held.write(sequence, needed, state + sizeof(SessionHeader));
+  if (status.ok() && isWhole)
+    status =
+        held.write(sequence, given->position, state + sizeof(SessionHeader));
+  else if (status.ok() && sequence.before)
+    status = Status(CRIA_UNIMPLEMENTED,
+                    "the state is of a text with embeddings that is to be "
+                    "computed anew, as a batch does not");
   if (!status.ok()) {
     sequence.ids.clear();
     sequence.decodes.clear();
+    sequence.before = nullptr;
     return status;
   }
-  sequence.computed = sequence.settled = given->position;
+  sequence.settled = given->position;
+  sequence.computed = isWhole ? sequence.settled : 0;
   sequence.restored = sequence.ids.size();
   // No other text shall find the pages: who knows with which adapters they were
   // computed.
-  if (manifest.keepsText())
+  if (manifest.keepsText() && !sequence.before)
     sequence.key = held.newChain();
   else
     sequence.unknown = given->position;

@@ -30,7 +30,7 @@ class Batch {
 public:
   static Result<std::unique_ptr<Batch>>
   create(std::shared_ptr<const Model> model, const BatchOptions &options);
-  /// The same on `backend`, which has `options.pages` pages. No option has 0
+  /// The same on `backend`, which has the pages of `options`. No option has 0
   /// for a default.
   static Result<std::unique_ptr<Batch>>
   create(std::shared_ptr<const Model> model, const BatchOptions &options,
@@ -75,12 +75,15 @@ public:
   Result<uint64_t> stateBytes(int64_t sequence) const;
   Status save(int64_t sequence, std::byte *state) const;
   /// Gives a sequence without ids the state that a session or sequence saved.
-  /// RESOURCE_EXHAUSTED where too few pages are free. Unless the model has
-  /// states, its ids are not known, and it never gives its pages back.
+  /// RESOURCE_EXHAUSTED where too few pages are free. Unless the state has its
+  /// ids (Manifest::keepsText), and no embeddings, they are not known, and the
+  /// sequence never gives its pages back.
   Status restore(int64_t sequence, const std::byte *state, uint64_t size);
 
   const Model &model() const { return *shared; }
-  const PagePool &pages() const { return held.pool(); }
+  const PagePool &pages() const { return held.pool(PageKind::Whole); }
+  /// Of no pages if the model has none.
+  const PagePool &windowPages() const { return held.pool(PageKind::Window); }
   const PagePool &states() const { return held.states(); }
   const BatchCounts &counts() const { return schedule.counts(); }
   size_t runningCount() const { return schedule.runningCount(); }
@@ -98,6 +101,7 @@ private:
   Status checkFeed(const Sequence &sequence, const int32_t *ids, int64_t count,
                    int64_t most) const;
   Status checkPages(const Sequence &sequence) const;
+  Status checkRoom(const Sequence &sequence, int64_t positions) const;
   std::vector<std::byte> textOf(const Sequence &sequence) const;
   Status readText(const std::byte *bytes, const SessionHeader &header,
                   Sequence &sequence);

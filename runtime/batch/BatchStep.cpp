@@ -45,6 +45,20 @@ static const int32_t *first(const StateNumbers *numbers) {
   return &numbers->read;
 }
 
+/// Adds a table with the window pages of a text. Those of positions that no id
+/// sees any more are the first page that it has, which holds finite numbers of
+/// its own.
+void BatchStep::addWindows(const Sequence &sequence) {
+  const PageList &list = sequence.windowPages;
+  auto behind = static_cast<size_t>(list.first);
+  windowTables.insert(windowTables.end(), behind, list.numbers.front());
+  windowTables.insert(windowTables.end(), list.numbers.begin(),
+                      list.numbers.end());
+  windowTables.resize(windowTables.size() +
+                      static_cast<size_t>(manifest.batch->width) - behind -
+                      list.numbers.size());
+}
+
 /// Makes room for the hidden states of all steps.
 void BatchStep::roomForHidden(Chosen &chosen) {
   chosen.hiddenRows = 0;
@@ -68,7 +82,11 @@ Status BatchStep::addPrompt(Chosen &chosen) {
                tokens - (draws ? 1 : 0), nullptr};
   step.isOfPrompt = true;
   step.loras = adapters(prompt);
-  step.pages = prompt.pages.data();
+  step.pages = prompt.pages.numbers.data();
+  if (manifest.batch->window) {
+    step.windowPages = windowTables.data();
+    addWindows(prompt);
+  }
   numbers.push_back(chosen.promptStates);
   step.states = first(numbers.data());
   step.hiddenRows = chosen.hiddenRows;
@@ -113,6 +131,8 @@ Status BatchStep::addRows(Row *begin, Row *end) {
                firstToDraw - begin, nullptr};
   step.loras = adapters(*begin->sequence);
   step.pages = tables.data() + tables.size();
+  if (manifest.batch->window)
+    step.windowPages = windowTables.data() + windowTables.size();
   step.states = first(numbers.data() + numbers.size());
   step.positions = positions.data() + positions.size();
   steps.push_back(step);
@@ -124,7 +144,7 @@ Status BatchStep::addRows(Row *begin, Row *end) {
       ++steps.back().hiddenRows;
       nextState += manifest.hiddenSize;
     }
-    const std::vector<int32_t> &pages = row->sequence->pages;
+    const std::vector<int32_t> &pages = row->sequence->pages.numbers;
     if (pages.size() > width)
       return Status(CRIA_INTERNAL, "a sequence has more pages than a context");
     ids.push_back(row->id);
@@ -132,6 +152,8 @@ Status BatchStep::addRows(Row *begin, Row *end) {
     positions.push_back(static_cast<int32_t>(row->position));
     tables.insert(tables.end(), pages.begin(), pages.end());
     tables.resize(tables.size() + width - pages.size());
+    if (manifest.batch->window)
+      addWindows(*row->sequence);
     Status status = row->draws ? addDraw(*row) : Status();
     if (!status.ok())
       return status;
@@ -146,7 +168,10 @@ Status BatchStep::collect(Chosen &chosen) {
   draws.clear();
   drawing.clear();
   numbers.clear();
-  numbers.reserve(most); // steps point to them
+  numbers.reserve(most); // steps point to these two
+  windowTables.clear();
+  if (manifest.batch->window)
+    windowTables.reserve(most * static_cast<size_t>(manifest.batch->width));
   inUse.reserve(most);
   // Draws point to the samplers.
   auto plain = static_cast<size_t>(chosen.prompt && !chosen.prompt->sampler);

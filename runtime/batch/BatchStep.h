@@ -41,12 +41,14 @@ private:
   Status addRows(std::vector<Row> &rows);
   Status addRows(Row *begin, Row *end);
   Status addDraw(const Row &row);
+  void addWindows(const Sequence &sequence);
   Result<Sampler *> samplerOf(const Row &row);
 
   const Manifest &manifest;
   Backend &backend;
   std::vector<Step> steps; // of the prompt, and of rows with the same adapters
   std::vector<int32_t> ids, positions, tables; // of all rows
+  std::vector<int32_t> windowTables;           // of the prompt, and of all rows
   std::vector<StateNumbers> numbers;           // of the prompt, and of all rows
   std::vector<float> states;                   // hidden, of all steps
   float *nextState = nullptr;                  // in these, of the next step

@@ -49,8 +49,7 @@ PagePool::Found PagePool::find(uint64_t before, const int32_t *ids) {
   int32_t page = lookUp(before, ids);
   if (page == none)
     return {none, 0};
-  if (all[index(page)].references++ == 0)
-    use(page);
+  share(page);
   return {page, all[index(page)].key};
 }
 

@@ -11,9 +11,9 @@
 /// A page without references that was entered stays, until a page is needed
 /// and none is free: then the one that is unused for the longest goes.
 ///
-/// States are pages of no positions: what a state holds depends on the ids
-/// before it alone, so it is entered under the number of the page that it comes
-/// after.
+/// States and window pages are pages of no positions: what they hold depends on
+/// the ids up to their ends alone, so they are entered under the number of the
+/// page that holds the last of these ids.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,11 @@ public:
 
   /// A page with one reference, whatever it holds; none where all are in use.
   int32_t take();
-  void share(int32_t page) { ++all[index(page)].references; }
+  /// Adds a reference.
+  void share(int32_t page) {
+    if (all[index(page)].references++ == 0)
+      use(page);
+  }
   /// Gives a reference back.
   void release(int32_t page);
   bool isShared(int32_t page) const { return all[index(page)].references > 1; }
@@ -52,7 +56,9 @@ public:
     int32_t page;
     uint64_t key; // its number, for the page after it
   };
-  /// The page of `ids` that follows `before`, with a reference more.
+  /// The page of `ids` that follows `before`; none if it is not known.
+  int32_t lookUp(uint64_t before, const int32_t *ids);
+  /// The same, with a reference more.
   Found find(uint64_t before, const int32_t *ids);
 
   int64_t pages() const { return static_cast<int64_t>(all.size()); }
@@ -78,7 +84,6 @@ private:
     return ids.data() + index(page) * static_cast<size_t>(width);
   }
   int32_t &bucket(uint64_t before, const int32_t *ids);
-  int32_t lookUp(uint64_t before, const int32_t *ids);
   void forget(int32_t page);
   void keep(int32_t page);
   void use(int32_t page);

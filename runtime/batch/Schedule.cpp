@@ -29,37 +29,60 @@ void Schedule::remove(const Sequence &sequence) {
                 list->end());
 }
 
-Status Schedule::shortOf(int64_t number, int64_t needed, int64_t held) const {
-  const PagePool &states = pages.states();
-  return Status(CRIA_RESOURCE_EXHAUSTED,
-                {"sequence ", number, " needs ", needed, " pages and has ",
-                 held, ": ", pages.pool().available(), " of the batch's ",
-                 pages.pool().pages(), " are free",
-                 pages.hasStates()
-                     ? concat({", and ", states.available(), " of its ",
-                               states.pages(), " states"})
-                     : ""});
+Status Schedule::checkFits(const Sequence &sequence, int64_t end) const {
+  for (PageKind kind : pages.kinds())
+    if (int64_t needed = mostPages(sequence, kind, end);
+        needed > pages.pool(kind).pages())
+      return shortOf(sequence, kind, needed);
+  return Status();
+}
+
+Status Schedule::shortOf(const Sequence &sequence, PageKind kind,
+                         int64_t needed) const {
+  const PagePool &states = pages.states(), &pool = pages.pool(kind);
+  return Status(
+      CRIA_RESOURCE_EXHAUSTED,
+      {"sequence ", sequence.number, " needs ", needed,
+       kind == PageKind::Window ? " window pages" : " pages", " and has ",
+       sequence.list(kind).size(), ": ", pool.available(), " of the batch's ",
+       pool.pages(), " are free",
+       pages.hasStates() ? concat({", and ", states.available(), " of its ",
+                                   states.pages(), " states"})
+                         : ""});
 }
 
 // ---- Who runs --------------------------------------------------------------
 
-/// The pages of the text so far and of one id more.
-int64_t Schedule::pagesToGoOn(const Sequence &sequence) const {
-  return pages.countFor(std::min(sequence.end() + 1, manifest.maxSeq));
+/// The most pages that the sequence takes to go on to `end` positions.
+int64_t Schedule::mostPages(const Sequence &sequence, PageKind kind,
+                            int64_t end) const {
+  int64_t most = std::max(options.chunk, manifest.batch->rows); // in a step
+  return pages.most(kind, end, std::min(most, end - sequence.computed));
 }
 
-/// Whether there are pages for the text so far and one id more, and one for
-/// each sequence that runs.
-bool Schedule::fits(const Sequence &sequence) const {
-  int64_t lacking =
-      pagesToGoOn(sequence) - static_cast<int64_t>(sequence.pages.size());
-  int64_t available = pages.pool().available();
-  if (options.refuses)
-    return lacking <= available;
-  for (const auto &other : sequences)
-    if (other.get() != &sequence && !other->isRunning() && other->unknown == 0)
-      available += static_cast<int64_t>(other->pages.size());
-  return lacking + static_cast<int64_t>(running.size()) <= available;
+/// The pages of the text so far and of one id more.
+int64_t Schedule::pagesToGoOn(const Sequence &sequence, PageKind kind) const {
+  return mostPages(sequence, kind,
+                   std::min(sequence.end() + 1, manifest.maxSeq));
+}
+
+/// The kind of pages that are not there for the text so far and one id more,
+/// and one for each sequence that runs.
+std::optional<PageKind> Schedule::lackingFor(const Sequence &sequence) const {
+  for (PageKind kind : pages.kinds()) {
+    int64_t lacking = pagesToGoOn(sequence, kind) - sequence.list(kind).size();
+    int64_t available = pages.pool(kind).available();
+    if (!options.refuses) {
+      lacking += static_cast<int64_t>(running.size());
+      for (const auto &other : sequences)
+        if (other.get() != &sequence && !other->isRunning() &&
+            other->unknown == 0)
+          available += other->list(kind).size();
+    }
+    if (lacking > available)
+      return kind;
+  }
+  return std::nullopt;
 }
 
 /// Lets sequences in that wait.
@@ -67,19 +90,18 @@ void Schedule::admit() {
   while (!waiting.empty() &&
          static_cast<int64_t>(running.size()) < options.texts) {
     Sequence &next = *waiting.front();
-    bool hasRoom = fits(next);
-    if (!hasRoom && !options.refuses && !running.empty())
+    std::optional<PageKind> lacking = lackingFor(next);
+    if (lacking && !options.refuses && !running.empty())
       return;
     waiting.erase(waiting.begin());
-    if (hasRoom || !options.refuses) {
+    if (!lacking || !options.refuses) {
       next.state = State::Running;
       // One that cannot give its pages back takes them from all that can.
       running.insert(next.unknown ? running.begin() : running.end(), &next);
       continue;
     }
     finish(next, -1, Finish::Failed,
-           shortOf(next.number, pagesToGoOn(next),
-                   static_cast<int64_t>(next.pages.size())));
+           shortOf(next, *lacking, pagesToGoOn(next, *lacking)));
   }
 }
 
@@ -186,16 +208,23 @@ void Schedule::addDrafts(Chosen &chosen) {
 /// `end`, and states to write. False where it does not run any more.
 bool Schedule::provide(Sequence &sequence, int64_t end) {
   while (!pages.provideStates(sequence))
-    if (!makeRoom(sequence))
+    if (!makeRoom(sequence, PageKind::Whole))
       return false;
-  auto index = static_cast<size_t>(sequence.computed / manifest.batch->page);
-  for (; index < static_cast<size_t>(pages.countFor(end)); ++index) {
-    if (pages.owns(sequence, index))
+  const std::vector<PageKind> &kinds = pages.kinds();
+  return std::all_of(kinds.begin(), kinds.end(), [&](PageKind kind) {
+    return provide(sequence, kind, end);
+  });
+}
+
+bool Schedule::provide(Sequence &sequence, PageKind kind, int64_t end) {
+  int64_t index = sequence.computed / manifest.batch->page;
+  for (; index < pages.countFor(end); ++index) {
+    if (pages.owns(sequence, kind, index))
       continue;
-    int32_t page = takePage(sequence);
+    int32_t page = takePage(sequence, kind);
     if (page == PagePool::none)
       return false;
-    if (Status status = pages.fill(sequence, index, page); !status.ok()) {
+    if (Status status = pages.fill(sequence, kind, index, page); !status.ok()) {
       finish(sequence, -1, Finish::Failed, status);
       return false;
     }
@@ -206,18 +235,21 @@ bool Schedule::provide(Sequence &sequence, int64_t end) {
 /// Gives the sequence pages for drafts, as far as pages are free. Returns the
 /// number of the `count` drafts that have pages then.
 int64_t Schedule::provideDrafts(Sequence &sequence, int64_t count) {
-  auto needed = static_cast<size_t>(pages.countFor(sequence.end() + count));
-  while (sequence.pages.size() < needed) {
-    int32_t page = pages.take();
-    if (page == PagePool::none)
-      break;
-    // Without its zeros a page cannot be used; `end` gives it back.
-    size_t index = sequence.pages.size();
-    if (!pages.fill(sequence, index, page).ok())
-      return std::min(count, pages.positionsIn(index) - sequence.end());
+  int64_t end = sequence.end() + count;
+  for (PageKind kind : pages.kinds()) {
+    PageList &list = sequence.list(kind);
+    bool isFilled = true;
+    while (isFilled && list.end() < pages.countFor(end)) {
+      int32_t page = pages.take(kind);
+      if (page == PagePool::none)
+        break;
+      isFilled = pages.fill(sequence, kind, list.end(), page).ok();
+    }
+    // Without its zeros a page cannot be used; the step's end gives it back.
+    int64_t usable = isFilled ? list.end() : list.end() - 1;
+    end = std::min(end, usable * manifest.batch->page);
   }
-  return std::min(count,
-                  pages.positionsIn(sequence.pages.size()) - sequence.end());
+  return end - sequence.end();
 }
 
 /// Takes states for drafts, as far as states are free. Returns the number of
@@ -233,10 +265,10 @@ int64_t Schedule::provideDraftStates(int64_t count, Chosen &chosen) {
 }
 
 /// A page for the sequence; none where it does not run any more.
-int32_t Schedule::takePage(Sequence &sequence) {
-  int32_t page = pages.take();
-  while (page == PagePool::none && makeRoom(sequence))
-    page = pages.take();
+int32_t Schedule::takePage(Sequence &sequence, PageKind kind) {
+  int32_t page = pages.take(kind);
+  while (page == PagePool::none && makeRoom(sequence, kind))
+    page = pages.take(kind);
   return page;
 }
 
@@ -246,7 +278,7 @@ Sequence *Schedule::idleVictim(const Sequence &sequence) const {
   Sequence *victim = nullptr;
   for (const auto &other : sequences)
     if (other.get() != &sequence && !other->isRunning() &&
-        other->unknown == 0 && !other->pages.empty() &&
+        other->unknown == 0 && other->pages.size() > 0 &&
         (!victim || other->lastUse < victim->lastUse))
       victim = other.get();
   return victim;
@@ -254,7 +286,7 @@ Sequence *Schedule::idleVictim(const Sequence &sequence) const {
 
 /// Has a sequence give its pages back. False where it is `sequence` itself,
 /// which runs no longer then.
-bool Schedule::makeRoom(Sequence &sequence) {
+bool Schedule::makeRoom(Sequence &sequence, PageKind kind) {
   if (!options.refuses) {
     if (Sequence *victim = idleVictim(sequence)) {
       putBack(*victim);
@@ -267,10 +299,9 @@ bool Schedule::makeRoom(Sequence &sequence) {
       return last != &sequence;
     }
   }
-  auto needed = static_cast<int64_t>(sequence.pages.size()) + 1;
+  int64_t needed = sequence.list(kind).size() + 1;
   pages.releaseUnused(sequence);
-  finish(sequence, -1, Finish::Failed,
-         shortOf(sequence.number, needed, pages.countFor(sequence.computed)));
+  finish(sequence, -1, Finish::Failed, shortOf(sequence, kind, needed));
   return false;
 }
 
@@ -338,7 +369,7 @@ bool Schedule::takeDraft(const Row &row, const Status &drawn) {
   }
   // Compiled code reads the places after a text, which must hold finite
   // numbers. Where the logits of a draft are finite, so is what it wrote.
-  if (!drawn.ok() && !sequence.pages.empty())
+  if (!drawn.ok() && sequence.pages.size() > 0)
     putBack(sequence);
   return false;
 }

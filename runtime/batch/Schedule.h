@@ -11,12 +11,13 @@
 /// Rows that are still left, up to a number that the caller gives, compute ids
 /// that the sequences may draw next: see Drafts.h.
 ///
-/// Where no page is free, either the sequence that needs one is refused, or
-/// another gives all of its pages back and has them computed anew later: one
-/// that does not run, the longest unused first; else the one that was let in
-/// last, which may be the sequence itself. The one that was let in first
-/// therefore always goes on, and no two wait for each other. A restored one,
-/// whose ids are not known, keeps its pages, and so it is let in before others.
+/// Where no page of a kind is free, either the sequence that needs one is
+/// refused, or another gives all of its pages back and has them computed anew
+/// later: one that does not run, the longest unused first; else the one that
+/// was let in last, which may be the sequence itself. The one that was let in
+/// first therefore always goes on, and no two wait for each other. A restored
+/// one, whose ids are not known, keeps its pages, and so it is let in before
+/// others.
 #pragma once
 
 #include "runtime/batch/Sequence.h"
@@ -24,14 +25,16 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace cria {
 
 struct BatchOptions {
   int threads = 0;         // as for a session
-  uint64_t cacheBytes = 0; // of the pool; 0: what `pages` says
+  uint64_t cacheBytes = 0; // of the pools; 0: what the next two say
   int64_t pages = 0;       // 0: what a context of every text takes
+  int64_t windowPages = 0; // 0: what the windows of twice the texts take
   int64_t chunk = 0;       // ids of a prompt in one step; 0: the artifact's
   bool refuses = false;    // fails a sequence that finds no page; else it waits
   bool reusesDrawn = false; // also reuses pages whose ids decode ran
@@ -126,8 +129,11 @@ public:
   /// computed, and states of drafts that were not drawn.
   void end(Chosen &chosen);
 
-  /// RESOURCE_EXHAUSTED: a sequence that has `held` pages needs this number.
-  Status shortOf(int64_t number, int64_t needed, int64_t held) const;
+  /// OK if both pools have the pages that a sequence needs to go on to `end`
+  /// positions; else RESOURCE_EXHAUSTED.
+  Status checkFits(const Sequence &sequence, int64_t end) const;
+  /// RESOURCE_EXHAUSTED: a sequence needs this number of pages.
+  Status shortOf(const Sequence &sequence, PageKind kind, int64_t needed) const;
 
   /// What the step made.
   const std::vector<BatchResult> &results() const { return made; }
@@ -138,8 +144,9 @@ public:
   size_t waitingCount() const { return waiting.size(); }
 
 private:
-  int64_t pagesToGoOn(const Sequence &sequence) const;
-  bool fits(const Sequence &sequence) const;
+  int64_t mostPages(const Sequence &sequence, PageKind kind, int64_t end) const;
+  int64_t pagesToGoOn(const Sequence &sequence, PageKind kind) const;
+  std::optional<PageKind> lackingFor(const Sequence &sequence) const;
   void admit();
   int64_t promptTokens(const Sequence &sequence) const;
   void addRows(Sequence &sequence, int64_t most, Chosen &chosen);
@@ -147,9 +154,10 @@ private:
   bool provide(Sequence &sequence, int64_t end);
   int64_t provideDrafts(Sequence &sequence, int64_t count);
   int64_t provideDraftStates(int64_t count, Chosen &chosen);
-  int32_t takePage(Sequence &sequence);
+  bool provide(Sequence &sequence, PageKind kind, int64_t end);
+  int32_t takePage(Sequence &sequence, PageKind kind);
   Sequence *idleVictim(const Sequence &sequence) const;
-  bool makeRoom(Sequence &sequence);
+  bool makeRoom(Sequence &sequence, PageKind kind);
   void putBack(Sequence &sequence);
   void advance(Sequence &sequence, int64_t tokens);
   bool takeDraft(const Row &row, const Status &drawn);

@@ -1,9 +1,11 @@
 /// A text of a batch: its ids, its pages, and how it draws.
 #pragma once
 
+#include "runtime/artifact/Manifest.h"
 #include "runtime/batch/Drafts.h"
 #include "runtime/batch/PagePool.h"
 #include "runtime/device/Sampler.h"
+#include "runtime/session/History.h"
 #include "runtime/session/LoraSet.h"
 
 #include <cstdint>
@@ -20,6 +22,22 @@ struct SequenceOptions {
   bool wantsHidden = false;                  // each id's hidden state, once
   std::shared_ptr<const LoraSet> loras = {}; // null: the model's own adapters
   uint32_t salt = 0; // pages are shared with texts of the same number; < 2^31
+};
+
+/// The pages of a text from the `first`-th one on.
+struct PageList {
+  int64_t first = 0;
+  std::vector<int32_t> numbers;
+
+  int64_t size() const { return static_cast<int64_t>(numbers.size()); }
+  /// The page after the last one.
+  int64_t end() const { return first + size(); }
+  int32_t &at(int64_t page) {
+    return numbers[static_cast<size_t>(page - first)];
+  }
+  int32_t at(int64_t page) const {
+    return numbers[static_cast<size_t>(page - first)];
+  }
 };
 
 /// The numbers of the states that an id reads and writes.
@@ -41,7 +59,9 @@ struct Sequence : SequenceOptions {
   std::vector<bool> decodes;
   bool drewLast = false; // the last one was drawn, not fed
   int64_t unknown = 0;   // positions of a restored state; their ids are unknown
-  size_t restored = 0;   // ids of a restored state, which no sampler has seen
+  std::shared_ptr<const History> before =
+      {};              // what they were fed, if it is kept
+  size_t restored = 0; // ids of a restored state, which no sampler has seen
   // Of a restored state: where an announced prompt ends and begins.
   int64_t announced = 0, announcedFrom = 0;
   int64_t computed = 0; // positions that are in the pages
@@ -51,8 +71,8 @@ struct Sequence : SequenceOptions {
   Drafts drafts;        // of these
 
   /// The pages of the computed positions and, during a step, of the positions
-  /// that the step computes.
-  std::vector<int32_t> pages;
+  /// that the step computes. Of window pages, those that the next ids need.
+  PageList pages, windowPages;
   /// The states after the computed positions, and those that a step writes: the
   /// same ones, unless others may read them.
   int32_t ownState = PagePool::none, nextState = PagePool::none;
@@ -60,6 +80,12 @@ struct Sequence : SequenceOptions {
   uint64_t key = 0;     // the key of the last of these; `chain()` if none
   uint64_t lastUse = 0; // the step in which it ran
 
+  PageList &list(PageKind kind) {
+    return kind == PageKind::Window ? windowPages : pages;
+  }
+  const PageList &list(PageKind kind) const {
+    return kind == PageKind::Window ? windowPages : pages;
+  }
   /// What begins the chain of its pages: texts that may share pages have it in
   /// common.
   uint64_t chain() const { return uint64_t(salt) << 32 | weights; }
@@ -75,6 +101,22 @@ struct Sequence : SequenceOptions {
   bool wantsHiddenAt(int64_t position) const {
     return wantsHidden && position >= settled;
   }
+  /// The pages of a text from the `first`-th one on.
+  struct PageList {
+    int64_t first = 0;
+    std::vector<int32_t> numbers;
+
+    int64_t size() const { return static_cast<int64_t>(numbers.size()); }
+    /// The page after the last one.
+    int64_t end() const { return first + size(); }
+    int32_t &at(int64_t page) {
+      return numbers[static_cast<size_t>(page - first)];
+    }
+    int32_t at(int64_t page) const {
+      return numbers[static_cast<size_t>(page - first)];
+    }
+  };
+
   /// The numbers of the states that an id reads and writes, of the step's first
   /// id or of a later one. Before position 0 it does not matter what is read.
   StateNumbers states(bool isFirst) const {

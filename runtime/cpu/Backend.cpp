@@ -6,13 +6,13 @@
 
 namespace cria::cpu {
 
-Result<std::unique_ptr<cria::Backend>>
-Backend::create(const Artifact &code, const void *const *slots,
-                const Threads &threads, int64_t pages, int64_t states,
-                const CriaRanks *ranks) {
+Result<std::unique_ptr<cria::Backend>> Backend::create(const Artifact &code,
+                                                       const void *const *slots,
+                                                       const Threads &threads,
+                                                       const PageCounts &pages,
+                                                       const CriaRanks *ranks) {
   std::unique_ptr<Backend> made(new Backend(code, slots, threads, ranks));
-  Status status = made->buffers.allocate(static_cast<uint64_t>(pages),
-                                         static_cast<uint64_t>(states));
+  Status status = made->buffers.allocate(pages);
   if (status.ok())
     status = made->allocateRopes();
   if (!status.ok())
@@ -98,9 +98,10 @@ Status Backend::runPaged(const Step &step) {
   CriaBatchEntry entry = step.isBatch() ? code.batch() : code.pagedPrefill();
   times.run([&] {
     entry(step.ids, step.tokens, step.positions ? step.positions : &position,
-          step.pages, step.states, step.firstLogit, step.firstHidden(),
-          step.source, step.logits, step.hidden, buffers.cacheTable(),
-          buffers.scratch(), buffers.slotsWith(step.embeddings), pool.host());
+          step.pages, step.windowPages, step.states, step.firstLogit,
+          step.firstHidden(), step.source, step.logits, step.hidden,
+          buffers.cacheTable(), buffers.scratch(),
+          buffers.slotsWith(step.embeddings), pool.host());
   });
   return pool.complete();
 }
@@ -113,16 +114,18 @@ Status Backend::step(const Step &step) {
 
 Status Backend::encode(const Step &step) { return run(code.encode(), step); }
 
-Status Backend::clearPage(int32_t page) {
+Status Backend::clearPage(PageKind kind, int32_t page) {
   for (size_t i = 0; i < code.manifest().caches.size(); ++i)
-    if (const CacheSpec &cache = code.manifest().caches[i]; !cache.isState)
+    if (const CacheSpec &cache = code.manifest().caches[i];
+        cache.kind() == kind)
       memset(at(i, page), 0, cache.bytes);
   return Status();
 }
 
-Status Backend::copyPage(int32_t from, int32_t to) {
+Status Backend::copyPage(PageKind kind, int32_t from, int32_t to) {
   for (size_t i = 0; i < code.manifest().caches.size(); ++i)
-    if (const CacheSpec &cache = code.manifest().caches[i]; !cache.isState)
+    if (const CacheSpec &cache = code.manifest().caches[i];
+        cache.kind() == kind)
       memcpy(at(i, to), at(i, from), cache.bytes);
   return Status();
 }

@@ -19,13 +19,13 @@ public:
   /// over ranks, must outlive the backend.
   static Result<std::unique_ptr<cria::Backend>>
   create(const Artifact &code, const void *const *slots, const Threads &threads,
-         int64_t pages, int64_t states, const CriaRanks *ranks);
+         const PageCounts &pages, const CriaRanks *ranks);
 
   Status step(const Step &step) override;
   Status encode(const Step &step) override;
   Status trace(std::vector<KernelTime> *into) override;
-  Status clearPage(int32_t page) override;
-  Status copyPage(int32_t from, int32_t to) override;
+  Status clearPage(PageKind kind, int32_t page) override;
+  Status copyPage(PageKind kind, int32_t from, int32_t to) override;
   Status readPage(size_t cache, int32_t page, uint64_t begin, std::byte *to,
                   uint64_t bytes) override;
   Status writePage(size_t cache, int32_t page, uint64_t begin,

@@ -2,10 +2,11 @@
 
 namespace cria::cpu {
 
-Status Buffers::allocate(uint64_t pages, uint64_t states) {
+Status Buffers::allocate(const PageCounts &pages) {
   for (const CacheSpec &spec : code.manifest().caches) {
     Result<Mapping> cache = Mapping::zeroed(
-        spec.bytes * (spec.isState ? states : pages), "a KV cache");
+        spec.bytes * static_cast<uint64_t>(pages.of(spec.kind())),
+        "a KV cache");
     if (!cache.ok())
       return cache.status();
     addresses.push_back(cache->data());

@@ -15,10 +15,9 @@ public:
   Buffers(const Artifact &code, const void *const *slots)
       : code(code), shared(slots), slots(slots) {}
 
-  /// Allocates the scratch and the caches, all zero: for each cache, `pages`
-  /// times the bytes that the artifact says, and for each state, `states`
-  /// times.
-  Status allocate(uint64_t pages, uint64_t states);
+  /// Allocates the scratch and the caches, all zero: for each cache, as many
+  /// times the bytes that the artifact says as its kind has pages.
+  Status allocate(const PageCounts &pages);
 
   std::byte *cache(size_t index) const { return caches[index].data(); }
   void *const *cacheTable() const { return addresses.data(); }

@@ -244,11 +244,11 @@ Model::bind(std::shared_ptr<const Artifact> artifact,
 }
 
 Result<std::unique_ptr<cria::Backend>>
-Model::newBackend(const Threads &threads, int64_t pages, int64_t states) const {
+Model::newBackend(const Threads &threads, const PageCounts &pages) const {
   Threads counted = threads;
   if (counted.count == 0)
     counted.count = coreCount();
-  return Backend::create(*code, slots(), counted, pages, states, ranks);
+  return Backend::create(*code, slots(), counted, pages, ranks);
 }
 
 namespace {

@@ -22,8 +22,7 @@ public:
        const CriaRanks *ranks);
 
   Result<std::unique_ptr<cria::Backend>>
-  newBackend(const Threads &threads, int64_t pages,
-             int64_t states) const override;
+  newBackend(const Threads &threads, const PageCounts &pages) const override;
   Result<std::unique_ptr<const BoundLoras>>
   bindLoras(const std::vector<LoraSource> &loras) const override;
   const void *const *slots() const override { return slotTable.data(); }

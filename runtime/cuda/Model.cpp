@@ -231,8 +231,8 @@ Status Model::bind(const WeightSource &source) {
 }
 
 Result<std::unique_ptr<Backend>>
-Model::newBackend(const Threads &, int64_t pages, int64_t states) const {
-  return manifest().batch ? Paged::create(*this, pages, states)
+Model::newBackend(const Threads &, const PageCounts &pages) const {
+  return manifest().batch ? Paged::create(*this, pages)
                           : Session::create(*this);
 }
 

@@ -23,9 +23,8 @@ public:
 
   Status bind(const WeightSource &source) override;
 
-  Result<std::unique_ptr<Backend>> newBackend(const Threads &threads,
-                                              int64_t pages,
-                                              int64_t states) const override;
+  Result<std::unique_ptr<Backend>>
+  newBackend(const Threads &threads, const PageCounts &pages) const override;
   Result<std::unique_ptr<const BoundLoras>>
   bindLoras(const std::vector<LoraSource> &loras) const override;
   std::string device() const override;

@@ -15,13 +15,12 @@ static uint64_t numbers(int64_t count) {
 }
 
 Result<std::unique_ptr<Backend>> Paged::create(const Model &model,
-                                               int64_t pages, int64_t states) {
+                                               const PageCounts &pages) {
   std::unique_ptr<Paged> made(new Paged(model));
   Current current(*made->context);
   Status status = current.status();
   if (status.ok())
-    status = made->allocate(static_cast<uint64_t>(pages),
-                            static_cast<uint64_t>(states));
+    status = made->allocate(pages);
   if (status.ok())
     status = made->makeLaunches();
   if (!status.ok())
@@ -30,22 +29,25 @@ Result<std::unique_ptr<Backend>> Paged::create(const Model &model,
 }
 
 /// The positions of the rows follow the ids, then two numbers of states for
-/// each row, the tables of pages, and what is drawn.
-Status Paged::allocate(uint64_t pages, uint64_t states) {
+/// each row, the tables of pages and of window pages, and what is drawn.
+Status Paged::allocate(const PageCounts &pages) {
   const BatchSpec &spec = *model.manifest().batch;
   uint64_t row = numbers(1) * static_cast<uint64_t>(spec.rows),
            ofPositions =
                idsOffset + numbers(std::max(model.manifest().chunk, spec.rows)),
            ofStates = ofPositions + row, ofPages = ofStates + 2 * row,
-           end = ofPages + row * static_cast<uint64_t>(spec.width),
+           tables = row * static_cast<uint64_t>(spec.width),
+           ofWindows = ofPages + tables,
+           end = ofWindows + (spec.window ? tables : 0),
            ofSampling = (end + idsOffset - 1) / idsOffset * idsOffset;
-  Status status = Runner::allocate(
-      pages, states,
-      ofSampling + static_cast<uint64_t>(spec.rows) * sizeof(CriaSampling));
+  Status status =
+      Runner::allocate(pages, ofSampling + static_cast<uint64_t>(spec.rows) *
+                                               sizeof(CriaSampling));
   CUdeviceptr state = places[Argument::State];
   places[Argument::Positions] = state + ofPositions;
   places[Argument::States] = state + ofStates;
   places[Argument::Pages] = state + ofPages;
+  places[Argument::WindowPages] = state + ofWindows;
   places[Argument::Sampling] = state + ofSampling;
   return status.ok() ? allocateDraws(spec.rows) : status;
 }
@@ -60,19 +62,20 @@ Status Paged::makeLaunches() {
   return status;
 }
 
-/// Copies a step and its pages to pinned memory. Returns the bytes there. A
-/// text has one position, that of its first row, two numbers of states, and
-/// pages up to the last row. Each row of several texts has a position, numbers
-/// of states and a table of pages.
-uint64_t Paged::writePages(const Step &step) {
+/// The pages of a step: of a text up to its last row; of several texts a table
+/// for each row.
+int64_t Paged::tableSize(const Step &step) const {
   const BatchSpec &batch = *model.manifest().batch;
+  return step.isBatch() ? step.tokens * batch.width
+                        : batch.countFor(step.position + step.tokens);
+}
+
+/// Copies a step and its pages to pinned memory. A text has one position, that
+/// of its first row, and two numbers of states. Each row of several texts has a
+/// position and numbers of states.
+void Paged::writeStep(const Step &step) {
   auto position = static_cast<int32_t>(step.position);
-  int64_t end = step.position + step.tokens, positions = 1,
-          pages = (end + batch.page - 1) / batch.page;
-  if (step.isBatch()) {
-    positions = step.tokens;
-    pages = step.tokens * batch.width;
-  }
+  int64_t positions = step.isBatch() ? step.tokens : 1;
   CriaStepState header = {};
   header.position = position;
   header.tokens = static_cast<int32_t>(step.tokens);
@@ -83,8 +86,10 @@ uint64_t Paged::writePages(const Step &step) {
   memcpy(pinned(Argument::Positions),
          step.positions ? step.positions : &position, numbers(positions));
   memcpy(pinned(Argument::States), step.states, numbers(2 * positions));
-  memcpy(pinned(Argument::Pages), step.pages, numbers(pages));
-  return places[Argument::Pages] - places[Argument::State] + numbers(pages);
+  uint64_t bytes = numbers(tableSize(step));
+  memcpy(pinned(Argument::Pages), step.pages, bytes);
+  if (step.windowPages)
+    memcpy(pinned(Argument::WindowPages), step.windowPages, bytes);
 }
 
 /// Tells the launches of a step where its memory is.
@@ -101,8 +106,13 @@ Status Paged::place(const Step &step, int64_t first, int64_t rows) {
 
 /// Has the device do a step, and draw from `draws` rows, also where the host
 /// draws afterwards.
-Status Paged::enqueue(const Step &step, uint64_t stateBytes, int64_t draws) {
-  Status status = enqueueState(stateBytes);
+Status Paged::enqueue(const Step &step, int64_t draws) {
+  uint64_t bytes = numbers(tableSize(step));
+  Status status =
+      enqueueState(places[Argument::Pages] - places[Argument::State] + bytes);
+  if (status.ok() && step.windowPages)
+    status = copyIn(places[Argument::WindowPages],
+                    pinned(Argument::WindowPages), bytes);
   if (status.ok())
     status = enqueueEmbeddings(step.tokens);
   if (status.ok())
@@ -133,14 +143,14 @@ Status Paged::run(const Step &step, int64_t first, int64_t rows,
                   const Draw *draws) {
   if (Status status = use(step.loras); !status.ok())
     return status;
-  uint64_t bytes = writePages(step);
+  writeStep(step);
   int64_t drawn = draws ? rows : 0;
   writeDraws(draws, drawn);
   return perform(step, [&] {
     Status status = place(step, first, rows);
     if (!status.ok())
       return status;
-    auto work = [&] { return enqueue(step, bytes, drawn); };
+    auto work = [&] { return enqueue(step, drawn); };
     GraphExec *graph = graphOf(step, drawn);
     status = graph ? replay(*graph, "a step of a batch", work) : work();
     // A copy to memory that is not pinned would wait as well, but for ever.

@@ -2,7 +2,8 @@
 /// the batch.
 ///
 /// A step copies its state, ids, positions, numbers of states and tables of
-/// pages to the device in one copy, and launches the kernels of its entry. Then
+/// pages to the device in one copy, those of window pages in a second one, and
+/// launches the kernels of its entry. Then
 /// the device draws an id from each row of logits. Logits are copied to the
 /// host where they are wanted there.
 #pragma once
@@ -18,7 +19,7 @@ class Paged : public Runner {
 public:
   /// `model` must outlive it; its artifact must have batches.
   static Result<std::unique_ptr<Backend>> create(const Model &model,
-                                                 int64_t pages, int64_t states);
+                                                 const PageCounts &pages);
 
   Status step(const Step &step) override;
   Status draw(const Step *steps, size_t count, Draw *draws,
@@ -26,15 +27,16 @@ public:
 
 private:
   explicit Paged(const Model &model) : Runner(model) {}
-  Status allocate(uint64_t pages, uint64_t states);
+  Status allocate(const PageCounts &pages);
   Status makeLaunches() override;
   /// Does a step whose first row of logits is row `first` of `rows`, and draws
   /// from all rows, if there are `draws`.
   Status run(const Step &step, int64_t first, int64_t rows, const Draw *draws);
   Status place(const Step &step, int64_t first, int64_t rows);
-  Status enqueue(const Step &step, uint64_t stateBytes, int64_t draws);
+  Status enqueue(const Step &step, int64_t draws);
   GraphExec *graphOf(const Step &step, int64_t draws);
-  uint64_t writePages(const Step &step);
+  int64_t tableSize(const Step &step) const;
+  void writeStep(const Step &step);
   void writeDraws(const Draw *draws, int64_t rows);
   Status finishDraws(Draw *draws, int64_t rows);
   Status copyLogits(Draw *draws, int64_t rows);

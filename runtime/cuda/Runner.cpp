@@ -40,7 +40,7 @@ Result<CUdeviceptr> Runner::zeroed(uint64_t bytes, const char *purpose) {
   return address;
 }
 
-Status Runner::allocate(uint64_t pages, uint64_t states, uint64_t stepBytes) {
+Status Runner::allocate(const PageCounts &pages, uint64_t stepBytes) {
   const Manifest &manifest = model.manifest();
   Result<Stream> made = makeStream(context);
   if (!made.ok())
@@ -48,7 +48,8 @@ Status Runner::allocate(uint64_t pages, uint64_t states, uint64_t stepBytes) {
   stream = std::move(*made);
   for (const CacheSpec &spec : manifest.caches) {
     Result<CUdeviceptr> cache =
-        zeroed(spec.bytes * (spec.isState ? states : pages), "a KV cache");
+        zeroed(spec.bytes * static_cast<uint64_t>(pages.of(spec.kind())),
+               "a KV cache");
     if (!cache.ok())
       return cache.status();
     caches.push_back(*cache);
@@ -334,22 +335,22 @@ CUdeviceptr Runner::at(size_t cache, int32_t page) const {
   return caches[cache] + pageBytes(cache) * static_cast<uint64_t>(page);
 }
 
-Status Runner::clearPage(int32_t page) {
+Status Runner::clearPage(PageKind kind, int32_t page) {
   Current current(*context);
   Status status = current.status();
   for (size_t i = 0; i < caches.size() && status.ok(); ++i)
-    if (!model.manifest().caches[i].isState)
+    if (model.manifest().caches[i].kind() == kind)
       status = context->check((*context)->cuMemsetD8Async(
                                   at(i, page), 0, pageBytes(i), stream.get()),
                               "cuMemsetD8Async", "clearing a page");
   return status;
 }
 
-Status Runner::copyPage(int32_t from, int32_t to) {
+Status Runner::copyPage(PageKind kind, int32_t from, int32_t to) {
   Current current(*context);
   Status status = current.status();
   for (size_t i = 0; i < caches.size() && status.ok(); ++i)
-    if (!model.manifest().caches[i].isState)
+    if (model.manifest().caches[i].kind() == kind)
       status = context->check(
           (*context)->cuMemcpyDtoDAsync(at(i, to), at(i, from), pageBytes(i),
                                         stream.get()),

@@ -36,8 +36,8 @@ struct Launch {
 class Runner : public Backend {
 public:
   Status trace(std::vector<KernelTime> *into) override;
-  Status clearPage(int32_t page) override;
-  Status copyPage(int32_t from, int32_t to) override;
+  Status clearPage(PageKind kind, int32_t page) override;
+  Status copyPage(PageKind kind, int32_t from, int32_t to) override;
   Status readPage(size_t cache, int32_t page, uint64_t begin, std::byte *to,
                   uint64_t bytes) override;
   Status writePage(size_t cache, int32_t page, uint64_t begin,
@@ -50,10 +50,9 @@ protected:
   /// `model` must outlive it.
   explicit Runner(const Model &model);
 
-  /// Makes the stream, the caches with `pages` pages and `states` states (1
-  /// for a session), the scratch, a row of logits, and `stepBytes` bytes
-  /// for the data of a step.
-  Status allocate(uint64_t pages, uint64_t states, uint64_t stepBytes);
+  /// Makes the stream, the caches with `pages`, the scratch, a row of
+  /// logits, and `stepBytes` bytes for the data of a step.
+  Status allocate(const PageCounts &pages, uint64_t stepBytes);
 
   struct Expanded {
     const Entry *entry;

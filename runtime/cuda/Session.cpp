@@ -26,9 +26,8 @@ Result<std::unique_ptr<Backend>> Session::create(const Model &model) {
 
 Status Session::allocate() {
   Status status = Runner::allocate(
-      1, 1,
-      idsOffset +
-          static_cast<uint64_t>(model.manifest().chunk) * sizeof(int32_t));
+      PageCounts(), idsOffset + static_cast<uint64_t>(model.manifest().chunk) *
+                                    sizeof(int32_t));
   places[Argument::Sampling] =
       places[Argument::State] + offsetof(CriaStepState, sampling);
   return status.ok() ? allocateDraws(1) : status;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/Abi.h"
+#include "runtime/artifact/Manifest.h"
 #include "runtime/base/Status.h"
 #include "runtime/base/Threads.h"
 #include "runtime/weights/Source.h"
@@ -76,8 +77,10 @@ struct Step {
   /// with.
   const BoundLoras *loras = nullptr;
   /// If the KV caches are in pages: the numbers of the text's pages, up to its
-  /// last id; or (tokens, width), the pages of each row's text.
-  const int32_t *pages = nullptr;
+  /// last id; or (tokens, width), the pages of each row's text. Likewise of
+  /// window pages, if there are any: before the window are numbers of any pages
+  /// of the text.
+  const int32_t *pages = nullptr, *windowPages = nullptr;
   /// If there are states: the number of the state that the text reads, and of
   /// the one that it writes; or (tokens, 2), two such numbers for each row.
   const int32_t *states = nullptr;
@@ -119,10 +122,10 @@ Status checkThreads(int threads);
 
 /// Computes steps and holds KV caches: pages, each of as many positions as the
 /// manifest's BatchSpec says. Without a BatchSpec there is one page, number 0,
-/// which is the whole context of one text. A state is numbered apart from
-/// pages, and has its number in place of a page's. Used by one thread at a
-/// time. No virtual function is out of line: libcria has no RTTI, and programs
-/// that have it may derive.
+/// which is the whole context of one text. Window pages are numbered apart, and
+/// so are states, whose numbers take the place of a page's. Used by one thread
+/// at a time. No virtual function is out of line: libcria has no RTTI, and
+/// programs that have it may derive.
 class Backend {
 public:
   virtual ~Backend() = default;
@@ -159,8 +162,8 @@ public:
 
   /// Fills a page with zeros. Compiled code reads a page beyond the end of a
   /// text, so there must be numbers, whatever was there before.
-  virtual Status clearPage(int32_t page) = 0;
-  virtual Status copyPage(int32_t from, int32_t to) = 0;
+  virtual Status clearPage(PageKind kind, int32_t page) = 0;
+  virtual Status copyPage(PageKind kind, int32_t from, int32_t to) = 0;
   /// Copies `bytes` of a page of KV cache `cache`, from `begin` on, to or from
   /// the host.
   virtual Status readPage(size_t cache, int32_t page, uint64_t begin,
@@ -192,10 +195,10 @@ class BoundModel {
 public:
   virtual ~BoundModel() = default;
 
-  /// A backend with `pages` pages, all zeros; one page without a BatchSpec. Of
-  /// each state it has `states`. `threads` are for the CPU.
+  /// A backend with `pages`, all zeros; one page without a BatchSpec.
+  /// `threads` are for the CPU.
   virtual Result<std::unique_ptr<Backend>>
-  newBackend(const Threads &threads, int64_t pages, int64_t states) const = 0;
+  newBackend(const Threads &threads, const PageCounts &pages) const = 0;
 
   /// Puts adapters on the device, apart from the weights.
   virtual Result<std::unique_ptr<const BoundLoras>>

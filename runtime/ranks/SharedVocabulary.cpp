@@ -59,9 +59,11 @@ public:
   Status trace(std::vector<KernelTime> *into) override {
     return own->trace(into);
   }
-  Status clearPage(int32_t page) override { return own->clearPage(page); }
-  Status copyPage(int32_t from, int32_t to) override {
-    return own->copyPage(from, to);
+  Status clearPage(PageKind kind, int32_t page) override {
+    return own->clearPage(kind, page);
+  }
+  Status copyPage(PageKind kind, int32_t from, int32_t to) override {
+    return own->copyPage(kind, from, to);
   }
   Status readPage(size_t cache, int32_t page, uint64_t begin, std::byte *to,
                   uint64_t bytes) override {

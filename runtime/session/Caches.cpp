@@ -9,30 +9,48 @@ Caches::Caches(const Manifest &manifest, Backend &backend)
     : manifest(manifest), backend(backend),
       pages(static_cast<size_t>(manifest.batch ? manifest.batch->width : 0)) {
   std::iota(pages.begin(), pages.end(), 0);
+  if (pages.empty() || !manifest.batch->window)
+    return;
+  for (int32_t page : pages)
+    windowPages.push_back(
+        static_cast<int32_t>(page % manifest.batch->windowWidth));
+}
+
+/// A table for each of `rows` rows.
+static const int32_t *repeated(const std::vector<int32_t> &pages, int64_t rows,
+                               std::vector<int32_t> &tables) {
+  tables.clear();
+  for (int64_t row = 0; row < rows; ++row)
+    tables.insert(tables.end(), pages.begin(), pages.end());
+  return tables.data();
 }
 
 Status Caches::place(Step &step) {
   if (pages.empty())
     return Status();
   step.pages = pages.data();
+  step.windowPages = windowPages.data();
   states.resize(static_cast<size_t>(2 * step.tokens));
   step.states = states.data();
   if (step.tokens > 1 && !step.isOfPrompt) {
     positions.resize(static_cast<size_t>(step.tokens));
     std::iota(positions.begin(), positions.end(),
               static_cast<int32_t>(step.position));
-    tables.clear();
-    for (int64_t row = 0; row < step.tokens; ++row)
-      tables.insert(tables.end(), pages.begin(), pages.end());
     step.positions = positions.data();
-    step.pages = tables.data();
+    step.pages = repeated(pages, step.tokens, tables);
+    step.windowPages = repeated(windowPages, step.tokens, windowTables);
   }
-  int64_t page = manifest.batch->page;
+  const BatchSpec &spec = *manifest.batch;
   Status status;
   // A text that was rewound may have left numbers in these pages.
-  for (int64_t first = (step.position + page - 1) / page;
-       first * page < step.position + step.tokens && status.ok(); ++first)
-    status = backend.clearPage(static_cast<int32_t>(first));
+  for (int64_t next = spec.countFor(step.position);
+       next < spec.countFor(step.position + step.tokens) && status.ok();
+       ++next) {
+    auto index = static_cast<size_t>(next);
+    status = backend.clearPage(PageKind::Whole, pages[index]);
+    if (status.ok() && spec.window)
+      status = backend.clearPage(PageKind::Window, windowPages[index]);
+  }
   return status;
 }
 

@@ -1,6 +1,7 @@
 /// The KV caches of one text, as bytes. The text has the pages 0, 1, 2, ... and
 /// the states 0 of a backend, so its caches lie as they would without pages,
-/// page after page.
+/// page after page. Its window pages are a ring: page i of the text is page
+/// i mod R of the backend's R.
 #pragma once
 
 #include "runtime/artifact/Manifest.h"
@@ -33,7 +34,9 @@ private:
   const Manifest &manifest;
   Backend &backend;
   std::vector<int32_t> pages; // 0, 1, 2, ...; none if caches have no pages
-  std::vector<int32_t> positions, tables, states; // of the rows of a step
+  std::vector<int32_t> windowPages; // likewise
+  // Of the rows of a step:
+  std::vector<int32_t> positions, tables, windowTables, states;
 };
 
 } // namespace cria

@@ -86,8 +86,8 @@ static Bound bindOn(const DeviceOptions &device,
 }
 
 Result<std::unique_ptr<Backend>>
-Model::newBackend(const Threads &threads, int64_t pages, int64_t states) const {
-  auto own = weights->newBackend(threads, pages, states);
+Model::newBackend(const Threads &threads, const PageCounts &pages) const {
+  auto own = weights->newBackend(threads, pages);
   if (!own.ok() || !sharedWith())
     return own;
   return shareVocabulary(std::move(*own), ranks, manifest());
@@ -95,8 +95,7 @@ Model::newBackend(const Threads &threads, int64_t pages, int64_t states) const {
 
 Result<std::unique_ptr<Backend>>
 Model::newBackend(const Threads &threads) const {
-  const std::optional<BatchSpec> &batch = manifest().batch;
-  return newBackend(threads, batch ? batch->width : 1, 1);
+  return newBackend(threads, manifest().sessionPages());
 }
 
 Status Model::checkHidden() const {

@@ -39,11 +39,10 @@ public:
   const Manifest &manifest() const { return code->manifest(); }
   /// The weights and code on their device.
   const BoundModel &bound() const { return *weights; }
-  /// A backend with `pages` pages, and `states` of each state; or one for a
-  /// single text, with the pages of its context. If ranks share the model, all
-  /// ranks must make the same calls of the backend.
-  Result<std::unique_ptr<Backend>>
-  newBackend(const Threads &threads, int64_t pages, int64_t states) const;
+  /// A backend with `pages`, or one for a single text. If ranks share the
+  /// model, all ranks must make the same calls of the backend.
+  Result<std::unique_ptr<Backend>> newBackend(const Threads &threads,
+                                              const PageCounts &pages) const;
   Result<std::unique_ptr<Backend>> newBackend(const Threads &threads) const;
   /// The most ids of a short feed. If the KV caches are in pages, the entry
   /// `batch` runs a short feed, an id in each row, and prefill runs all others.

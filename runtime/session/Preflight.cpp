@@ -26,9 +26,9 @@ MemoryNeed memoryNeed(const Artifact &artifact) {
   need.weights = manifest.weightBytes();
   need.code = artifact.fileBytes();
   need.scratch = manifest.scratchBytes();
-  for (const CacheSpec &cache : manifest.caches)
-    if (cache.isFixed())
-      (cache.window ? need.rings : need.states) += cache.bytes;
+  for (size_t i = 0; i < manifest.caches.size(); ++i)
+    if (const CacheSpec &cache = manifest.caches[i]; cache.isFixed())
+      (cache.window ? need.rings : need.states) += manifest.cacheBytes(i);
   need.cachePerPosition = (manifest.cacheBytes() - need.states - need.rings) /
                           static_cast<uint64_t>(manifest.maxSeq);
   return need;

@@ -461,7 +461,7 @@ Status Session::drop(int64_t begin, int64_t end) {
 /// What a header says of the text.
 void Session::describe(SessionHeader &header) const {
   header.position = fed;
-  header.written = written;
+  header.written = std::min(written, shared->manifest().maxSeq);
   header.prompt = prompt;
   header.expected = expected;
   header.promptBegin = promptBegin;
@@ -502,8 +502,12 @@ Status Session::writeRows(const std::byte *rows, const SessionHeader &header,
   }
   if (!status.ok())
     return status;
+  const Manifest &manifest = shared->manifest();
   fed = header.position;
-  written = std::max(fed, header.written);
+  // Of window pages there are those that the next id needs, and no others.
+  written = manifest.batch && manifest.batch->window
+                ? fed + manifest.reach()
+                : std::max(fed, header.written);
   prompt = header.prompt;
   rotated = header.rotated;
   source = header.source;

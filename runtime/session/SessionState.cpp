@@ -14,8 +14,14 @@ std::vector<CacheRange> cacheRanges(const Manifest &manifest,
   for (size_t i = 0; i < manifest.caches.size(); ++i) {
     const CacheSpec &cache = manifest.caches[i];
     if (const auto &batch = manifest.batch; batch && !cache.isState) {
-      int64_t pages = (positions + batch->page - 1) / batch->page;
-      ranges.push_back({i, 0, cache.bytes * static_cast<uint64_t>(pages)});
+      int64_t pages = batch->countFor(positions);
+      if (!cache.window)
+        ranges.push_back({i, 0, cache.bytes * static_cast<uint64_t>(pages)});
+      for (int64_t page = batch->firstInWindow(positions);
+           cache.window && page < pages; ++page)
+        ranges.push_back(
+            {i, cache.bytes * static_cast<uint64_t>(page % batch->windowWidth),
+             cache.bytes});
       continue;
     }
     uint64_t rows =

@@ -37,7 +37,8 @@ struct CacheRange {
 
 /// The parts of the caches that hold the first `positions` positions: rows of
 /// the last dimension but one if that is the context or a ring, else all of a
-/// cache; if caches are in pages, the first pages.
+/// cache; if caches are in pages, the first pages, and of window pages those
+/// that the next id needs.
 std::vector<CacheRange> cacheRanges(const Manifest &manifest,
                                     int64_t positions);
 

@@ -3,7 +3,8 @@ pools of random sizes, which may refuse pages, with drafts and without. Each seq
 the same ids and has the same logits and hidden states, bit by bit, as a session that is
 fed the same ids alone. Runs for SECONDS or longer, and at least four rounds of each model.
 BatchRandomTest does the same on a device that fails. Two of the models have states, and
-one of these has experts in blocks.
+one of these has experts in blocks. Some have layers with a window much shorter than the
+texts, which have pages of their own; the sessions are then of whole caches.
 
 Greedy ids are also those of transformers (examples/tiny/expected.json).
 """
@@ -30,6 +31,7 @@ SIZES = {
     "hidden_size": HIDDEN,
 }
 FINISH_LENGTH, FINISH_FAILED = 2, 4
+WHOLE = ("--window-cache=whole",)
 
 
 class Text:
@@ -102,10 +104,11 @@ def check_alone(model, text):
 
 
 class Round:
-    """A batch of some size, and some hundreds of calls."""
+    """A batch of some size, and some hundreds of calls. `alone` has the sessions that do
+    the same."""
 
-    def __init__(self, model, seed):
-        self.model, self.random = model, random.Random(seed)
+    def __init__(self, model, alone, seed):
+        self.model, self.alone, self.random = model, alone, random.Random(seed)
         pages = self.random.randint(4, 60)
         chunk = self.random.choice([0, 5, 16, 40])
         refuse = self.random.randrange(2)
@@ -113,6 +116,7 @@ class Round:
             model,
             threads=2,
             pages=pages,
+            window_pages=self.random.choice([0, 8, 10, 20]),
             chunk=chunk,
             refuse=refuse,
             draft_rows=self.random.choice([0, 3, 6]),
@@ -233,11 +237,12 @@ class Round:
     def verify(self):
         """Compares with sessions. Returns the number of ids."""
         texts = [*self.texts.values(), *self.gone]
-        drawn = sum(check_alone(self.model, text) for text in texts)
+        drawn = sum(check_alone(self.alone, text) for text in texts)
         for number in list(self.texts):
             self.batch.leave(number)
         info = self.batch.info
         check(info.free_pages == info.pages, "pages are lost")
+        check(info.free_window_pages == info.window_pages, "window pages are lost")
         self.batch.free()
         return drawn, info
 
@@ -259,8 +264,10 @@ def check_greedy(model):
 
 
 def compile_for_batches(tools, config, type, *flags):
+    kind = "-whole" if flags[-1:] == WHOLE else ""
     flags += "--batch=12", f"--dtype={type}", "--chunk=64"
-    return tools.compile(config, *flags, out=f"{config.parent.name}-{config.stem}-{type}.cria")
+    name = f"{config.parent.name}-{config.stem}-{type}{kind}.cria"
+    return tools.compile(config, *flags, out=name)
 
 
 def main():
@@ -268,26 +275,37 @@ def main():
     models = []
     for type in ("bf16", "f32"):
         path = compile_for_batches(tools, TINY / "config.json", type)
-        models.append(capi.Model(tools, path, 0, VOCAB, weights=TINY))
-    check_greedy(models[1])
+        models.append(2 * [capi.Model(tools, path, 0, VOCAB, weights=TINY)])
+    check_greedy(models[1][0])
     for family, flags in {
         "qwen3_5_text": [],
         "granitemoehybrid-experts": ["--quantize=q4_0"],
+        "mistral": ["--kv=q8_0"],
+        "gemma3_text": [],
+        "gemma4_text-embeddings": [],
     }.items():
         config = tools.scratch / f"{family}.json"
-        config.write_text(json.dumps(families.FAMILIES[family] | SIZES))
-        path = compile_for_batches(tools, config, "f32", *flags)
-        models.append(capi.Model(tools, path, 7, VOCAB))
+        content = families.FAMILIES[family] | SIZES
+        if "--kv=q8_0" in flags:
+            content["head_dim"] = 32  # whole blocks
+        if "vocab_size_per_layer_input" in content:
+            content["vocab_size_per_layer_input"] = VOCAB
+        config.write_text(json.dumps(content))
+        made = [compile_for_batches(tools, config, "f32", *flags)]
+        if "sliding_window" in content:
+            made.append(compile_for_batches(tools, config, "f32", *flags, *WHOLE))
+        loaded = [capi.Model(tools, path, 7, VOCAB) for path in made]
+        models.append([loaded[0], loaded[-1]])
     seed, total = 0, collections.Counter()
     end = time.monotonic() + float(sys.argv[3])
     while seed < 4 * len(models) or time.monotonic() < end:
-        drawn, info = Round(models[seed % len(models)], seed).run(200)
+        drawn, info = Round(*models[seed % len(models)], seed).run(200)
         seed += 1
         total.update(rounds=1, drawn=drawn)
         for name in ("reused", "recomputed", "put_back", "drafted", "accepted"):
             total[name] += getattr(info, name)
     print(dict(total))
-    for model in models:
+    for model in {id(model): model for pair in models for model in pair}.values():
         model.free()
 
 

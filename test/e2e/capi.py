@@ -374,6 +374,7 @@ class BatchOptions(ctypes.Structure):
         ("reuse_drawn", ctypes.c_int32),
         ("draft_rows", ctypes.c_int64),
         ("texts", ctypes.c_int64),
+        ("window_pages", ctypes.c_int64),
     ]
 
 
@@ -399,6 +400,11 @@ class BatchInfo(ctypes.Structure):
             (name, ctypes.c_int64)
             for name in "pages free_pages kept_pages running waiting prefilled "
             "decoded recomputed reused put_back drafted accepted texts".split()
+        ),
+        ("window_page_bytes", ctypes.c_uint64),
+        *(
+            (name, ctypes.c_int64)
+            for name in ["window_pages", "free_window_pages", "kept_window_pages"]
         ),
     ]
 

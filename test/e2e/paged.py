@@ -8,8 +8,10 @@ together, a token each, some joining late and some leaving early:
 - each text's logits are the same, byte for byte, together with other texts, in another
   row, and alone with its prompt in other chunks. In one case some tokens of a prompt see
   one another, as those of an image do;
-- in one case upstream's tools lower the output of the linalg phase, and get the same by
-  the bar of f32.
+- in two cases upstream's tools lower the output of the linalg phase, and get the same by
+  the bar of f32;
+- where layers have a window, their pages behind it are overwritten by other pages' numbers
+  as soon as no token sees them any more.
 """
 
 import ctypes
@@ -67,16 +69,20 @@ def manifest_of(path):
 
 
 class Place(typing.NamedTuple):
-    """The pages of a text, and the states that it reads and writes."""
+    """The pages of a text, its window pages, and the states that it reads and writes."""
 
     pages: np.ndarray
+    windows: np.ndarray
     states: np.ndarray
 
 
-def parts(entry, places):
+def parts(memory, entry, positions, places):
     """Pages and states of the text of prefill, or of the rows of batch."""
     if entry == "prefill":
+        memory.leave_behind(places, positions[0])
         return places
+    for place, position in zip(places, positions):
+        memory.leave_behind(place, position)
     return [np.stack(each) for each in zip(*places)]
 
 
@@ -95,19 +101,32 @@ class Pool(Memory):
             "the bytes of a page",
         )
         self.free = np.random.default_rng(1).permutation(POOL).tolist()
+        self.free_of_windows = np.random.default_rng(2).permutation(POOL).tolist()
+        self.window = max(cache.get("window", 0) for cache in manifest["caches"])
         self.width, self.page = (manifest["batch"][key] for key in ("width", "page"))
-        self.states = list(range(POOL))
+        self.states, self.said = list(range(POOL)), manifest["caches"]
         self.has_states = any("state" in cache for cache in manifest["caches"])
 
     def place(self, positions):
-        return Place(self.table(positions), np.full(2, self.states.pop(), np.int32))
+        tables = (self.table(positions, free) for free in (self.free, self.free_of_windows))
+        return Place(*tables, np.full(2, self.states.pop(), np.int32))
 
-    def table(self, positions):
+    def table(self, positions, free):
         """Pages of a text; the entries after them are no pages."""
         table = np.full(self.width, -(1 << 30), np.int32)
         count = -(-positions // self.page)
-        table[:count] = [self.free.pop() for _ in range(count)]
+        table[:count] = [free.pop() for _ in range(count)]
         return table
+
+    def leave_behind(self, place, position):
+        """Has other numbers of the text in place of window pages that the token at
+        `position` does not see any more."""
+        behind = max(0, position - self.window + 1) // self.page if self.window else 0
+        for page in set(place.windows[:behind]) - {place.windows[behind]}:
+            for cache, said in zip(self.caches, self.said):
+                if "window" in said:
+                    cache[page].view(np.uint8)[...] = 0x7B  # large, and finite
+        place.windows[:behind] = place.windows[behind]
 
 
 class Batched(Artifact):
@@ -116,7 +135,7 @@ class Batched(Artifact):
     def call(self, entry, ids, positions, places, ahead=0):
         memory = self.memory
         ids, positions = (np.array(each, np.int32) for each in (ids, positions))
-        pages, states = parts(entry, places)
+        pages, windows, states = parts(memory, entry, positions, places)
         caches = (ctypes.c_void_p * len(memory.caches))(
             *(cache.ctypes.data for cache in memory.caches)
         )
@@ -127,6 +146,7 @@ class Batched(Artifact):
             number(len(ids)),
             pointer(positions.ctypes.data),
             pointer(pages.ctypes.data),
+            pointer(windows.ctypes.data if memory.window else None),
             pointer(states.ctypes.data if memory.has_states else None),
             number(0),
             number(len(ids)),  # no hidden states
@@ -145,7 +165,8 @@ class Stated(Upstream):
     """Calls the same entries as upstream's tools lowered them."""
 
     def call(self, entry, ids, positions, places, _ahead=0):
-        memory, (pages, states) = self.memory, parts(entry, places)
+        memory = self.memory
+        pages, windows, states = parts(memory, entry, positions, places)
         room = CHUNK if entry == "prefill" else ROWS
         logits = np.zeros((room, memory.logits.shape[1]), np.float32)
         filled = lambda array, shape: np.pad(
@@ -156,13 +177,14 @@ class Stated(Upstream):
             position = number(positions[0])
         else:
             position = filled(positions, [room])
-            pages, states = (
+            pages, windows, states = (
                 np.concatenate([each, each[:1].repeat(room - len(each), 0)])
-                for each in (pages, states)
+                for each in (pages, windows, states)
             )
         hidden = np.zeros((room, memory.hidden.shape[1]), np.float32)
         arguments = [filled(ids, [room]), number(len(ids)), position, number(0), number(0)]
-        arguments += [pages, *[states] * memory.has_states, logits, hidden, *memory.caches]
+        arguments += [pages, *[windows] * bool(memory.window)]
+        arguments += [*[states] * memory.has_states, logits, hidden, *memory.caches]
         descriptors = [
             descriptor(each) if isinstance(each, np.ndarray) else each
             for each in arguments
@@ -270,7 +292,7 @@ def check_case(tools, name, config, dtype, flags):
         bar = BARS["blocks" if name in ("blocks", "cache") else dtype]
         apart = nmse(one, other)
         check(apart <= bar, f"{what}: NMSE {apart:.2e}, expected at most {bar:.0e}")
-    if name in ("llama", "delta"):
+    if name in ("gemma2", "delta"):
         text = text_of(tools, program, [*flags, batch])
         stated = Stated(upstream(tools, text, name), Pool(manifest, dtype))
         joins, order = [0, 2, 1, 0, 5], [3, 0, 4, 1, 2]

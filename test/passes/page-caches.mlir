@@ -1,4 +1,4 @@
-// RUN: cria-opt --llama-page-caches="rows=3 page=4" --split-input-file --verify-diagnostics %s | FileCheck %s
+// RUN: cria-opt --llama-page-caches="rows=3 page=4 chunk=2" --split-input-file --verify-diagnostics %s | FileCheck %s
 
 !h = tensor<?x2x8xf32>
 !c = tensor<3x2x10x8xf32>
@@ -66,6 +66,40 @@ func.func @forward(%ids: tensor<?xi32>, %p: index, %first: index, %s: tensor<3x2
 
 // -----
 
+// Caches that only attention with a window reads have pages of their own. Forty
+// positions take ten pages; a window of nine and three rows take four.
+// CHECK-LABEL: func @prefill
+// CHECK-SAME: %{{.*}}: index, %{{.*}}: index, %[[PAGES:[^:]*]]: tensor<10xi32>, %[[WINDOWS:[^:]*]]: tensor<10xi32>, %{{.*}}: tensor<?x2x8xf32>
+// CHECK: llama.kv_append {{.*}} pages(%[[WINDOWS]] : tensor<10xi32>)
+// CHECK: llama.gqa {{.*}} pages(%[[WINDOWS]] : tensor<10xi32>) {{.*}}window = 9
+// CHECK: llama.gqa {{.*}} pages(%[[PAGES]] : tensor<10xi32>)
+// CHECK-LABEL: func @batch
+// CHECK-SAME: %{{.*}}: index, %[[PAGES:[^:]*]]: tensor<?x10xi32>, %[[WINDOWS:[^:]*]]: tensor<?x10xi32>, %{{.*}}: tensor<?x2x8xf32>
+// CHECK: llama.gqa {{.*}} pages(%[[WINDOWS]] : tensor<?x10xi32>) {{.*}}window = 9
+// CHECK: llama.gqa {{.*}} pages(%[[PAGES]] : tensor<?x10xi32>)
+func.func @forward(%ids: tensor<?xi32>, %p: index, %first: index, %q: tensor<?x2x8xf32>, %k: tensor<3x2x40x8xf32>, %v: tensor<3x2x40x8xf32>) -> (tensor<?x2x8xf32>, tensor<3x2x40x8xf32>, tensor<3x2x40x8xf32>) {
+  %k1 = llama.kv_append %q into %k[%first] at %p : tensor<?x2x8xf32> into tensor<3x2x40x8xf32>
+  %o = llama.gqa %q, %k1, %k1[%first] at %p {scale = 1.0, causal, window = 9} : tensor<?x2x8xf32>, tensor<3x2x40x8xf32>
+  %y = llama.gqa %o, %v, %v[%first] at %p {scale = 1.0, causal} : tensor<?x2x8xf32>, tensor<3x2x40x8xf32>
+  return %y, %k1, %v : tensor<?x2x8xf32>, tensor<3x2x40x8xf32>, tensor<3x2x40x8xf32>
+}
+
+// -----
+
+// One that reads all positions has all that are read with its cache in the same
+// pages, and so has a window that takes as many.
+// CHECK-LABEL: func @prefill
+// CHECK-SAME: %{{.*}}: index, %{{.*}}: index, %[[PAGES:[^:]*]]: tensor<10xi32>, %{{.*}}: tensor<?x2x8xf32>
+// CHECK-COUNT-3: pages(%[[PAGES]] : tensor<10xi32>)
+func.func @forward(%ids: tensor<?xi32>, %p: index, %first: index, %q: tensor<?x2x8xf32>, %k: tensor<3x2x40x8xf32>, %v: tensor<3x2x40x8xf32>, %w: tensor<3x2x40x8xf32>) -> (tensor<?x2x8xf32>, tensor<3x2x40x8xf32>, tensor<3x2x40x8xf32>, tensor<3x2x40x8xf32>) {
+  %o = llama.gqa %q, %k, %v[%first] at %p {scale = 1.0, causal, window = 9} : tensor<?x2x8xf32>, tensor<3x2x40x8xf32>
+  %y = llama.gqa %o, %k, %k[%first] at %p {scale = 1.0, causal} : tensor<?x2x8xf32>, tensor<3x2x40x8xf32>
+  %z = llama.gqa %y, %w, %w[%first] at %p {scale = 1.0, causal, window = 36} : tensor<?x2x8xf32>, tensor<3x2x40x8xf32>
+  return %z, %k, %v, %w : tensor<?x2x8xf32>, tensor<3x2x40x8xf32>, tensor<3x2x40x8xf32>, tensor<3x2x40x8xf32>
+}
+
+// -----
+
 func.func @forward(%ids: tensor<?xi32>, %p: index, %first: index, %q: tensor<?x2x8xf32>, %k: tensor<3x2x16x8xf32>) -> tensor<?x2x8xf32> {
   // expected-error @below {{expected causal attention over paged caches}}
   %o = llama.gqa %q, %k, %k[%p] at %p {scale = 1.0} : tensor<?x2x8xf32>, tensor<3x2x16x8xf32>
@@ -90,7 +124,7 @@ func.func @forward(%ids: tensor<?xi32>, %p: index, %first: index, %n: index, %q:
 // -----
 
 func.func @forward(%ids: tensor<?xi32>, %p: index, %first: index, %q: tensor<?x2x8xf32>, %k: tensor<3x2x16x8xf32>) -> tensor<?x2x8xf32> {
-  // expected-error @below {{expected no ring beside paged caches, in which a text has all positions (--window-cache=whole)}}
+  // expected-error @below {{expected no ring beside paged caches (--window-cache=whole)}}
   %o = llama.gqa %q, %k, %k[%p] at %p {scale = 1.0, causal, window = 4, ring} : tensor<?x2x8xf32>, tensor<3x2x16x8xf32>
   return %o : tensor<?x2x8xf32>
 }

@@ -80,7 +80,7 @@ std::vector<TestTensor> fakeTensors() {
 
 nlohmann::json fakeManifest() {
   return nlohmann::json::parse(R"({
-    "format": 15, "compiler": "cria test", "flags": {"cpu": "native"},
+    "format": 16, "compiler": "cria test", "flags": {"cpu": "native"},
     "target": {"kind": "cpu", "arch": "x86_64", "os": "linux"},
     "config": null,
     "model": {"vocab_size": 5, "max_seq": 12, "chunk": 4, "hidden": 2},
@@ -133,6 +133,16 @@ nlohmann::json fakeStatesManifest() {
                                 {"state", true}});
   manifest["cpu"][0]["entries"] = {{"prefill", "fake_states_prefill"},
                                    {"batch", "fake_states_batch"}};
+  return manifest;
+}
+
+nlohmann::json fakeWindowsManifest(int64_t window) {
+  nlohmann::json manifest = fakePagedManifest();
+  manifest["caches"].push_back({{"symbol", "keys"},
+                                {"bytes", 16},
+                                {"shape", {1, 1, 4, 1}},
+                                {"dtype", "f32"},
+                                {"window", window}});
   return manifest;
 }
 
@@ -314,11 +324,21 @@ static void row(const float *cache, const int32_t *table, int64_t position,
     logits[v] = sum;
   }
 }
+static float inWindow(const float *cache, const int32_t *table,
+                      int64_t position) {
+  float sum = 0;
+  for (int64_t p = 0; p < (position / 4 + 1) * 4; ++p) {
+    float value = cache[table[p / 4] * 4 + p % 4];
+    sum += value * (p > position - 6 && p <= position ? 1 + p % 7 * 0.25f : 0);
+  }
+  return sum;
+}
 static void paged(const int32_t *ids, int64_t rows, const int32_t *positions,
-                  const int32_t *pages, const int32_t *states, int64_t first,
-                  int64_t hidden_first, int64_t source, float *logits,
-                  float *hidden, void *const *caches, void *arena,
-                  const void *const *slots, int isBatch) {
+                  const int32_t *pages, const int32_t *windows,
+                  const int32_t *states, int64_t first, int64_t hidden_first,
+                  int64_t source, float *logits, float *hidden,
+                  void *const *caches, void *arena, const void *const *slots,
+                  int isBatch) {
   float *bias = arena;
   for (int i = 0; i < 2; ++i)
     bias[i] = widen(((const uint16_t *)slots[1])[i]) +
@@ -329,6 +349,13 @@ static void paged(const int32_t *ids, int64_t rows, const int32_t *positions,
     put(caches[0], table, position, ids[r], isBatch, slots[0]);
     if (r >= first)
       row(caches[0], table, position, bias, slots, logits + (r - first) * 5);
+    if (windows) {
+      const int32_t *own = isBatch ? windows + r * 10 : windows;
+      put(caches[1], own, position, ids[r], isBatch, slots[0]);
+      float sum = inWindow(caches[1], own, position);
+      for (int v = 0; r >= first && v < 5; ++v)
+        logits[(r - first) * 5 + v] += sum;
+    }
     if (states) {
       float *all = caches[1], state = 0;
       const int32_t *own = isBatch || r == 0 ? states + r * 2 : 0;
@@ -348,12 +375,13 @@ static void paged(const int32_t *ids, int64_t rows, const int32_t *positions,
 }
 #define ENTRY(name, given, isBatch)                                            \
   void name(const int32_t *ids, int64_t rows, const int32_t *positions,        \
-            const int32_t *pages, const int32_t *states, int64_t first,        \
-            int64_t hidden_first, int64_t source, float *logits,               \
-            float *hidden, void *const *caches, void *arena,                   \
-            const void *const *slots, const CriaHost *host) {                  \
-    paged(ids, rows, positions, pages, given, first, hidden_first, source,     \
-          logits, hidden, caches, arena, slots, isBatch);                      \
+            const int32_t *pages, const int32_t *windows,                      \
+            const int32_t *states, int64_t first, int64_t hidden_first,        \
+            int64_t source, float *logits, float *hidden,                      \
+            void *const *caches, void *arena, const void *const *slots,        \
+            const CriaHost *host) {                                            \
+    paged(ids, rows, positions, pages, windows, given, first, hidden_first,    \
+          source, logits, hidden, caches, arena, slots, isBatch);              \
   }
 ENTRY(fake_paged_prefill, 0, 0)
 ENTRY(fake_batch, 0, 1)

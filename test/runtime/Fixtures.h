@@ -79,6 +79,12 @@ nlohmann::json fakePagedManifest();
 /// each id after it.
 nlohmann::json fakeStatesManifest();
 
+/// The paged manifest with a second cache of the same bytes, of window pages.
+/// It adds to the logits the numbers of the cache, times 1 to 2.5, at the last
+/// six positions. A larger window gives the same logits; one of 40 keeps all
+/// pages.
+nlohmann::json fakeWindowsManifest(int64_t window = 6);
+
 /// `manifest` with one more weight, of a slot of its own after the others: the
 /// matrix `symbol`, (rows, columns), from the tensor `symbol`.weight.
 nlohmann::json withMatrix(nlohmann::json manifest, const std::string &symbol,

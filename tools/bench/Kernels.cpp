@@ -80,7 +80,7 @@ Result<KernelTimes> KernelTimes::create(const Model &model, int threads) {
                   "kernels are timed on a GPU without batches alone: compile "
                   "without --batch");
   auto backend = model.onCpu() ? model.newBackend(threads)
-                               : model.bound().newBackend(threads, 1, 1);
+                               : model.bound().newBackend(threads, {});
   if (!backend.ok())
     return backend.status();
   return KernelTimes(model, std::move(*backend));

@@ -36,6 +36,7 @@ llvm::Expected<Plan> cria::planOf(Compilation &compilation, bool cpu, bool cuda,
   Compilation copy = compilation.fork(cuda ? Device::Cuda : Device::Cpu);
   if (llvm::Error error = copy.advance(Phase::Fuse))
     return error;
+  copy.countCaches(plan.costs);
   for (KernelCost &cost : copy.kernelCosts()) {
     // The costs of a batch are those of one row, as for decode.
     bool isOfOne = cost.entry == "decode" || cost.entry == "batch";

@@ -103,6 +103,14 @@ std::string Metrics::text() const {
            {"{state=\"kept\"}", of(info.kept_pages)},
            {"{state=\"free\"}", of(info.free_pages - info.kept_pages)}},
           all);
+    if (info.window_pages)
+      print(
+          "kv_window_pages", "Pages of the KV caches of windows.", gauge,
+          {{"{state=\"used\"}", of(info.window_pages - info.free_window_pages)},
+           {"{state=\"kept\"}", of(info.kept_window_pages)},
+           {"{state=\"free\"}",
+            of(info.free_window_pages - info.kept_window_pages)}},
+          all);
     print("prefix_reused_tokens_total",
           "Tokens of prompts that were found in pages.", counter,
           {{"", of(info.reused)}}, all);

@@ -31,11 +31,11 @@ public:
   Status step(const Step &step) override {
     return attempt([&] { return pages->step(step); });
   }
-  Status clearPage(int32_t page) override {
-    return attempt([&] { return pages->clearPage(page); });
+  Status clearPage(PageKind kind, int32_t page) override {
+    return attempt([&] { return pages->clearPage(kind, page); });
   }
-  Status copyPage(int32_t from, int32_t to) override {
-    return attempt([&] { return pages->copyPage(from, to); });
+  Status copyPage(PageKind kind, int32_t from, int32_t to) override {
+    return attempt([&] { return pages->copyPage(kind, from, to); });
   }
   Status readPage(size_t cache, int32_t page, uint64_t begin, std::byte *to,
                   uint64_t bytes) override {
@@ -94,13 +94,20 @@ protected:
   void SetUp() override {
     folder.write("model.safetensors", safetensorsOf(fakeTensors()));
     for (nlohmann::json manifest :
-         {fakePagedManifest(), fakeStatesManifest()}) {
-      models.push_back(modelOf(manifest));
-      EXPECT_EQ(models.back()->shortFeed(), 1);
+         {fakePagedManifest(), fakeStatesManifest(), fakeWindowsManifest()}) {
+      addModel(manifest, 1);
       manifest["batch"]["rows"] = 12;
-      models.push_back(modelOf(manifest));
-      EXPECT_EQ(models.back()->shortFeed(), 3);
+      addModel(manifest, 3);
     }
+  }
+  void addModel(nlohmann::json manifest, int64_t shortFeed) {
+    Models made = {modelOf(manifest), nullptr};
+    EXPECT_EQ(made.ofBatch->shortFeed(), shortFeed);
+    for (nlohmann::json &cache : manifest["caches"])
+      if (cache.contains("window"))
+        cache["window"] = 40;
+    made.alone = modelOf(manifest);
+    models.push_back(made);
   }
   std::shared_ptr<const Model> modelOf(const nlohmann::json &manifest) const {
     auto artifact =
@@ -144,10 +151,14 @@ protected:
   void compare(const Text &text);
 
   TemporaryFolder folder;
-  // Without a state and with one: of few rows, and of enough for prompts of up
-  // to 3 ids to be short.
-  std::vector<std::shared_ptr<const Model>> models;
-  std::shared_ptr<const Model> model;
+  /// Of a batch, and of sessions, whose caches have all positions.
+  struct Models {
+    std::shared_ptr<const Model> ofBatch, alone;
+  };
+  // Without a state, with one, and with window pages: of few rows, and of
+  // enough for prompts of up to 3 ids to be short.
+  std::vector<Models> models;
+  std::shared_ptr<const Model> model, reference;
   std::mt19937 random;
   uint32_t odds = 0;
   std::unique_ptr<Batch> batch;
@@ -157,20 +168,24 @@ protected:
 };
 
 void BatchRandomTest::makeBatch() {
-  model = models[below(4)];
+  auto [ofBatch, alone] = models[below(6)];
+  model = ofBatch;
+  reference = alone;
   BatchOptions options;
   options.pages = 3 + below(20);
+  options.windowPages = 5 + below(12);
   options.chunk = 1 + below(8);
   options.refuses = below(2);
   options.draftRows = below(2) ? below(9) : 0;
   int64_t rows = model->manifest().batch->rows;
   options.texts = below(2) ? 1 + below(rows) : rows;
-  if (model->manifest().stateBytes())
+  if (model->manifest().pageBytes(PageKind::State))
     options.states = 2 * options.texts + below(12); // some for drafts
   odds = below(2) ? 40 : 0;
   auto pages = std::make_unique<FailingPages>(
-      std::move(*model->newBackend(1, options.pages, options.states)), random,
-      odds);
+      std::move(*model->newBackend(
+          1, {options.pages, options.windowPages, options.states})),
+      random, odds);
   batch = std::move(*Batch::create(model, options, std::move(pages)));
 }
 
@@ -304,11 +319,18 @@ void BatchRandomTest::act() {
 
 /// No page is in use that holds no position, or none of a sequence.
 void BatchRandomTest::checkPages() {
-  const PagePool &pool = batch->pages();
-  int64_t needed = 0;
-  for (const auto &[number, text] : texts)
-    needed += ((*batch->sequence(number))->computed + 3) / 4;
-  EXPECT_LE(pool.pages() - pool.available(), needed);
+  int64_t needed = 0, inWindows = 0;
+  for (const auto &[number, text] : texts) {
+    int64_t computed = (*batch->sequence(number))->computed,
+            pages = (computed + 3) / 4;
+    needed += pages;
+    inWindows += pages - std::max<int64_t>(0, computed - 5) / 4;
+  }
+  auto used = [](const PagePool &pool) {
+    return pool.pages() - pool.available();
+  };
+  EXPECT_LE(used(batch->pages()), needed);
+  EXPECT_LE(used(batch->windowPages()), inWindows);
 }
 
 void BatchRandomTest::finishAll() {
@@ -320,11 +342,12 @@ void BatchRandomTest::finishAll() {
   while (!texts.empty())
     leave(texts.begin()->first);
   EXPECT_EQ(batch->pages().available(), batch->pages().pages());
+  EXPECT_EQ(batch->windowPages().available(), batch->windowPages().pages());
   EXPECT_EQ(batch->states().available(), batch->states().pages());
 }
 
 void BatchRandomTest::compare(const Text &text) {
-  auto session = std::move(*Session::create(model, 1));
+  auto session = std::move(*Session::create(reference, 1));
   std::shared_ptr<Sampler> own = sampler(text.seed);
   Ids pending, all;
   bool isFed = false; // what is pending, not drawn alone

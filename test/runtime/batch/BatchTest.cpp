@@ -38,7 +38,17 @@ protected:
     folder.write("model.safetensors", safetensorsOf(tensors));
     auto bound = Model::bind(*artifact, folder.path());
     ASSERT_TRUE(bound.ok()) << bound.status().message();
-    model = *bound;
+    model = reference = *bound;
+  }
+  /// Window pages. Sessions alone have whole caches.
+  void useWindows() {
+    use(fakeWindowsManifest(40), fakeTensors());
+    std::shared_ptr<const Model> alone = model;
+    use(fakeWindowsManifest(), fakeTensors());
+    reference = alone;
+  }
+  static int64_t used(const PagePool &pool) {
+    return pool.pages() - pool.available();
   }
   /// Sixteen rows: prompts of up to 4 ids, a page, are short.
   void useManyRows() {
@@ -85,7 +95,7 @@ protected:
   /// What a session alone draws after `prompt`, and so on after each of the
   /// other texts. Each is one feed.
   Drawn alone(const std::vector<Ids> &texts, int64_t most, uint64_t seed) {
-    auto session = std::move(*Session::create(model, 1));
+    auto session = std::move(*Session::create(reference, 1));
     std::shared_ptr<Sampler> sampler = this->sampler(seed);
     Drawn drawn;
     Ids next;
@@ -148,8 +158,8 @@ protected:
   }
 
   TemporaryFolder folder;
-  std::shared_ptr<const Model> model;
-  std::map<int64_t, Drawn> drawn; // by sequence
+  std::shared_ptr<const Model> model, reference; // the latter for `alone`
+  std::map<int64_t, Drawn> drawn;                // by sequence
 };
 
 } // namespace
@@ -973,9 +983,162 @@ TEST_F(BatchTest, CountsPagesByBytes) {
               fails(CRIA_INVALID_ARGUMENT, "would have 0 pages of 16 bytes"));
 }
 
+// Of 36 positions a window of 6 and a prompt's chunk of 8 take four pages, and
+// three where a row decodes.
+TEST_F(BatchTest, WindowsTakeNoMoreThanTheirPages) {
+  useWindows();
+  BatchOptions options;
+  options.windowPages = 3 * 3 + 1;
+  auto some = batch(options);
+  for (uint64_t i = 1; i <= 3; ++i)
+    ASSERT_TRUE(feed(*some, join(*some, i), text(i, 20), 16).ok());
+  while (some->unfinished() > 0) {
+    step(*some);
+    EXPECT_LE(used(some->windowPages()), 3 * 3);
+  }
+  EXPECT_EQ(used(some->pages()), 3 * 9);
+  EXPECT_EQ(some->counts().putBack, 0);
+  for (uint64_t i = 1; i <= 3; ++i) {
+    expectSame(static_cast<int64_t>(i), alone({text(i, 20)}, 16, i));
+    ASSERT_TRUE(some->leave(static_cast<int64_t>(i)).ok());
+  }
+  EXPECT_EQ(used(some->windowPages()), 0);
+}
+
+// A prompt goes on from the end of a page if the window before it is kept.
+TEST_F(BatchTest, FindsAPromptAsFarAsItsWindowIsKept) {
+  useWindows();
+  BatchOptions options;
+  options.windowPages = 12;
+  auto some = batch(options);
+  auto run = [&](const Ids &prompt, uint64_t seed) {
+    int64_t reused = some->counts().reused, number = join(*some, seed);
+    EXPECT_TRUE(feed(*some, number, prompt, 2).ok());
+    finish(*some);
+    expectSame(number, alone({prompt}, 2, seed));
+    drawn.clear();
+    EXPECT_TRUE(some->leave(number).ok());
+    return some->counts().reused - reused;
+  };
+  Ids prompt = text(1, 29), other = prompt;
+  EXPECT_EQ(run(prompt, 1), 0);
+  other.back() = (other.back() + 1) % 5;
+  EXPECT_EQ(run(other, 2), 28);
+  other[18] = (other[18] + 1) % 5; // in the fifth page
+  EXPECT_EQ(run(other, 3), 16);
+  run(text(2, 17), 4); // takes the oldest pages
+  EXPECT_EQ(run(prompt, 5), 28);
+  run(text(3, 33), 6); // these two take all
+  run(text(4, 33), 7);
+  EXPECT_EQ(run(prompt, 8), 0);
+}
+
+TEST_F(BatchTest, ForksShareWindows) {
+  useWindows();
+  auto some = batch();
+  int64_t first = join(*some, 1);
+  ASSERT_TRUE(feed(*some, first, text(1, 14), 3).ok());
+  finish(*some);
+  int64_t held = used(some->windowPages());
+  int64_t second = *some->fork(first, {sampler(2), {}, true});
+  EXPECT_EQ(used(some->windowPages()), held);
+  ASSERT_TRUE(feed(*some, first, {3}, 9).ok());
+  ASSERT_TRUE(feed(*some, second, {4}, 9).ok());
+  finish(*some);
+  auto session = std::move(*Session::create(reference, 1));
+  Ids ids = text(1, 14);
+  std::vector<float> logits(5);
+  ASSERT_TRUE(session->feed(ids.data(), 14, CRIA_LOGITS_NONE, nullptr).ok());
+  for (size_t i = 0; i < 2; ++i)
+    ASSERT_TRUE(
+        session->feed(&drawn[first].ids[i], 1, CRIA_LOGITS_NONE, nullptr).ok());
+  Ids next = {drawn[first].ids[2], 4};
+  ASSERT_TRUE(
+      session->feed(next.data(), 2, CRIA_LOGITS_LAST, logits.data()).ok());
+  EXPECT_EQ(drawn[second].logits.front(), logits);
+}
+
+TEST_F(BatchTest, RefusesForWantOfWindowPages) {
+  useWindows();
+  BatchOptions options;
+  options.windowPages = 3;
+  auto some = batch(options);
+  EXPECT_THAT(feed(*some, join(*some, 1), text(1, 20), 1),
+              fails(CRIA_RESOURCE_EXHAUSTED,
+                    "sequence 1 needs 4 window pages and has 0: 3 of the "
+                    "batch's 3 are free"));
+  options.windowPages = 5;
+  options.refuses = true;
+  some = batch(options);
+  for (uint64_t i = 1; i <= 2; ++i)
+    ASSERT_TRUE(feed(*some, join(*some, i), text(i, 11), 4).ok());
+  finish(*some);
+  expectSame(1, alone({text(1, 11)}, 4, 1));
+  EXPECT_THAT(drawn[2].status,
+              fails(CRIA_RESOURCE_EXHAUSTED, " window pages and has "));
+}
+
+// Less memory is less of both pools; the default has twice the texts' windows.
+TEST_F(BatchTest, SharesBytesOutToWindows) {
+  useWindows();
+  EXPECT_EQ(batch()->windowPages().pages(), 2 * 3 * 3 + 4);
+  BatchOptions options;
+  options.cacheBytes = 16 * 26;
+  EXPECT_EQ(batch(options)->windowPages().pages(), 11);
+  EXPECT_EQ(batch(options)->pages().pages(), 15);
+  options.windowPages = 5;
+  options.pages = 5;
+  EXPECT_EQ(batch(options)->windowPages().pages(), 5);
+  EXPECT_EQ(batch(options)->pages().pages(), 5);
+  options.cacheBytes = 16 * 8; // those of one text come first
+  EXPECT_EQ(batch(options)->windowPages().pages(), 4);
+  EXPECT_EQ(batch(options)->pages().pages(), 4);
+  options.windowPages = -1;
+  EXPECT_THAT(
+      Batch::create(model, options).status(),
+      fails(CRIA_INVALID_ARGUMENT, "would have -1 window pages of 16 bytes"));
+}
+
+// Window pages of a session are a ring. What went back too far is computed anew
+// there, and by a batch that takes the state.
+TEST_F(BatchTest, SessionsWithWindowsGoBack) {
+  useWindows();
+  Ids ids = text(1, 38);
+  auto whole = std::move(*Session::create(reference, 1));
+  for (int64_t left : {36, 30, 12, 5}) {
+    auto session = std::move(*Session::create(model, 1));
+    std::vector<float> expected(5), logits(5);
+    ASSERT_TRUE(session->feed(ids.data(), 38, CRIA_LOGITS_NONE, nullptr).ok());
+    ASSERT_TRUE(whole->rewind(0).ok());
+    ASSERT_TRUE(whole->feed(ids.data(), left, CRIA_LOGITS_NONE, nullptr).ok());
+    ASSERT_TRUE(session->rewind(left).ok());
+    std::vector<std::byte> state(session->stateBytes());
+    ASSERT_TRUE(session->save(state.data()).ok());
+    auto other = std::move(*Session::create(model, 1));
+    ASSERT_TRUE(other->restore(state.data(), state.size()).ok());
+    auto some = batch();
+    int64_t number = *some->join({nullptr, {}, true});
+    ASSERT_TRUE(some->restore(number, state.data(), state.size()).ok());
+    ASSERT_TRUE(feed(*some, number, {3}, 1).ok());
+    finish(*some);
+    int32_t next = 3;
+    for (Session *each : {whole.get(), session.get(), other.get()}) {
+      std::vector<float> &to = each == whole.get() ? expected : logits;
+      ASSERT_TRUE(each->feed(&next, 1, CRIA_LOGITS_LAST, to.data()).ok());
+      EXPECT_EQ(to, expected) << left;
+    }
+    EXPECT_EQ(drawn[number].logits.front(), expected) << left;
+    drawn.clear();
+    // A state has the window before its end alone.
+    ASSERT_TRUE(other->rewind(left).ok());
+    ASSERT_TRUE(other->feed(&next, 1, CRIA_LOGITS_LAST, logits.data()).ok());
+    EXPECT_EQ(logits, expected) << left;
+  }
+}
+
 TEST_F(BatchTest, StatesMoveBetweenBatchesAndSessions) {
   for (const nlohmann::json &manifest :
-       {fakePagedManifest(), fakeStatesManifest()}) {
+       {fakePagedManifest(), fakeStatesManifest(), fakeWindowsManifest()}) {
     use(manifest, fakeTensors());
     drawn.clear();
     Ids prompt = text(1, 10);

@@ -23,8 +23,8 @@ public:
 
   Status step(const Step &) override { return Status(); }
   Status trace(std::vector<KernelTime> *) override { return Status(); }
-  Status clearPage(int32_t) override { return Status(); }
-  Status copyPage(int32_t, int32_t) override { return Status(); }
+  Status clearPage(PageKind, int32_t) override { return Status(); }
+  Status copyPage(PageKind, int32_t, int32_t) override { return Status(); }
   Status readPage(size_t cache, int32_t, uint64_t begin, std::byte *to,
                   uint64_t bytes) override {
     memcpy(to, caches[cache].data() + begin, bytes);
