@@ -12,7 +12,9 @@ same beginning and one forked off another in the middle of a page:
   logits, with drafts that are right and wrong as without.
 
 - rows of an image that see one another give a prompt the same bits however its ids are cut,
-  and a sequence that goes on from the session's state draws the same.
+  and a sequence that goes on from the session's state draws the same, as does a session that
+  goes on from the sequence's;
+- layers with a window, which have pages of their own, give the bits of whole caches.
 
 Cases `16-bit` and `states` are one of several. A text of a model with states, saved and
 restored, goes on with the same bits; steps end with pages, after which states are kept.
@@ -283,6 +285,11 @@ def check_image(gpu, cpu, ids, width, most):
         wanted = session.feed([first], capi.LOGITS_LAST)[0]
         check(row == wanted.tobytes(), "other bits after an image than in the session")
         first = id
+    session.restore(batch.save(number))
+    again = session.feed([first], capi.LOGITS_LAST)[0]
+    check(not batch.feed(number, [], 1), "a feed failed")
+    check(not run(batch, drawn), "a sequence failed")
+    check(drawn[number][-1][1] == again.tobytes(), "other bits of a restored session")
     batch.free()
 
 
@@ -304,6 +311,12 @@ def check_case(tools, name, config, dtype, flags, bar):
     check(fork == alone(gpu, [texts[0], [5, 6]])[DRAWN:], f"{name}: the fork's bits")
     check_no_page(gpu, texts, got)
     check_draws(gpu, texts)
+    if "sliding_window" in text:
+        whole = [*flags, "--target=cuda", "--window-cache=whole"]
+        path = tools.compile(program, *whole, out=f"{name}-whole.cria")
+        model = capi.Model(tools, path, 1, vocab, device="emulated")
+        check(got[2] == alone(model, [texts[2]]), f"{name}: other bits than whole caches")
+        model.free()
     cpu = capi.Model(tools, artifact, 1, vocab)
     for i, (ids, drawn) in enumerate(zip(texts, got)):
         rows = alone(cpu, [ids])
