@@ -101,22 +101,6 @@ struct Sequence : SequenceOptions {
   bool wantsHiddenAt(int64_t position) const {
     return wantsHidden && position >= settled;
   }
-  /// The pages of a text from the `first`-th one on.
-  struct PageList {
-    int64_t first = 0;
-    std::vector<int32_t> numbers;
-
-    int64_t size() const { return static_cast<int64_t>(numbers.size()); }
-    /// The page after the last one.
-    int64_t end() const { return first + size(); }
-    int32_t &at(int64_t page) {
-      return numbers[static_cast<size_t>(page - first)];
-    }
-    int32_t at(int64_t page) const {
-      return numbers[static_cast<size_t>(page - first)];
-    }
-  };
-
   /// The numbers of the states that an id reads and writes, of the step's first
   /// id or of a later one. Before position 0 it does not matter what is read.
   StateNumbers states(bool isFirst) const {
