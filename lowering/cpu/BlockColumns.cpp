@@ -50,7 +50,6 @@ private:
   }
   void prepare(Value row);
   SmallVector<Value> words(Value n, Value block);
-  Value scalesOf(Value n, Value block);
   void fetchNext(Value n, Value block);
   void copy(Value n, Value block, Value place);
   Value stepOf(Value row, Value block, Value from);
@@ -157,23 +156,6 @@ SmallVector<Value> BlockColumns::words(Value n, Value block) {
   return result;
 }
 
-/// The scales of a block of the rows [n, n + lanes) of w, as f32.
-Value BlockColumns::scalesOf(Value n, Value block) {
-  VectorType type = b.vectorType(lanes, b.getI16Type());
-  Value bits = b.create<arith::ConstantOp>(b.getZeroAttr(type));
-  for (int64_t row = 0; row < lanes; ++row) {
-    Value bytes =
-        b.load(product.weights, {b.add(n, row), block, b.index(0)}, 2);
-    Value word =
-        b.create<vector::BitCastOp>(b.vectorType(1, b.getI16Type()), bytes);
-    bits = b.create<vector::InsertOp>(b.create<vector::ExtractOp>(word, 0),
-                                      bits, row);
-  }
-  Value halves =
-      b.create<arith::BitcastOp>(b.vectorType(lanes, b.getF16Type()), bits);
-  return b.create<arith::ExtFOp>(b.vectorType(lanes, b.getF32Type()), halves);
-}
-
 /// Prefetches a block of the rows of w that follow [n, n + lanes). If two
 /// blocks are in a cache line, half of these rows take turns.
 void BlockColumns::fetchNext(Value n, Value block) {
@@ -190,7 +172,10 @@ void BlockColumns::copy(Value n, Value block, Value place) {
   for (auto [step, word] : llvm::enumerate(words(n, block)))
     b.store(b.create<vector::BitCastOp>(bytes, word), codes,
             {place, b.index(step), b.index(0)});
-  b.store(scalesOf(n, block), weightScales, {place, b.index(0)});
+  SmallVector<std::pair<Value, Value>> places;
+  for (int64_t row = 0; row < lanes; ++row)
+    places.push_back({b.add(n, row), block});
+  b.store(scalesAt(b, product, places), weightScales, {place, b.index(0)});
 }
 
 /// Four integers of a row of x, in every lane.
@@ -315,7 +300,8 @@ void BlockColumns::emit() {
 
 bool cria::takesBlockColumns(const VectorUnit &unit,
                              const BlockProduct &product) {
-  return !unit.neon && (unit.dotBytes || product.bits == 4) &&
+  bool hasShortSums = product.bits == 4 && !unit.amxBytes;
+  return !unit.neon && (unit.dotBytes || hasShortSums) &&
          product.columns() % unit.lanes == 0;
 }
 

@@ -74,21 +74,30 @@ Value cria::loadCodes(VectorBuilder &b, const BlockProduct &product, Value row,
                   : codes;
 }
 
-Value cria::loadScales(VectorBuilder &b, const BlockProduct &product, Value row,
-                       Value block, int64_t count) {
+Value cria::scalesAt(VectorBuilder &b, const BlockProduct &product,
+                     ArrayRef<std::pair<Value, Value>> places) {
+  auto count = static_cast<int64_t>(places.size());
   VectorType type = b.vectorType(count, b.getI16Type());
   Value bits = b.create<arith::ConstantOp>(b.getZeroAttr(type));
-  for (int64_t i = 0; i < count; ++i) {
+  for (auto [i, place] : llvm::enumerate(places)) {
     Value bytes =
-        b.load(product.weights, {row, b.add(block, i), b.index(0)}, 2);
+        b.load(product.weights, {place.first, place.second, b.index(0)}, 2);
     Value word =
         b.create<vector::BitCastOp>(b.vectorType(1, b.getI16Type()), bytes);
     bits = b.create<vector::InsertOp>(b.create<vector::ExtractOp>(word, 0),
-                                      bits, i);
+                                      bits, static_cast<int64_t>(i));
   }
   Value halves =
       b.create<arith::BitcastOp>(b.vectorType(count, b.getF16Type()), bits);
   return b.create<arith::ExtFOp>(b.vectorType(count, b.getF32Type()), halves);
+}
+
+Value cria::loadScales(VectorBuilder &b, const BlockProduct &product, Value row,
+                       Value block, int64_t count) {
+  SmallVector<std::pair<Value, Value>> places;
+  for (int64_t i = 0; i < count; ++i)
+    places.push_back({row, b.add(block, i)});
+  return scalesAt(b, product, places);
 }
 
 void cria::fetchBlocksAhead(VectorBuilder &b, const BlockProduct &product,

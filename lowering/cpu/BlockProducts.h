@@ -35,8 +35,9 @@ void emitFewBlockDots(VectorBuilder &b, const BlockProduct &product,
 /// lane (BlockColumns.cpp), which fewer instructions compute.
 void emitBlockColumns(VectorBuilder &b, const BlockProduct &product,
                       bool fromZero, int64_t maxRows);
-/// Whether the CPU and the product have what it needs: x86 that multiplies
-/// bytes without overflow, and rows of weights that fill the lanes.
+/// Whether the CPU and the product have what it needs: x86 with vpdpbusd, which
+/// CPUs with tiles have as well, or weights whose products fit sums of 16 bits;
+/// and rows of weights that fill the lanes.
 bool takesBlockColumns(const VectorUnit &unit, const BlockProduct &product);
 
 /// The same with experts, for the rows of at most `maxTokens` tokens: rows of
@@ -81,6 +82,11 @@ mlir::Value addProducts(VectorBuilder &b, mlir::Value sum, mlir::Value w,
 inline int64_t offsetOf(const BlockProduct &product) {
   return product.bits == 8 ? 128 : 8;
 }
+
+/// The f32 scales of the weights' blocks (row, block).
+mlir::Value
+scalesAt(VectorBuilder &b, const BlockProduct &product,
+         llvm::ArrayRef<std::pair<mlir::Value, mlir::Value>> places);
 
 /// The f32 scales of `count` blocks of a row of weights, from `block` on.
 mlir::Value loadScales(VectorBuilder &b, const BlockProduct &product,
