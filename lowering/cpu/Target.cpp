@@ -78,11 +78,11 @@ static llvm::StringMap<bool> x86Features(llvm::StringRef name) {
   llvm::SmallVector<llvm::StringRef> features;
   llvm::X86::getFeaturesForCPU(name, features);
   llvm::StringMap<bool> has;
-  for (llvm::StringRef feature : features)
-    has[feature] = true;
   // LLVM's lists omit features that other features imply.
-  if (has.lookup("avx512vl"))
-    has["avx512f"] = true;
+  for (llvm::StringRef feature : features) {
+    has[feature] = true;
+    llvm::X86::updateImpliedFeatures(feature, /*Enabled=*/true, has);
+  }
   return has;
 }
 
