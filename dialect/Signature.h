@@ -46,18 +46,18 @@ inline NumberArguments numberArguments(mlir::FunctionType type) {
     auto tensor = llvm::dyn_cast<mlir::RankedTensorType>(cache);
     return tensor && isState(tensor);
   });
+  unsigned tensors = kPagesArgument,
+           numbers = type.getNumInputs() - caches.size();
+  while (tensors < numbers &&
+         llvm::isa<mlir::RankedTensorType>(type.getInput(tensors)))
+    ++tensors;
   NumberArguments found;
-  unsigned numbers = type.getNumInputs() - caches.size();
-  while (found.end < numbers &&
-         llvm::isa<mlir::RankedTensorType>(type.getInput(found.end)))
-    ++found.end;
-  unsigned next = kPagesArgument;
-  if (next < found.end)
-    found.pages = next++;
-  if (next + hasStates < found.end)
-    found.windowPages = next++;
-  if (next < found.end)
-    found.states = next;
+  if (found.end < tensors)
+    found.pages = found.end++;
+  if (found.end + hasStates < tensors)
+    found.windowPages = found.end++;
+  if (found.end < tensors)
+    found.states = found.end++;
   return found;
 }
 

@@ -2,8 +2,8 @@
 
 #include "dialect/Dialect.h"
 #include "dialect/Signature.h"
+#include "lowering/entry/CacheWindows.h"
 #include "lowering/entry/LayerNumber.h"
-#include "lowering/entry/Rings.h"
 
 using namespace mlir;
 using namespace cria;

@@ -3,9 +3,9 @@
 #include "dialect/Dialect.h"
 #include "dialect/Signature.h"
 #include "lowering/artifact/CacheRopes.h"
+#include "lowering/entry/CacheWindows.h"
 #include "lowering/entry/Costs.h"
 #include "lowering/entry/Entry.h"
-#include "lowering/entry/Rings.h"
 #include "lowering/import/Program.h"
 #include "runtime/Abi.h"
 

@@ -97,8 +97,8 @@ void BlockColumns::prepare(Value row) {
 /// each step four of each row, as words.
 SmallVector<Value> BlockColumns::words(Value n, Value block) {
   VectorType four = b.vectorType(4, b.getI32Type());
-  // Of each four words of the result, the ones with these numbers in the same
-  // four of `x` and of `y`, whose numbers are after those of x.
+  // Shuffles each four words of x and the same four of y alike. Words 0 to 3
+  // are those of x, and 4 to 7 those of y.
   using Words = std::array<int64_t, 4>;
   auto shuffled = [&](Value x, Value y, Words which) {
     SmallVector<int64_t> mask;
@@ -200,8 +200,8 @@ void BlockColumns::tile(Value row, int64_t count, Value begin, Value copied) {
   Value zero = b.create<arith::ConstantOp>(b.getZeroAttr(sumType));
   Value ones = b.create<arith::ConstantOp>(DenseElementsAttr::get(
       sumType, b.getIntegerAttr(sumType.getElementType(), 1)));
-  // A loop has eight products, which wait for few others. Of few rows there are
-  // several sums each.
+  // An iteration has eight products. If there are few rows, each has several
+  // sums, which do not wait for each other.
   int64_t together = kSteps / count, sets = std::max<int64_t>(4 / count, 1);
   SmallVector<Value> carried;
   for (int64_t i = 0; i < count; ++i)
@@ -292,10 +292,8 @@ void BlockColumns::emit() {
   scales = allocate(b.getF32Type());
   first = allocate(b.getI32Type());
   b.parallel(rows, [&](Value row) { prepare(row); });
-  // Without rows no weights are read.
-  Value turns = b.create<arith::SelectOp>(
-      b.less(b.index(0), rows), b.index(product.columns() / lanes), b.index(0));
-  b.parallel(turns, [&](Value turn) { columns(b.mul(turn, lanes)); });
+  b.parallel(b.index(product.columns() / lanes),
+             [&](Value turn) { columns(b.mul(turn, lanes)); });
 }
 
 bool cria::takesBlockColumns(const VectorUnit &unit,

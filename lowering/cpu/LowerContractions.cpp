@@ -253,20 +253,23 @@ private:
     op.erase();
   }
 
-  /// Leaves few rows of at most `maxRows` as they lie, and packs more into
-  /// panels, `packed`, which are null if they are not packed yet.
+  /// Multiplies up to `few` rows where they lie, and more rows, at most
+  /// `maxRows`, in panels. Makes the panels if they are not `packed` yet.
   void lowerRows(VectorBuilder &b, const BlockProduct &product, bool fromZero,
                  int64_t maxRows, std::optional<BlockPanels> &packed) {
     Value rows = b.size(product.out, 0);
     bool columns = takesBlockColumns(b.unit, product);
     bool invariant = getOperation()->hasAttr(kInvariantAttribute);
-    // One row has other bits by dot products.
+    // Dot products add in another order than panels, so an invariant product
+    // has none.
     int64_t few = columns ? std::min(maxRows, kColumnRows) : invariant ? 0 : 1;
-    auto multiplyFew = [&] {
-      if (columns)
-        emitBlockColumns(b, product, fromZero, few);
-      else
-        emitBlockDot(b, product, fromZero, /*parallel=*/true);
+    auto multiplyFew = [&] { // without rows no weights are read
+      b.when(b.less(b.index(0), rows), [&] {
+        if (columns)
+          emitBlockColumns(b, product, fromZero, few);
+        else
+          emitBlockDot(b, product, fromZero, /*parallel=*/true);
+      });
     };
     if (few == maxRows)
       return multiplyFew();
@@ -276,11 +279,10 @@ private:
                           b.create<arith::SelectOp>(isFew, b.index(0), rows),
                           maxRows);
     auto multiplyMany = [&] { emitBlockPanel(b, product, *packed, fromZero); };
-    if (!few)
-      return multiplyMany();
-    b.when(
-        isFew, [&] { b.when(b.less(b.index(0), rows), multiplyFew); },
-        multiplyMany);
+    if (few)
+      b.when(isFew, multiplyFew, multiplyMany);
+    else
+      multiplyMany();
   }
 
   using Sortings = llvm::MapVector<Operation *, Sorting>;

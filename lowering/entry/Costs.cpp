@@ -2,9 +2,9 @@
 
 #include "dialect/Dialect.h"
 #include "dialect/Signature.h"
+#include "lowering/entry/CacheWindows.h"
 #include "lowering/entry/Entry.h"
 #include "lowering/entry/LayerNumber.h"
-#include "lowering/entry/Rings.h"
 #include "passes/Kernel.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -191,7 +191,8 @@ void cria::countPages(ModuleOp fused, int64_t chunk, Costs &costs) {
                   ? windowPages(largest, std::max(chunk, *chunkOf(batch)), page)
                   : width;
     const char *kind = window ? "window" : page ? "whole" : "state";
-    // Whole caches and those of a window have pages of the same type.
+    // A whole cache and one of a window are apart, also if their types are
+    // equal.
     if (!costs.caches.empty() && costs.caches.back().kind != kind)
       last = {};
     addCaches({kind, window, 0, pages * page, 0}, cache,

@@ -1,7 +1,7 @@
 #include "lowering/import/Layers.h"
 
 #include "dialect/Signature.h"
-#include "lowering/entry/Rings.h"
+#include "lowering/entry/CacheWindows.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"

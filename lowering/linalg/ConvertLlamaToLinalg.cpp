@@ -5,8 +5,8 @@
 /// and functions.
 #include "dialect/Signature.h"
 #include "lowering/Passes.h"
+#include "lowering/entry/CacheWindows.h"
 #include "lowering/entry/Entry.h"
-#include "lowering/entry/Rings.h"
 #include "lowering/import/Program.h"
 #include "lowering/linalg/Lowering.h"
 

@@ -355,8 +355,9 @@ class Model(_native.Object):
 
         ``pages`` or ``cache_bytes`` limits the KV caches (default: a whole context for
         each sequence that runs). Layers with a window may have pages of their own, as many
-        as ``window_pages`` (default: the windows of twice as many sequences). ``texts`` is the most sequences that run at once
-        (default: the artifact's rows); rows beyond are for short prompts and drafts. With
+        as ``window_pages`` (default: the windows of twice as many sequences). ``texts`` is
+        the most sequences that run at once (default: the artifact's rows); rows beyond are
+        for short prompts and drafts. With
         ``refuse``, a sequence that finds no free page fails instead of waiting. ``chunk``
         is the most ids of a prompt in one step. With ``reuse_drawn``, pages with drawn ids
         are found by later prompts as well. With ``draft_rows``, ids that sequences may

@@ -109,8 +109,9 @@ struct RopeSpec {
   }
 };
 
-/// What a text has of a cache of a BatchSpec: the pages of all its positions,
-/// those of the positions in a window, or a state.
+/// The kinds of caches of a BatchSpec. Of a whole cache a text has the pages of
+/// all its positions; of a window's, those that its next tokens see; and of a
+/// state one.
 enum class PageKind { Whole, Window, State };
 
 /// A number for each kind.
@@ -134,8 +135,8 @@ struct CacheSpec {
   std::vector<int64_t> ropes = {};
   /// Whether it is what a layer remembers of all tokens, without positions.
   bool isState = false;
-  /// The window of the layers of a ring, where position p is place p mod
-  /// shape[2], or of window pages; 0 of other caches.
+  /// The window of the layers whose cache is a ring, where position p is place
+  /// p mod shape[2], or has window pages; 0 of other caches.
   int64_t window = 0;
 
   PageKind kind() const {

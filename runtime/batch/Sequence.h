@@ -59,8 +59,8 @@ struct Sequence : SequenceOptions {
   std::vector<bool> decodes;
   bool drewLast = false; // the last one was drawn, not fed
   int64_t unknown = 0;   // positions of a restored state; their ids are unknown
-  std::shared_ptr<const History> before =
-      {};              // what they were fed, if it is kept
+  /// What they were fed, if it is kept.
+  std::shared_ptr<const History> before;
   size_t restored = 0; // ids of a restored state, which no sampler has seen
   // Of a restored state: where an announced prompt ends and begins.
   int64_t announced = 0, announcedFrom = 0;

@@ -2,10 +2,10 @@
 /// the batch.
 ///
 /// A step copies its state, ids, positions, numbers of states and tables of
-/// pages to the device in one copy, those of window pages in a second one, and
-/// launches the kernels of its entry. Then
-/// the device draws an id from each row of logits. Logits are copied to the
-/// host where they are wanted there.
+/// pages to the device at once, and then the tables of window pages, if there
+/// are any. It launches the kernels of its entry, and the device draws an id
+/// from each row of logits. Logits are copied to the host where they are wanted
+/// there.
 #pragma once
 
 #include "runtime/cuda/Runner.h"

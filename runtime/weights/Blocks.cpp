@@ -76,10 +76,11 @@ CRIA_VECTOR_CLONES static void dequantizeK(const std::byte *from, DType type,
     }
 }
 
-/// Q2_K and Q3_K. In each half of a block (128 elements), byte i of 32 holds 2
-/// bits of elements i, i + 32, i + 64 and i + 96. Bit j of byte i of Q3_K's
-/// `high` is bit 2 of element i of 32 in part j. Q3_K's s of group j has its
-/// lower 4 bits in a half of byte j % 8, its upper 2 bits in byte 8 + j % 4.
+/// Q2_K and Q3_K. In each half of a block (128 elements), byte i of 32 holds
+/// the lower 2 bits of elements i, i + 32, i + 64 and i + 96. Bit j of byte i
+/// of Q3_K's 32 bytes is bit 2 of element 32 j + i. The s of group j of Q3_K
+/// has its lower 4 bits in byte j % 8, in the upper half of the byte from group
+/// 8 on; its upper 2 bits are bits 2 (j / 4) and above of byte 8 + j % 4.
 static void dequantizeFewBits(const std::byte *from, DType type, float *to,
                               uint64_t count) {
   bool hasHigh = type == DType::Q3_K;
@@ -110,7 +111,8 @@ static void dequantizeFewBits(const std::byte *from, DType type, float *to,
     }
 }
 
-/// IQ4_NL and IQ4_XS.
+/// IQ4_NL and IQ4_XS. The s of group j of IQ4_XS has its upper 2 bits in two
+/// bytes for all groups, and its lower 4 bits in the four bytes after them.
 static void dequantizeValues(const std::byte *from, DType type, float *to,
                              uint64_t count) {
   static constexpr float v[] = {-127, -104, -83, -65, -49, -35, -22, -10,

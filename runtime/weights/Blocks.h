@@ -17,7 +17,7 @@
 ///             16 x i8 s, f16 d                     x = (d s) (q - 32)
 ///   IQ4_NL 32: as Q4_0                                     x = d v[q]
 ///   IQ4_XS 256: f16 d, 8 x 6 bits s, 8 x (16 x (as Q4_0))
-///                                                  x = (d (s - 32)) v[q]
+///                         x = (d (s - 32)) v[q], v a table of 16 integers
 ///   MXFP4 32: u8 s, 16 x (q of i | q of i + 16 << 4), q a float of 4 bits
 ///                                                  x = 2^(s - 127) q
 #pragma once

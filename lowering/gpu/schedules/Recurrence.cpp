@@ -415,7 +415,7 @@ std::optional<Recurrence::Step> Recurrence::step() {
     return none("its matrix is not updated by a number and one product");
   step.decay = changed->factors[0];
   step.y = find(changed->factors[1]->element);
-  // u and o are linear in sums: each in those of one row at most.
+  // u is linear in one of the product's sums, or in none, and so is o.
   SmallVector<Element> variables;
   for (unsigned i = 0; i < factors.size(); ++i)
     variables.push_back(sumOf(i));

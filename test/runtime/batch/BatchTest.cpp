@@ -1090,7 +1090,8 @@ TEST_F(BatchTest, SharesBytesOutToWindows) {
   options.pages = 5;
   EXPECT_EQ(batch(options)->windowPages().pages(), 5);
   EXPECT_EQ(batch(options)->pages().pages(), 5);
-  options.cacheBytes = 16 * 8; // those of one text come first
+  // The window pages of one text come before the others.
+  options.cacheBytes = 16 * 8;
   EXPECT_EQ(batch(options)->windowPages().pages(), 4);
   EXPECT_EQ(batch(options)->pages().pages(), 4);
   options.windowPages = -1;

@@ -183,8 +183,9 @@ private:
   void bring(Value chunk, Value buffer);
   void forMatrix(llvm::function_ref<void(size_t number, ValueRange at)> body);
   SmallVector<Value> summed(ArrayRef<Value> ofX, ArrayRef<Value> ofQ);
-  /// What the first kernel has computed of a chunk: for the lane's sums
-  /// `corrected` and `after`, for those of its own tokens `read`.
+  /// What the first kernel has computed of a chunk. `corrected` and `after`
+  /// have a number for each of the lane's sums, `read` for each of its two
+  /// tokens.
   struct Computed {
     Split p, t;
     SmallVector<Value> corrected, after;
@@ -555,7 +556,8 @@ static int64_t columnsOf(const Recurrence &in,
   return std::gcd(in.box[Recurrence::Column].constant, sizes.columns);
 }
 
-/// Products whose sums a warp adds to those of another one.
+/// The products whose sums a warp exchanges with the warp that has the other
+/// half of the rows.
 static int64_t sharedProducts(const Step &step) {
   return (step.x ? kChunk / kProduct : 0) + 1;
 }
@@ -662,8 +664,8 @@ void Scan::forMatrix(
   }
 }
 
-/// Adds up the sums of the warps that have the parts of the same columns: those
-/// of x for all tokens, then those of q for the part's own tokens.
+/// Adds the sums of the other half of the rows. Returns the sums of S^T x for
+/// all tokens, then those of S^T q for the tokens whose rows this warp makes.
 SmallVector<Value> Scan::summed(ArrayRef<Value> ofX, ArrayRef<Value> ofQ) {
   Value at = b.mul(b.lane(), 4), warp = b.warp(),
         isFirst = b.equal(part, b.i32(0));
@@ -727,7 +729,8 @@ Scan::Computed Scan::load(Value chunk) {
   return of;
 }
 
-/// S^T x of all tokens, if there is x, and S^T q of the part's own tokens.
+/// S^T x of all tokens, if there is x, and S^T q of the tokens whose rows this
+/// warp makes.
 SmallVector<Value> Scan::productsOf(ArrayRef<Value> matrix, Value buffer) {
   SmallVector<Value> ofX(step.x ? kSumsOfChunk : 0, b.f32(0)),
       ofQ(kSumsOfChunk, b.f32(0));
@@ -768,7 +771,7 @@ SmallVector<Value> Scan::updates(const Computed &of, ArrayRef<Value> sums,
   return u;
 }
 
-/// Stores the rows of the part's own tokens.
+/// Stores the rows of the tokens that are this warp's.
 void Scan::storeRows(const Computed &of, ArrayRef<Value> sums,
                      ArrayRef<Value> u, Value chunk, Value buffer) {
   Value pair = b.add(b.mul(part, kProduct), cuda::kMmaSums.column(b, b.lane()));

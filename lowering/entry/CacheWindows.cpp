@@ -1,4 +1,4 @@
-#include "lowering/entry/Rings.h"
+#include "lowering/entry/CacheWindows.h"
 
 #include "dialect/Signature.h"
 
