@@ -71,7 +71,7 @@ class AmxProduct {
 public:
   /// A product with at most `maxRows` rows of a, or of each part of a.
   AmxProduct(VectorBuilder &b, const Contraction &c, int64_t maxRows);
-  Value pack();
+  Value pack(Value rows);
   void multiply(Value packed);
 
 private:
@@ -184,7 +184,9 @@ void AmxProduct::packTile(Value tile, Value step, int64_t count) {
   }
 }
 
-Value AmxProduct::pack() {
+/// Packs `rows` rows of a, which may be none.
+Value AmxProduct::pack(Value rows) {
+  this->rows = rows;
   int64_t most = c.experts ? c.experts->maxPlaces() / kStep : maxPanels;
   packed = b.create<memref::AllocOp>(tilesType({slices, most, sliceSteps, 2}),
                                      b.getI64IntegerAttr(64));
@@ -485,17 +487,12 @@ void AmxProduct::multiply(Value a) {
   });
 }
 
-void cria::emitAmx(VectorBuilder &b, const Contraction &c, int64_t maxRows) {
-  AmxProduct product(b, c, maxRows);
-  product.multiply(product.pack());
+PackedRows cria::packTiles(VectorBuilder &b, const Contraction &c,
+                           int64_t maxRows, Value rows) {
+  return {AmxProduct(b, c, maxRows).pack(rows)};
 }
 
-Value cria::packTiles(VectorBuilder &b, const Contraction &c,
-                      int64_t mostRows) {
-  return AmxProduct(b, c, mostRows).pack();
-}
-
-void cria::emitTiles(VectorBuilder &b, const Contraction &c, int64_t mostRows,
-                     Value packed) {
-  AmxProduct(b, c, mostRows).multiply(packed);
+void cria::emitTiles(VectorBuilder &b, const Contraction &c, int64_t maxRows,
+                     const PackedRows &packed) {
+  AmxProduct(b, c, maxRows).multiply(packed[0]);
 }

@@ -144,29 +144,27 @@ void emitSortedDots(VectorBuilder &b, const Contraction &c);
 /// Outer products, vectors along n (Outer.cpp): b (k, n), static extents.
 void emitOuter(VectorBuilder &b, const Contraction &c);
 
-/// Rows of b broadcast against panels of packed a, vectors along m (Panel.cpp):
-/// b (n, k), at most `maxRows` rows of a.
-void emitPanel(VectorBuilder &b, const Contraction &c, int64_t maxRows);
+/// Packed rows of a, in each form that a schedule reads. Products with the same
+/// a, of matrices with elements of the same type, share them.
+using PackedRows = llvm::SmallVector<mlir::Value, 2>;
 
-/// The same with experts, for parts of at most `mostRows` rows. Products with
-/// the same a, of matrices of the same type and row length, share packed a.
-/// `mostPanelRows` is the best number of rows.
+/// Rows of b broadcast against panels of packed a, vectors along m (Panel.cpp):
+/// b (n, k), at most `maxRows` rows of a, or of each part with experts, of
+/// which the first `rows` rows, or places, are packed.
+PackedRows packPanels(VectorBuilder &b, const Contraction &c, int64_t maxRows,
+                      mlir::Value rows);
+void emitPanel(VectorBuilder &b, const Contraction &c, int64_t maxRows,
+               const PackedRows &packed);
+/// The best number of rows of a part.
 int64_t mostPanelRows(const VectorUnit &unit, const Contraction &c,
                       int64_t maxRows);
-mlir::Value packPanels(VectorBuilder &b, const Contraction &c,
-                       int64_t mostRows);
-void emitPanels(VectorBuilder &b, const Contraction &c, int64_t mostRows,
-                mlir::Value packed);
 
 /// Tiles of 32 rows of b times tiles of packed a, on AMX (Amx.cpp): bf16, b (n,
-/// k) with at least 32 rows, at most `maxRows` rows of a.
-void emitAmx(VectorBuilder &b, const Contraction &c, int64_t maxRows);
-
-/// The same with experts, for parts of at most `mostRows` rows, which begin at
-/// multiples of 32.
-mlir::Value packTiles(VectorBuilder &b, const Contraction &c, int64_t mostRows);
-void emitTiles(VectorBuilder &b, const Contraction &c, int64_t mostRows,
-               mlir::Value packed);
+/// k) with at least 32 rows. Parts begin at multiples of 32.
+PackedRows packTiles(VectorBuilder &b, const Contraction &c, int64_t maxRows,
+                     mlir::Value rows);
+void emitTiles(VectorBuilder &b, const Contraction &c, int64_t maxRows,
+               const PackedRows &packed);
 
 /// Outer products on AMX (AmxOuter.cpp): bf16, b (k, n), static extents, m and
 /// n multiples of 16, k of 32.

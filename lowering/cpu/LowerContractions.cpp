@@ -101,11 +101,20 @@ static std::pair<ExpertRows, ExpertRows> byTokens(VectorBuilder &b,
           rows.onlyIf(b, b.less(b.index(few), tokens))};
 }
 
-static bool fitsAmx(const Contraction &c) {
-  return c.aType().isBF16() && c.bType().isBF16() && c.n() >= 32;
+/// Whether several rows are multiplied in tiles.
+static bool takesTiles(const VectorUnit &unit, const Contraction &c) {
+  return unit.amx && c.aType().isBF16() && c.bType().isBF16() && c.n() >= 32;
 }
 
 namespace {
+/// A product with rows of a matrix, and the first product that reads the same
+/// rows: both share the packed rows.
+struct Sharing {
+  Contraction product;
+  Operation *first;
+  PackedRows packed = {}; // set for the first only
+};
+
 /// A product with blocks, and the first product of as many bits that reads the
 /// same rows: both share the packed rows, whose sums depend on the bits.
 struct Packing {
@@ -122,7 +131,7 @@ struct Sorting {
   // Set for the first only: the rows that are multiplied in place, and those
   // that are packed.
   std::optional<ExpertRows> dots = std::nullopt, rows = std::nullopt;
-  Value packed = {};
+  PackedRows packed = {};
 };
 
 struct LowerContractions
@@ -144,6 +153,8 @@ struct LowerContractions
     });
     Packings packings = findPackings(ops, /*isBounded=*/chunk.has_value());
     Sortings sortings = findSortings(ops);
+    Sharings sharings =
+        findSharings(ops, *unit, /*isBounded=*/chunk.has_value());
     for (const ExpertBlocks &product : experts)
       if (chunk && packings.contains(product.row))
         lowerSorted(product, *chunk, *unit);
@@ -158,22 +169,8 @@ struct LowerContractions
         lower(b, op, chunk.value_or(0), sortings);
         continue;
       }
-      StringRef reason;
-      std::optional<Contraction> c = Contraction::match(op, reason);
-      // Packing needs an upper bound of the number of rows.
-      if (c && ShapedType::isDynamic(c->m()) && !chunk) {
-        reason = "its number of rows has no upper bound";
-        c.reset();
-      }
-      if (!reason.empty())
-        missed(op, reason);
-      if (!c)
-        continue;
-      c->fromZero = takeZeroFill(op);
-      c->invariant = function->hasAttr(kInvariantAttribute) &&
-                     ShapedType::isDynamic(c->m());
-      lower(b, *c, op, ShapedType::isDynamic(c->m()) ? *chunk : c->m());
-      op.erase();
+      if (sharings.contains(op))
+        lower(b, op, chunk.value_or(0), sharings);
     }
   }
 
@@ -201,6 +198,32 @@ private:
           }))
         first = shared.first;
     return first;
+  }
+
+  using Sharings = llvm::MapVector<Operation *, Sharing>;
+
+  /// The products without blocks or experts among `ops`, in order. `isBounded`:
+  /// the number of rows has an upper bound, which packing needs.
+  Sharings findSharings(ArrayRef<linalg::LinalgOp> ops, const VectorUnit &unit,
+                        bool isBounded) {
+    Sharings sharings;
+    for (linalg::LinalgOp op : ops) {
+      StringRef reason;
+      std::optional<Contraction> product = Contraction::match(op, reason);
+      if (product && ShapedType::isDynamic(product->m()) && !isBounded)
+        reason = "its number of rows has no upper bound";
+      if (!reason.empty())
+        missed(op, reason);
+      if (!product || !reason.empty())
+        continue;
+      Operation *first =
+          firstToPack(sharings, op, product->a, [&](const Contraction &other) {
+            return other.a == product->a && other.bType() == product->bType() &&
+                   takesTiles(unit, other) == takesTiles(unit, *product);
+          });
+      sharings.insert({op, {*product, first}});
+    }
+    return sharings;
   }
 
   using Packings = llvm::MapVector<Operation *, Packing>;
@@ -340,7 +363,7 @@ private:
     c.c = product.y;
     c.fromZero = product.fromZero;
     c.invariant = product.invariant;
-    bool tiles = b.unit.amx && fitsAmx(c);
+    bool tiles = takesTiles(b.unit, c);
     int64_t alignment = tiles ? 32 : b.unit.lanes;
     int64_t most = tiles ? llvm::alignTo(chunk, alignment)
                          : mostPanelRows(b.unit, c, chunk);
@@ -361,12 +384,9 @@ private:
     if (few >= chunk)
       return;
     c.experts = first.rows;
-    if (!first.packed)
-      first.packed = tiles ? packTiles(b, c, most) : packPanels(b, c, most);
-    if (tiles)
-      emitTiles(b, c, most, first.packed);
-    else
-      emitPanels(b, c, most, first.packed);
+    if (first.packed.empty())
+      first.packed = pack(b, c, most, first.rows->places);
+    multiply(b, c, most, first.packed);
   }
 
   /// Leaves the rows of one token to the loop of products of one row, and adds
@@ -404,30 +424,60 @@ private:
     emitBlockPanel(b, product.all, packed, /*fromZero=*/false, &panels);
   }
 
-  void lower(VectorBuilder &b, const Contraction &c, Operation *op,
-             int64_t maxRows) {
+  void lower(VectorBuilder &b, linalg::LinalgOp op, int64_t chunk,
+             Sharings &sharings) {
+    const Sharing &sharing = sharings.find(op)->second;
+    Contraction c = sharing.product;
+    bool isDynamic = ShapedType::isDynamic(c.m());
+    c.fromZero = takeZeroFill(op);
+    c.invariant = getOperation()->hasAttr(kInvariantAttribute) && isDynamic;
+    int64_t maxRows = isDynamic ? chunk : c.m();
+    bool parallel = !op->getParentOfType<scf::ForallOp>();
     if (c.bOuter && b.unit.amx && fitsAmxOuter(c))
-      return emitAmxOuter(b, c);
-    if (c.bOuter)
-      return emitOuter(b, c);
-    if (op->getParentOfType<scf::ForallOp>())
-      return c.m() == 1 ? emitDot(b, c, /*parallel=*/false)
-                        : emitDots(b, c, /*parallel=*/false);
-    if (c.m() == 1)
-      return emitDot(b, c, /*parallel=*/true);
-    auto many = [&] {
-      if (b.unit.amx && fitsAmx(c))
-        emitAmx(b, c, maxRows);
-      else
-        emitPanel(b, c, maxRows);
-    };
-    if (c.invariant && maxRows <= kFewRows)
-      return emitFewDots(b, c);
+      emitAmxOuter(b, c);
+    else if (c.bOuter)
+      emitOuter(b, c);
+    else if (c.m() == 1)
+      emitDot(b, c, parallel);
+    else if (!parallel)
+      emitDots(b, c, parallel);
+    else if (c.invariant && maxRows <= kFewRows)
+      emitFewDots(b, c);
+    else
+      lowerRows(b, c, maxRows, sharings.find(sharing.first)->second.packed);
+    op.erase();
+  }
+
+  /// Multiplies several rows in tiles or panels. Makes these if they are not
+  /// `packed` yet.
+  void lowerRows(VectorBuilder &b, const Contraction &c, int64_t maxRows,
+                 PackedRows &packed) {
+    Value rows = b.size(c.a, 0), several = rows;
+    if (!c.invariant)
+      several =
+          b.create<arith::SelectOp>(b.less(b.index(1), rows), rows, b.index(0));
+    if (packed.empty())
+      packed = pack(b, c, maxRows, several);
+    auto many = [&] { multiply(b, c, maxRows, packed); };
     if (c.invariant)
       return many();
     // The head of a prompt usually has one row or none.
     b.byRows(
-        b.size(c.a, 0), [&] { emitDot(b, c, /*parallel=*/true); }, many);
+        rows, [&] { emitDot(b, c, /*parallel=*/true); }, many);
+  }
+
+  static PackedRows pack(VectorBuilder &b, const Contraction &c,
+                         int64_t maxRows, Value rows) {
+    return takesTiles(b.unit, c) ? packTiles(b, c, maxRows, rows)
+                                 : packPanels(b, c, maxRows, rows);
+  }
+
+  static void multiply(VectorBuilder &b, const Contraction &c, int64_t maxRows,
+                       const PackedRows &packed) {
+    if (takesTiles(b.unit, c))
+      emitTiles(b, c, maxRows, packed);
+    else
+      emitPanel(b, c, maxRows, packed);
   }
 };
 } // namespace

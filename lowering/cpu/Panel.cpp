@@ -27,12 +27,13 @@
 ///
 ///   for parts of rows, groups of rows n of the part's expert, in parallel: ...
 ///
-/// If the last rows of a part fill at most half of the lanes, their panel is
-/// folded where pairs are multiplied: a vector has two steps of each row, side
-/// by side, and a splat has two steps of a row of b. There are half as many
-/// vectors, and neighbouring lanes are added at the end. V is three then, and
-/// the panels that are left are one tile with the folded one, which alone has
-/// too few multiplications for what it loads.
+/// If the last rows of a part fill at most half of the lanes, or a quarter,
+/// their panel is folded where pairs are multiplied: a vector has two steps of
+/// each row, or four, side by side, and a splat has as many steps of a row of
+/// b. There are half as many vectors, or a quarter, and neighbouring lanes are
+/// added at the end. V is three then, and the panels that are left are one tile
+/// with the folded one, which alone has too few multiplications for what it
+/// loads.
 #include "lowering/cpu/Contraction.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -58,8 +59,9 @@ static constexpr int64_t kWidenedSlice = 512;
 static constexpr int64_t kMostGroupRows = 96;
 static constexpr int64_t kGroups = 32;
 static constexpr int64_t kMostSums = 64 << 10;
-/// The steps of a vector of a folded panel.
-static constexpr int64_t kFold = 2;
+/// The steps of each row that a vector of a panel may have; more than one in a
+/// folded panel.
+static constexpr int64_t kFolds[] = {1, 2, 4};
 /// If a has more elements, the product is blocked for the L2 cache.
 static constexpr int64_t kMostInPlace = 256 << 10;
 
@@ -75,17 +77,15 @@ struct Tile {
   /// The slice of k: its index, and its number of steps.
   Value slice, length;
   Value panel;
-  /// The panels that are not folded, and whether a folded one follows.
-  int64_t vectors;
-  bool folded;
+  /// The panels, and the steps of a vector of the last one, more than one if it
+  /// is folded.
+  int64_t width, fold;
   /// The first rows of this group and of the next one. `nextRow` is null if
   /// there is no next group, and then nothing is prefetched.
   Value groupRow, nextRow;
 
-  /// The panels of the tile.
-  int64_t width() const { return vectors + folded; }
-  /// The steps between two places where a vector of each panel begins.
-  int64_t period() const { return folded ? kFold : 1; }
+  /// The panels that are not folded.
+  int64_t unfolded() const { return width - (fold > 1); }
 };
 
 class PanelProduct {
@@ -93,7 +93,7 @@ public:
   /// A product with `minRows` to `maxRows` rows of a, or of each part of a.
   PanelProduct(VectorBuilder &b, const Contraction &c, int64_t minRows,
                int64_t maxRows, bool blocked);
-  Value pack();
+  Value pack(Value rows);
   void multiply(Value packed);
 
 private:
@@ -104,6 +104,7 @@ private:
   Value wholeSteps(Value slice);
   void packSteps(Value panel, Value slice, Value first, int64_t fold);
   void packSlice(Value panel, Value slice, int64_t fold);
+  Value foldOf(Value panel);
   void forGroups(int64_t groups, llvm::function_ref<void(Value)> body);
   void group(Value n, Value count, int64_t rowsOfBlock, Value nextRow);
   void clear(Value sums, Value count);
@@ -132,8 +133,9 @@ private:
   /// Whether panels may be folded.
   bool folds;
   /// The matrix, the rows that it multiplies, their panels, those that are not
-  /// folded, and the first place of these rows and of these panels.
-  Value matrix, rows, panels, unfolded, firstRow, firstPanel;
+  /// folded, the steps of a vector of the last one, and the first place of
+  /// these rows and of these panels.
+  Value matrix, rows, panels, unfolded, lastFold, firstRow, firstPanel;
   Value packed;
 };
 } // namespace
@@ -150,7 +152,7 @@ PanelProduct::PanelProduct(VectorBuilder &b, const Contraction &c,
   bool wide = b.unit.registers == 32 && !b.unit.neon;
   blockRows = std::min<int64_t>(wide ? 8 : 6, c.n());
   folds = c.experts && !c.invariant && pairs && !rowPairs &&
-          c.k() % (2 * kFold) == 0;
+          c.k() % (2 * kFolds[2]) == 0;
   vectors = b.unit.neon ? 4 : folds ? 3 : 2;
   stepSize = rowPairs ? 4 : pairs ? 2 : 1;
   width = lanes * stepSize;
@@ -285,22 +287,34 @@ void PanelProduct::packSlice(Value panel, Value slice, int64_t fold) {
     packSteps(panel, slice, squares, fold);
 }
 
-Value PanelProduct::pack() {
+/// The steps that a vector of a packed panel has of each row.
+Value PanelProduct::foldOf(Value panel) {
+  Value fold = b.index(1);
+  for (int64_t each : ArrayRef(kFolds).drop_front()) {
+    Value row = c.rowAt(b, b.add(b.mul(panel, lanes), lanes / each));
+    fold =
+        b.create<arith::SelectOp>(b.less(row, b.index(0)), b.index(each), fold);
+  }
+  return fold;
+}
+
+/// Packs `rows` rows of a, which may be none.
+Value PanelProduct::pack(Value rows) {
+  this->rows = rows;
   int64_t most = c.experts ? c.experts->maxPlaces() / lanes : maxPanels;
   auto type = MemRefType::get(
       {slices, most / together, kSlice, together * width}, packedType());
   packed = b.create<memref::AllocOp>(type, b.getI64IntegerAttr(64));
-  b.parallel(panels, [&](Value panel) {
+  b.parallel(b.ceilDiv(rows, lanes), [&](Value panel) {
     auto packSlices = [&](int64_t fold) {
       b.loop(b.index(0), b.index(slices), 1,
              [&](Value slice) { packSlice(panel, slice, fold); });
     };
     if (!folds)
       return packSlices(1);
-    Value middle = c.rowAt(b, b.add(b.mul(panel, lanes), lanes / kFold));
-    b.when(
-        b.less(middle, b.index(0)), [&] { packSlices(kFold); },
-        [&] { packSlices(1); });
+    Value fold = foldOf(panel);
+    for (int64_t each : kFolds)
+      b.when(b.equal(fold, b.index(each)), [&] { packSlices(each); });
   });
   return packed;
 }
@@ -339,7 +353,7 @@ SmallVector<Value> PanelProduct::stepOfPairs(const Tile &t, Value k,
                                              ValueRange acc, int64_t first) {
   SmallVector<Value> next(acc), columns; // two lanes of each
   for (int64_t lane = 0; lane < lanes; lane += 2)
-    for (int64_t v = 0; v < t.vectors; ++v) {
+    for (int64_t v = 0; v < t.unfolded(); ++v) {
       SmallVector<Value> at =
           placeOf(t.slice, b.add(firstPanel, t.panel), v, k);
       at.back() = b.add(at.back(), lane * stepSize);
@@ -355,7 +369,7 @@ SmallVector<Value> PanelProduct::stepOfPairs(const Tile &t, Value k,
     std::iota(both.begin(), both.end(), 0);
     Value w = b.create<vector::ShuffleOp>(row(0), row(1), both);
     for (auto [i, column] : llvm::enumerate(columns)) {
-      Value &sum = next[first + r * t.vectors + i];
+      Value &sum = next[first + r * t.unfolded() + i];
       sum = b.multiplyRows(w, column, sum);
     }
   }
@@ -380,17 +394,17 @@ SmallVector<Value> PanelProduct::step(const Tile &t, Value k, ValueRange acc,
     for (int64_t r = 0; r < t.rows && !columns.empty(); ++r) {
       Value w = splatB(t, r, k, fold);
       for (auto [i, column] : llvm::enumerate(columns)) {
-        Value &sum = next[first + r * t.width() + begin + i];
+        Value &sum = next[first + r * t.width + begin + i];
         // The splat is the last factor: there LLVM can fold it into the
         // instruction.
         sum = pairs ? b.dotPairs(column, w, sum) : b.fma(column, w, sum);
       }
     }
   };
-  for (int64_t i = 0; i < t.period(); ++i)
-    add(b.add(k, i), 0, t.vectors, 1);
-  if (t.folded)
-    add(k, t.vectors, t.width(), kFold);
+  for (int64_t i = 0; i < t.fold; ++i)
+    add(b.add(k, i), 0, t.unfolded(), 1);
+  if (t.fold > 1)
+    add(k, t.width - 1, t.width, t.fold);
   return next;
 }
 
@@ -447,11 +461,11 @@ SmallVector<Value> PanelProduct::steps(const Tile &t, SmallVector<Value> acc) {
   bool odd = pairs && c.k() % 2;
   Value first = b.index(0), end = odd ? b.index(kSteps - 1) : t.length;
   auto walk = [&](Value first, Value end, int64_t sets, ValueRange acc) {
-    int64_t count = sets * t.period();
+    int64_t count = sets * t.fold;
     return b.loop(first, end, count, acc, [&](Value k, ValueRange carried) {
       SmallVector<Value> next(carried);
       for (int64_t set = 0; set < sets; ++set)
-        next = step(t, b.add(k, set * t.period()), next, set * sums);
+        next = step(t, b.add(k, set * t.fold), next, set * sums);
       return next;
     });
   };
@@ -481,18 +495,19 @@ void PanelProduct::tile(const Tile &t) {
   };
   SmallVector<Value> acc;
   for (int64_t r = 0; r < t.rows; ++r)
-    for (int64_t v = 0; v < t.width(); ++v)
+    for (int64_t v = 0; v < t.width; ++v)
       acc.push_back(slices == 1 ? b.zero(lanes)
                                 : b.load(t.sums, at(r, v), lanes));
   if (rowPairs)
-    swapHalves(acc, t.vectors);
+    swapHalves(acc, t.unfolded());
   acc = steps(t, acc);
   if (rowPairs)
-    swapHalves(acc, t.vectors);
+    swapHalves(acc, t.unfolded());
   for (int64_t r = 0; r < t.rows; ++r)
-    for (int64_t v = 0; v < t.width(); ++v) {
-      Value sum = acc[r * t.width() + v];
-      if (v == t.vectors) { // of all of k: products of pairs with experts
+    for (int64_t v = 0; v < t.width; ++v) {
+      Value sum = acc[r * t.width + v];
+      // With folded panels all of k is one slice: these sums are whole.
+      for (int64_t fold = v < t.unfolded() ? 1 : t.fold; fold > 1; fold /= 2) {
         auto halves = b.create<vector::DeinterleaveOp>(sum);
         sum = b.create<arith::AddFOp>(halves.getRes1(), halves.getRes2());
       }
@@ -616,29 +631,30 @@ void PanelProduct::group(Value n, Value count, int64_t rowsOfBlock,
     Value length = lengthOf(slice), done = b.index(0);
     if (copies)
       copyRows(copy, n, count, slice, length);
-    auto tiles = [&](Value panel, int64_t width, bool folded) {
+    auto tiles = [&](Value panel, int64_t width, int64_t fold) {
       b.loop(b.index(0), count, rowsOfBlock, [&](Value r) {
         tile({copies ? copy : matrix, copies ? r : b.add(n, r),
               copies ? b.index(0) : b.mul(slice, kSlice), rowsOfBlock, sums, r,
-              slice, length, panel, width, folded, n, nextRow});
+              slice, length, panel, width, fold, n, nextRow});
       });
     };
     for (int64_t width = vectors; width; width = folds ? 0 : width / 2) {
       Value end = b.mul(b.div(unfolded, width), width);
       b.loop(done, end, width,
-             [&](Value panel) { tiles(panel, width, /*folded=*/false); });
+             [&](Value panel) { tiles(panel, width, /*fold=*/1); });
       done = end;
     }
     if (!folds)
       return;
     // The panels that are left are one tile, with the folded one.
-    Value left = b.sub(panels, done), folded = b.sub(panels, unfolded);
-    Value kind = b.add(b.mul(left, 2), folded);
+    Value left = b.sub(panels, done);
     for (int64_t width = 1; width <= vectors; ++width)
-      for (bool isFolded : {false, true})
-        if (width < vectors || isFolded)
-          b.when(b.equal(kind, b.index(2 * width + isFolded)),
-                 [&] { tiles(done, width - isFolded, isFolded); });
+      b.when(b.equal(left, b.index(width)), [&] {
+        for (int64_t fold : kFolds)
+          if (width < vectors || fold > 1)
+            b.when(b.equal(lastFold, b.index(fold)),
+                   [&] { tiles(done, width, fold); });
+      });
   });
   flush(sums, n, count,
         c.experts && rowsOfBlock == blockRows ? groupRows : rowsOfBlock);
@@ -656,9 +672,13 @@ void PanelProduct::forGroups(int64_t groups,
     firstRow = part.begin;
     rows = b.sub(part.end, part.begin);
     panels = unfolded = b.ceilDiv(rows, lanes);
-    if (folds)
-      unfolded = b.div(b.add(rows, lanes - lanes / kFold - 1), lanes);
     firstPanel = b.div(firstRow, lanes);
+    if (folds) {
+      lastFold = foldOf(b.sub(b.add(firstPanel, panels), b.index(1)));
+      Value isFolded = b.less(b.index(1), lastFold);
+      unfolded = b.create<arith::SelectOp>(isFolded, b.sub(panels, b.index(1)),
+                                           panels);
+    }
     body(b.rem(i, groups));
   });
 }
@@ -688,35 +708,44 @@ static int64_t mostUnblocked(const VectorUnit &unit, const Contraction &c,
                              int64_t maxRows) {
   if (!unit.blockForL2)
     return maxRows;
-  return std::max(kMostInPlace / c.k(), unit.lanes);
+  return llvm::alignTo(std::max(kMostInPlace / c.k(), int64_t(1)), unit.lanes);
 }
 
-void cria::emitPanel(VectorBuilder &b, const Contraction &c, int64_t maxRows) {
-  auto multiply = [&](int64_t minRows, int64_t maxRows, bool blocked) {
-    PanelProduct product(b, c, minRows, maxRows, blocked);
-    product.multiply(product.pack());
+PackedRows cria::packPanels(VectorBuilder &b, const Contraction &c,
+                            int64_t maxRows, Value rows) {
+  auto pack = [&](int64_t minRows, int64_t maxRows, bool blocked, Value rows) {
+    return PanelProduct(b, c, minRows, maxRows, blocked).pack(rows);
   };
   int64_t few = mostUnblocked(b.unit, c, maxRows);
   if (maxRows <= few)
-    return multiply(1, maxRows, /*blocked=*/false);
+    return {pack(1, maxRows, /*blocked=*/false, rows)};
+  Value isMany = b.less(b.index(few), rows), none = b.index(0);
+  Value fewRows = b.create<arith::SelectOp>(isMany, none, rows),
+        manyRows = b.create<arith::SelectOp>(isMany, rows, none);
+  return {pack(1, few, /*blocked=*/false, fewRows),
+          pack(few + 1, maxRows, /*blocked=*/true, manyRows)};
+}
+
+void cria::emitPanel(VectorBuilder &b, const Contraction &c, int64_t maxRows,
+                     const PackedRows &packed) {
+  int64_t few = mostUnblocked(b.unit, c, maxRows);
+  auto emitFew = [&] {
+    PanelProduct(b, c, 1, std::min(few, maxRows), /*blocked=*/false)
+        .multiply(packed[0]);
+  };
+  if (maxRows <= few)
+    return emitFew();
   b.when(
       b.less(b.index(few), b.size(c.a, 0)),
-      [&] { multiply(few + 1, maxRows, /*blocked=*/true); },
-      [&] { multiply(1, few, /*blocked=*/false); });
+      [&] {
+        PanelProduct(b, c, few + 1, maxRows, /*blocked=*/true)
+            .multiply(packed[1]);
+      },
+      emitFew);
 }
 
 int64_t cria::mostPanelRows(const VectorUnit &unit, const Contraction &c,
                             int64_t maxRows) {
-  int64_t most = std::min(mostUnblocked(unit, c, maxRows), maxRows);
-  return llvm::alignTo(most, unit.lanes);
-}
-
-Value cria::packPanels(VectorBuilder &b, const Contraction &c,
-                       int64_t mostRows) {
-  return PanelProduct(b, c, 1, mostRows, /*blocked=*/false).pack();
-}
-
-void cria::emitPanels(VectorBuilder &b, const Contraction &c, int64_t mostRows,
-                      Value packed) {
-  PanelProduct(b, c, 1, mostRows, /*blocked=*/false).multiply(packed);
+  return std::min<int64_t>(mostUnblocked(unit, c, maxRows),
+                           llvm::alignTo(maxRows, unit.lanes));
 }

@@ -166,6 +166,11 @@ def expert_linear():
             bias = p.weight(5, 37) if biased else None
             y = expert_linear_of(p, x, w, chosen, bias)
             yield f"{dtype} {how}", p.returns(y)
+    p = program("bf16")  # the last panels of parts are whole, or folded in two or four
+    p.counts = [45, 70, 96, 100]
+    chosen, _ = routed(p, 5, 2)
+    x, w = p.tokens(48), experts_weight(p, 5, 32, 48, "apart")
+    yield "folded", p.returns(expert_linear_of(p, x, w, chosen))
     for experts, k in [(1, 1), (6, 6), (33, 1)]:
         p = program()
         chosen, _ = routed(p, experts, k)

@@ -10,11 +10,11 @@
 // lines that a step has of the next panel.
 // CHECK-LABEL: func @whole
 // CHECK-SAME: %[[B:[^:]*]]: memref<512x2048xbf16>
-// CHECK: arith.cmpi slt, %{{.*}}, %c2
-// CHECK: } else {
 // CHECK: %[[A:.*]] = memref.alloc() {alignment = 64 : i64} : memref<1x2x64x2x16x32xbf16>
 // CHECK: scf.forall
 // CHECK: vector.store %{{.*}}, %[[A]]
+// CHECK: arith.cmpi slt, %{{.*}}, %c2
+// CHECK: } else {
 // CHECK: scf.forall {{.*}} in (8)
 // CHECK: %[[SUMS:.*]] = memref.alloca() {alignment = 64 : i64} : memref<1x1x2x2x32x16xf32>
 // CHECK-COUNT-4: amx.tile_zero

@@ -32,9 +32,9 @@ func.func @dot(%a: memref<1x35xbf16>, %b: memref<6x35xbf16>, %c: memref<1x6xf32>
 // Neighbours of k share a lane of a panel; the last of an odd number is beside a
 // zero.
 // CHECK-LABEL: func @panel
-// CHECK: } else {
 // CHECK: memref.alloc() {alignment = 64 : i64} : memref<1x4x18x32xbf16>
 // CHECK: vector.load {{.*}} vector<2xbf16>
+// CHECK: } else {
 // CHECK: x86vector.avx512.dot
 // CHECK: arith.extui {{.*}} : i16 to i32
 // CHECK: x86vector.avx512.dot

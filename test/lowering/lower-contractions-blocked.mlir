@@ -10,9 +10,10 @@
 // other; groups of 96 rows of b, the last one of 32, each chunk copied.
 // CHECK-LABEL: func @blocked
 // CHECK-SAME: %[[B:[^:]*]]: memref<4100x2048xf32>
+// CHECK: memref.alloc() {alignment = 64 : i64} : memref<1x8x2048x16xf32>
+// CHECK: %[[PACKED:.*]] = memref.alloc() {alignment = 64 : i64} : memref<8x16x256x32xf32>
 // CHECK: %[[MANY:.*]] = arith.cmpi sgt, %{{.*}}, %c128
 // CHECK: scf.if %[[MANY]]
-// CHECK: %[[PACKED:.*]] = memref.alloc() {alignment = 64 : i64} : memref<8x16x256x32xf32>
 // CHECK: scf.forall (%[[GROUP:.*]]) in (43)
 // CHECK: %[[N:.*]] = arith.muli %[[GROUP]], %c96
 // CHECK: %[[LEFT:.*]] = arith.subi %c4100, %[[N]]
@@ -38,7 +39,6 @@
 // CHECK: vector.fma
 // Few rows are multiplied as they lie in b.
 // CHECK: } else {
-// CHECK: memref.alloc() {alignment = 64 : i64} : memref<1x8x2048x16xf32>
 // CHECK: scf.forall {{.*}} in (512)
 func.func @blocked(%a: memref<?x2048xf32>, %b: memref<4100x2048xf32>, %c: memref<?x4100xf32>) attributes {cria.chunk = 512 : index} {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
@@ -87,7 +87,6 @@ func.func @small(%a: memref<?x2048xf32>, %b: memref<512x2048xf32>, %c: memref<?x
 // of eight are a group of their own.
 // DOT-LABEL: func @pairs
 // DOT-SAME: %[[B:[^:]*]]: memref<1028x2048xbf16>
-// DOT: scf.if
 // DOT: memref.alloc() {alignment = 64 : i64} : memref<4x16x256x64xbf16>
 // DOT: scf.forall (%[[GROUP:.*]]) in (26)
 // DOT: %[[SUMS:.*]] = memref.alloca() {alignment = 64 : i64} : memref<40x512xf32>

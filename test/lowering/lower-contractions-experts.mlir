@@ -215,20 +215,24 @@ func.func @sorted(%e: memref<?x2xi32>, %x: memref<?x2x40xbf16>, %w: memref<8x64x
 #out = affine_map<(t, s, n, k) -> (t, s, n)>
 
 // Pairs: a panel whose lane 8 has no row is folded. It has two steps of each row side by
-// side, as does a splat of the weights; at the end neighbouring lanes are added. Three
-// panels are a tile, or two and a folded one. Only lanes with a row are stored, 16 columns
-// of them at once.
+// side, or four if lane 4 has none, as does a splat of the weights; at the end neighbouring
+// lanes are added. Three panels are a tile, or two and a folded one. Only lanes with a row
+// are stored, 16 columns of them at once.
 // FOLD-LABEL: func @folded
 // FOLD: %[[ORDER:.*]] = memref.alloc() {{.*}} : memref<{{.*}}xi32>
 // FOLD: %[[PACKED:.*]] = memref.alloc() {{.*}} : memref<1x{{.*}}x20x32xbf16>
 // FOLD: %[[MIDDLE:.*]] = memref.load %[[ORDER]]
 // FOLD: %[[ROW:.*]] = arith.index_cast %[[MIDDLE]] : i32 to index
-// FOLD: %[[FOLDED:.*]] = arith.cmpi slt, %[[ROW]], %c0
-// FOLD: scf.if %[[FOLDED]] {
+// FOLD: %[[HALF:.*]] = arith.cmpi slt, %[[ROW]], %c0
+// FOLD: %[[TWO:.*]] = arith.select %[[HALF]], %c2, %c1
+// FOLD: %[[FOLD:.*]] = arith.select %{{.*}}, %c4, %[[TWO]]
+// FOLD: arith.cmpi eq, %[[FOLD]], %c1
+// FOLD-COUNT-16: vector.bitcast %{{.*}} : vector<32xbf16> to vector<16xi32>
+// FOLD: arith.cmpi eq, %[[FOLD]], %c2
 // FOLD-COUNT-8: vector.bitcast %{{.*}} : vector<32xbf16> to vector<8xi64>
 // FOLD: vector.bitcast %{{.*}} : vector<8xi64> to vector<32xbf16>
-// FOLD: } else {
-// FOLD-COUNT-16: vector.bitcast %{{.*}} : vector<32xbf16> to vector<16xi32>
+// FOLD: arith.cmpi eq, %[[FOLD]], %c4
+// FOLD-COUNT-4: vector.bitcast %{{.*}} : vector<32xbf16> to vector<4xi128>
 // FOLD: scf.forall
 // FOLD: scf.for {{.*}} step %c3 {
 // FOLD: :24 = scf.for {{.*}} step %c1 iter_args

@@ -10,13 +10,15 @@
 // 6 rows are fetched meanwhile.
 // CHECK-LABEL: func @rows
 // CHECK: %[[ROWS:.*]] = memref.dim
+// CHECK: %[[SEVERAL:.*]] = arith.cmpi sgt, %[[ROWS]], %c1
+// CHECK: arith.select %[[SEVERAL]], %[[ROWS]], %c0
+// CHECK: %[[PACKED:.*]] = memref.alloc() {alignment = 64 : i64} : memref<1x8x7x8xf32>
+// CHECK: scf.forall
+// CHECK: vector.store %{{.*}}, %[[PACKED]]
 // CHECK: %[[ONE:.*]] = arith.cmpi slt, %[[ROWS]], %c2
 // CHECK: scf.if %[[ONE]]
 // CHECK: scf.forall {{.*}} in (13)
 // CHECK: } else {
-// CHECK: %[[PACKED:.*]] = memref.alloc() {alignment = 64 : i64} : memref<1x8x7x8xf32>
-// CHECK: scf.forall
-// CHECK: vector.store %{{.*}}, %[[PACKED]]
 // CHECK: scf.forall {{.*}} in (2)
 // CHECK: memref.alloca() {alignment = 64 : i64} : memref<6x64xf32>
 // CHECK: memref.load %{{.*}}[%c12, %{{.*}}] : memref<13x7xf32>
@@ -33,10 +35,46 @@ func.func @rows(%a: memref<?x7xf32>, %b: memref<13x7xf32>, %c: memref<?x13xf32>)
   return
 }
 
+// Products that read the same rows share the packed rows, unless the rows are
+// written in between.
+// CHECK-LABEL: func @shared
+// CHECK: memref.alloc() {{.*}} : memref<1x8x7x8xf32>
+// CHECK-NOT: memref.alloc()
+// CHECK: linalg.fill
+// CHECK: memref.alloc() {{.*}} : memref<1x8x7x8xf32>
+// CHECK-NOT: memref.alloc()
+// CHECK: return
+func.func @shared(%a: memref<?x7xf32>, %b: memref<13x7xf32>, %c: memref<?x13xf32>, %d: memref<9x7xf32>, %e: memref<?x9xf32>) attributes {cria.chunk = 64 : index} {
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<?x7xf32>, memref<13x7xf32>) outs(%c : memref<?x13xf32>) {
+    ^bb0(%x: f32, %w: f32, %acc: f32):
+      %p = arith.mulf %x, %w : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
+      linalg.yield %s : f32
+  }
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %d : memref<?x7xf32>, memref<9x7xf32>) outs(%e : memref<?x9xf32>) {
+    ^bb0(%x: f32, %w: f32, %acc: f32):
+      %p = arith.mulf %x, %w : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
+      linalg.yield %s : f32
+  }
+  %one = arith.constant 1.0 : f32
+  linalg.fill ins(%one : f32) outs(%a : memref<?x7xf32>)
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %d : memref<?x7xf32>, memref<9x7xf32>) outs(%e : memref<?x9xf32>) {
+    ^bb0(%x: f32, %w: f32, %acc: f32):
+      %p = arith.mulf %x, %w : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
+      linalg.yield %s : f32
+  }
+  return
+}
+
 // 16-bit weights are widened once for all panels, at most 512 columns at a time.
 // CHECK-LABEL: func @widened
-// CHECK: } else {
 // CHECK: memref.alloc() {alignment = 64 : i64} : memref<3x8x512x8xf32>
+// CHECK: } else {
 // CHECK: scf.forall {{.*}} in (2)
 // CHECK: memref.alloca() {alignment = 64 : i64} : memref<6x528xf32>
 // CHECK: scf.for %{{.*}} = %c0 to %c3 step %c1
