@@ -14,9 +14,11 @@
 ///
 /// The instruction multiplies unsigned by signed bytes, so an offset is added
 /// to w, as in BlockPanel.cpp. Without vpdpbusd, weights of four bits have sums
-/// of 16 bits, as there. Each row of x has the same bits beside any
-/// others, and the same as there: sums of integers are exact, and blocks are
-/// added in order.
+/// of 16 bits, as there, and weights of eight are widened to 16: a step is then
+/// two k, first of all even words of a block, (k, k + 2), then of all odd ones,
+/// (k + 1, k + 3), since two shifts widen both. Each row of x has the same bits
+/// beside any others, and the same as there: sums of integers are exact, and
+/// blocks are added in order.
 #include "lowering/cpu/BlockProducts.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -37,10 +39,12 @@ namespace {
 class BlockColumns {
 public:
   BlockColumns(VectorBuilder &b, const BlockProduct &product, bool fromZero,
-               int64_t maxRows)
-      : b(b), product(product), fromZero(fromZero), maxRows(maxRows),
-        lanes(b.unit.lanes), blocks(product.blocks()),
-        mostRows(b.unit.registers / 4), rows(b.size(product.codes, 0)) {}
+               int64_t minRows, int64_t maxRows)
+      : b(b), product(product), fromZero(fromZero), minRows(minRows),
+        maxRows(maxRows), lanes(b.unit.lanes), blocks(product.blocks()),
+        mostRows(b.unit.registers / 4),
+        widens(!b.unit.dotBytes && product.bits == 8),
+        steps(widens ? 2 * kSteps : kSteps), rows(b.size(product.codes, 0)) {}
   void emit();
 
 private:
@@ -48,31 +52,50 @@ private:
     return b.create<memref::AllocaOp>(MemRefType::get(shape, type),
                                       b.getI64IntegerAttr(64));
   }
+  std::pair<Value, Value> widened(Value bytes);
   void prepare(Value row);
   SmallVector<Value> words(Value n, Value block);
   void fetchNext(Value n, Value block);
   void copy(Value n, Value block, Value place);
-  Value stepOf(Value row, Value block, Value from);
+  Value stepOf(Value row, Value block, Value step);
   void tile(Value row, int64_t count, Value begin, Value copied);
+  void row(Value n);
   void columns(Value n);
 
   VectorBuilder &b;
   const BlockProduct &product;
   bool fromZero;
-  int64_t maxRows, lanes, blocks;
+  int64_t minRows, maxRows, lanes, blocks;
   /// The most rows of x that are multiplied at a time: each has a vector of
   /// integers and one of floats.
   int64_t mostRows;
+  /// Whether integers of eight bits are widened.
+  bool widens;
+  int64_t steps; // of a block
   Value rows;
-  /// Of x: scales as f32, and initial sums.
-  Value scales, first;
+  /// Of x: scales as f32, and initial sums, or widened integers.
+  Value scales, first, wide;
   /// Of some blocks of w, and sums.
   Value codes, weightScales, acc;
 };
 } // namespace
 
-/// Converts the scales of a row of x, and computes its initial sums: for each
-/// block the sum of its integers times the negative offset of the weights.
+/// The even bytes and the odd ones, in 16 bits each.
+std::pair<Value, Value> BlockColumns::widened(Value bytes) {
+  auto count = cast<VectorType>(bytes.getType()).getNumElements();
+  int64_t bits = cast<VectorType>(bytes.getType()).getElementTypeBitWidth();
+  VectorType type = b.vectorType(count * bits / 16, b.getI16Type());
+  Value both = b.create<vector::BitCastOp>(type, bytes);
+  Value eight = b.create<arith::ConstantOp>(
+      DenseElementsAttr::get(type, b.getI16IntegerAttr(8)));
+  Value even = b.create<arith::ShLIOp>(both, eight);
+  return {b.create<arith::ShRSIOp>(even, eight),
+          b.create<arith::ShRSIOp>(both, eight)};
+}
+
+/// Converts the scales of a row of x, and widens its integers or computes its
+/// initial sums: for each block the sum of its integers times the negative
+/// offset of the weights.
 void BlockColumns::prepare(Value row) {
   Value offset = b.create<arith::ConstantOp>(
       b.getI32IntegerAttr(static_cast<int32_t>(-offsetOf(product))));
@@ -81,10 +104,16 @@ void BlockColumns::prepare(Value row) {
         b.create<memref::LoadOp>(product.scales, ValueRange{row, block});
     b.create<memref::StoreOp>(b.create<arith::ExtFOp>(b.getF32Type(), scale),
                               scales, ValueRange{row, block});
+    Value bytes = b.load(product.codes, {row, block, b.index(0)}, kNumbers);
+    if (widens) {
+      auto [even, odd] = widened(bytes);
+      b.store(even, wide, {row, block, b.index(0)});
+      b.store(odd, wide, {row, block, b.index(kNumbers / 2)});
+      return;
+    }
     // The absolute value of the sum is at most 32 * 128.
-    Value integers = b.create<arith::ExtSIOp>(
-        b.vectorType(kNumbers, b.getI16Type()),
-        b.load(product.codes, {row, block, b.index(0)}, kNumbers));
+    Value integers =
+        b.create<arith::ExtSIOp>(b.vectorType(kNumbers, b.getI16Type()), bytes);
     Value sum = b.create<arith::ExtSIOp>(
         b.getI32Type(),
         b.create<vector::ReductionOp>(vector::CombiningKind::ADD, integers));
@@ -93,8 +122,8 @@ void BlockColumns::prepare(Value row) {
   });
 }
 
-/// The integers of a block of the rows [n, n + lanes) of w, not negative: for
-/// each step four of each row, as words.
+/// The integers of a block of the rows [n, n + lanes) of w, not negative unless
+/// they are widened: for each step those of each row, as vectors of words.
 SmallVector<Value> BlockColumns::words(Value n, Value block) {
   VectorType four = b.vectorType(4, b.getI32Type());
   // Shuffles each four words of x and the same four of y alike. Words 0 to 3
@@ -141,6 +170,16 @@ SmallVector<Value> BlockColumns::words(Value n, Value block) {
       for (Words which : {Words{0, 1, 4, 5}, Words{2, 3, 6, 7}})
         result.push_back(shuffled(x, y, which));
   }
+  if (widens) {
+    SmallVector<Value> evens, odds;
+    for (Value word : result) {
+      auto [even, odd] = widened(word);
+      evens.push_back(even);
+      odds.push_back(odd);
+    }
+    evens.append(odds);
+    return evens;
+  }
   if (product.bits == 8) {
     for (Value &word : result)
       word = b.create<arith::XOrIOp>(word, constant(0x80808080));
@@ -178,13 +217,16 @@ void BlockColumns::copy(Value n, Value block, Value place) {
   b.store(scalesAt(b, product, places), weightScales, {place, b.index(0)});
 }
 
-/// Four integers of a row of x, in every lane.
-Value BlockColumns::stepOf(Value row, Value block, Value from) {
+/// The integers of a step of a row of x, in every lane.
+Value BlockColumns::stepOf(Value row, Value block, Value step) {
+  Value source = widens ? wide : product.codes;
+  int64_t count = widens ? kStep / 2 : kStep;
+  Type integer = cast<MemRefType>(source.getType()).getElementType();
   Value word = b.create<vector::BitCastOp>(
       b.vectorType(1, b.getI32Type()),
-      b.load(product.codes, {row, block, from}, kStep));
+      b.load(source, {row, block, b.mul(step, count)}, count));
   return b.create<vector::BitCastOp>(
-      b.vectorType(lanes * kStep, b.getI8Type()),
+      b.vectorType(lanes * count, integer),
       b.create<vector::BroadcastOp>(b.vectorType(lanes, b.getI32Type()),
                                     b.create<vector::ExtractOp>(word, 0)));
 }
@@ -193,16 +235,23 @@ Value BlockColumns::stepOf(Value row, Value block, Value from) {
 void BlockColumns::tile(Value row, int64_t count, Value begin, Value copied) {
   VectorType integers = b.vectorType(lanes, b.getI32Type()),
              floats = b.vectorType(lanes, b.getF32Type());
-  // Sums of a block have 16 bits if no instruction adds four products.
-  bool isShort = !b.unit.dotBytes;
+  // Sums of a block have 16 bits if no instruction adds four products, and
+  // products are small.
+  bool isShort = !b.unit.dotBytes && !widens;
   VectorType sumType =
       isShort ? b.vectorType(2 * lanes, b.getI16Type()) : integers;
+  auto addStep = [&](Value sum, Value w, Value x) -> Value {
+    if (!widens)
+      return addProducts(b, sum, w, x);
+    Value pairs = b.create<vector::BitCastOp>(x.getType(), w);
+    return b.create<arith::AddIOp>(sum, sumsOfTwo(b, x, pairs));
+  };
   Value zero = b.create<arith::ConstantOp>(b.getZeroAttr(sumType));
   Value ones = b.create<arith::ConstantOp>(DenseElementsAttr::get(
       sumType, b.getIntegerAttr(sumType.getElementType(), 1)));
   // An iteration has eight products. If there are few rows, each has several
   // sums, which do not wait for each other.
-  int64_t together = kSteps / count, sets = std::max<int64_t>(4 / count, 1);
+  int64_t together = 8 / count, sets = std::max<int64_t>(4 / count, 1);
   SmallVector<Value> carried;
   for (int64_t i = 0; i < count; ++i)
     carried.push_back(b.load(acc, {b.add(row, i), b.index(0)}, lanes));
@@ -215,25 +264,24 @@ void BlockColumns::tile(Value row, int64_t count, Value begin, Value copied) {
                             first, ValueRange{b.add(row, i), block}));
         };
         SmallVector<Value> sums(count * sets, zero);
-        if (!isShort)
+        if (!isShort && !widens)
           for (int64_t i = 0; i < count; ++i)
             sums[i * sets] = firstOf(i);
-        sums = b.loop(b.index(0), b.index(kSteps), together, sums,
-                      [&](Value from, ValueRange before) {
-                        SmallVector<Value> sums(before);
-                        for (int64_t k = 0; k < together; ++k) {
-                          Value step = b.add(from, k);
-                          Value w = b.load(codes, {place, step, b.index(0)},
-                                           lanes * kStep);
-                          for (int64_t i = 0; i < count; ++i) {
-                            Value &sum = sums[i * sets + k % sets];
-                            sum = addProducts(b, sum, w,
-                                              stepOf(b.add(row, i), block,
-                                                     b.mul(step, kStep)));
-                          }
-                        }
-                        return sums;
-                      });
+        sums = b.loop(
+            b.index(0), b.index(steps), together, sums,
+            [&](Value from, ValueRange before) {
+              SmallVector<Value> sums(before);
+              for (int64_t k = 0; k < together; ++k) {
+                Value step = b.add(from, k);
+                Value w =
+                    b.load(codes, {place, step, b.index(0)}, lanes * kStep);
+                for (int64_t i = 0; i < count; ++i) {
+                  Value &sum = sums[i * sets + k % sets];
+                  sum = addStep(sum, w, stepOf(b.add(row, i), block, step));
+                }
+              }
+              return sums;
+            });
         Value ofWeights = b.load(weightScales, {place, b.index(0)}, lanes);
         SmallVector<Value> next;
         for (int64_t i = 0; i < count; ++i) {
@@ -253,10 +301,51 @@ void BlockColumns::tile(Value row, int64_t count, Value begin, Value copied) {
     b.store(carried[i], acc, {b.add(row, i), b.index(0)});
 }
 
+/// Multiplies the only row of x with the rows [n, n + lanes) of w, where they
+/// are: it would take longer to make words of their blocks. Expects `widens`.
+void BlockColumns::row(Value n) {
+  Value none = b.index(0);
+  int64_t count = 2 * lanes; // integers of a vector
+  auto load = [&](Value source, SmallVector<Value> at, int64_t first) -> Value {
+    at.back() = b.index(first);
+    return b.create<arith::ExtSIOp>(b.vectorType(count, b.getI16Type()),
+                                    b.load(source, at, count));
+  };
+  Value sum = fromZero ? b.zero(lanes) : b.load(product.out, {none, n}, lanes);
+  sum = b.loop(
+      none, b.index(blocks), 1, sum, [&](Value block, ValueRange before) {
+        fetchNext(n, block);
+        SmallVector<Value> xs, sums;
+        for (int64_t k = 0; k < kNumbers; k += count)
+          xs.push_back(load(product.codes, {none, block, none}, k));
+        SmallVector<std::pair<Value, Value>> places;
+        for (int64_t lane = 0; lane < lanes; ++lane) {
+          Value row = b.add(n, lane), sum;
+          for (auto [i, x] : llvm::enumerate(xs)) {
+            Value two = sumsOfTwo(b, x,
+                                  load(product.weights, {row, block, none},
+                                       BlockProduct::kScaleBytes +
+                                           static_cast<int64_t>(i) * count));
+            sum = sum ? b.create<arith::AddIOp>(sum, two) : two;
+          }
+          sums.push_back(sum);
+          places.push_back({row, block});
+        }
+        Value whole = b.create<vector::FromElementsOp>(
+            b.vectorType(lanes, b.getI32Type()), b.sums(sums));
+        Value factor =
+            b.create<arith::MulFOp>(scalesAt(b, product, places),
+                                    b.splat(scales, {none, block}, lanes));
+        Value made = b.create<arith::SIToFPOp>(factor.getType(), whole);
+        return SmallVector<Value>{b.fma(made, factor, before[0])};
+      })[0];
+  b.store(sum, product.out, {none, n});
+}
+
 /// Multiplies all rows of x with the rows [n, n + lanes) of w.
 void BlockColumns::columns(Value n) {
   Value none = b.index(0);
-  codes = scratch({kCopied, kSteps, lanes * kStep}, b.getI8Type());
+  codes = scratch({kCopied, steps, lanes * kStep}, b.getI8Type());
   weightScales = scratch({kCopied, lanes}, b.getF32Type());
   acc = scratch({maxRows, lanes}, b.getF32Type());
   b.loop(none, rows, 1, [&](Value row) {
@@ -285,25 +374,32 @@ void BlockColumns::columns(Value n) {
 }
 
 void BlockColumns::emit() {
-  auto allocate = [&](Type type) -> Value {
-    return b.create<memref::AllocOp>(MemRefType::get({maxRows, blocks}, type),
+  auto allocate = [&](ArrayRef<int64_t> shape, Type type) -> Value {
+    return b.create<memref::AllocOp>(MemRefType::get(shape, type),
                                      b.getI64IntegerAttr(64));
   };
-  scales = allocate(b.getF32Type());
-  first = allocate(b.getI32Type());
+  scales = allocate({maxRows, blocks}, b.getF32Type());
+  if (widens)
+    wide = allocate({maxRows, blocks, kNumbers}, b.getI16Type());
+  else
+    first = allocate({maxRows, blocks}, b.getI32Type());
   b.parallel(rows, [&](Value row) { prepare(row); });
-  b.parallel(b.index(product.columns() / lanes),
-             [&](Value turn) { columns(b.mul(turn, lanes)); });
+  b.parallel(b.index(product.columns() / lanes), [&](Value turn) {
+    Value n = b.mul(turn, lanes);
+    if (!widens || minRows > 1)
+      return columns(n);
+    b.when(
+        b.less(b.index(1), rows), [&] { columns(n); }, [&] { row(n); });
+  });
 }
 
 bool cria::takesBlockColumns(const VectorUnit &unit,
                              const BlockProduct &product) {
-  bool hasShortSums = product.bits == 4 && !unit.amxBytes;
-  return !unit.neon && (unit.dotBytes || hasShortSums) &&
+  return !unit.neon && (unit.dotBytes || !unit.amxBytes) &&
          product.columns() % unit.lanes == 0;
 }
 
 void cria::emitBlockColumns(VectorBuilder &b, const BlockProduct &product,
-                            bool fromZero, int64_t maxRows) {
-  BlockColumns(b, product, fromZero, maxRows).emit();
+                            bool fromZero, int64_t minRows, int64_t maxRows) {
+  BlockColumns(b, product, fromZero, minRows, maxRows).emit();
 }

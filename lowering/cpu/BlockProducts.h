@@ -32,12 +32,12 @@ void emitFewBlockDots(VectorBuilder &b, const BlockProduct &product,
                       bool fromZero, int64_t maxRows);
 
 /// The same result, where it is a sum in order, with a row of weights in each
-/// lane (BlockColumns.cpp), which fewer instructions compute.
+/// lane (BlockColumns.cpp), which fewer instructions compute. At least
+/// `minRows` rows, which is 1 or 2.
 void emitBlockColumns(VectorBuilder &b, const BlockProduct &product,
-                      bool fromZero, int64_t maxRows);
-/// Whether the CPU and the product have what it needs: x86 with vpdpbusd, which
-/// CPUs with tiles have as well, or weights whose products fit sums of 16 bits;
-/// and rows of weights that fill the lanes.
+                      bool fromZero, int64_t minRows, int64_t maxRows);
+/// Whether the CPU and the product have what it needs: x86, with vpdpbusd where
+/// it has tiles, and rows of weights that fill the lanes.
 bool takesBlockColumns(const VectorUnit &unit, const BlockProduct &product);
 
 /// The same with experts, for the rows of at most `maxTokens` tokens: rows of

@@ -287,12 +287,13 @@ private:
     // has none.
     int64_t few = columns ? std::min(maxRows, kColumnRows) : invariant ? 0 : 1;
     auto multiplyFew = [&] { // without rows no weights are read
-      b.when(b.less(b.index(0), rows), [&] {
-        if (columns)
-          emitBlockColumns(b, product, fromZero, few);
-        else
-          emitBlockDot(b, product, fromZero, /*parallel=*/true);
-      });
+      auto one = [&] { emitBlockDot(b, product, fromZero, /*parallel=*/true); };
+      auto several = [&](int64_t minRows) {
+        emitBlockColumns(b, product, fromZero, minRows, few);
+      };
+      if (columns && !invariant)
+        return b.byRows(rows, one, [&] { several(2); });
+      b.when(b.less(b.index(0), rows), [&] { columns ? several(1) : one(); });
     };
     if (few == maxRows)
       return multiplyFew();

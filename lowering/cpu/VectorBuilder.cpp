@@ -131,6 +131,7 @@ SmallVector<Value> VectorBuilder::sums(ArrayRef<Value> vectors) {
   for (auto [i, vector] : llvm::enumerate(vectors))
     parts.push_back({vector, {{i, 0}}});
   int64_t lanes = cast<VectorType>(vectors[0].getType()).getDimSize(0);
+  bool isFloat = isa<FloatType>(getElementTypeOrSelf(vectors[0].getType()));
   for (int64_t left = lanes / 2; left; left /= 2) {
     // Adds the upper half of each sum's lanes to the lower half, for two
     // vectors at a time. Halves below 16 bytes stay within the same 16 bytes,
@@ -155,9 +156,10 @@ SmallVector<Value> VectorBuilder::sums(ArrayRef<Value> vectors) {
       auto upper =
           llvm::map_to_vector(lower, [&](int64_t lane) { return lane + left; });
       Value a = of.front().lanes, b = of.back().lanes;
-      part.lanes =
-          create<arith::AddFOp>(create<vector::ShuffleOp>(a, b, lower),
-                                create<vector::ShuffleOp>(a, b, upper));
+      Value x = create<vector::ShuffleOp>(a, b, lower),
+            y = create<vector::ShuffleOp>(a, b, upper);
+      part.lanes = isFloat ? create<arith::AddFOp>(x, y).getResult()
+                           : create<arith::AddIOp>(x, y).getResult();
       next.push_back(part);
     }
     parts = next;

@@ -11,6 +11,7 @@ Greedy ids are also those of transformers (examples/tiny/expected.json).
 
 import collections
 import json
+import platform
 import random
 import sys
 import time
@@ -32,6 +33,9 @@ SIZES = {
 }
 FINISH_LENGTH, FINISH_FAILED = 2, 4
 WHOLE = ("--window-cache=whole",)
+WITHOUT_VNNI = ["--quantize=q8_0"]
+if platform.machine() == "x86_64":
+    WITHOUT_VNNI.append("--cpu=x86-64-v3")
 
 
 class Text:
@@ -280,7 +284,7 @@ def main():
     for family, flags in {
         "qwen3_5_text": [],
         "granitemoehybrid-experts": ["--quantize=q4_0"],
-        "mistral": ["--kv=q8_0"],
+        "mistral": ["--kv=q8_0", *WITHOUT_VNNI],
         "gemma3_text": [],
         "gemma4_text-embeddings": [],
     }.items():

@@ -170,7 +170,20 @@ func.func @rows(%x: memref<?x17x32xi8>, %xs: memref<?x17xf16>, %w: memref<21x17x
 // AMX-LABEL: func @few_rows
 // AMX: llvm.call_intrinsic "llvm.x86.avx512.vpdpbusd.512"
 // AMX: amx.tile_muli
+// Without vpdpbusd, even and odd bytes are widened to 16 bits: two k a lane.
 // AVX2-LABEL: func @few_rows
+// AVX2: %[[WIDE:.*]] = memref.alloc() {alignment = 64 : i64} : memref<32x17x32xi16>
+// AVX2: %[[BOTH:.*]] = vector.bitcast %{{.*}} : vector<32xi8> to vector<16xi16>
+// AVX2: %[[UPPER:.*]] = arith.shli %[[BOTH]]
+// AVX2: %[[EVEN:.*]] = arith.shrsi %[[UPPER]]
+// AVX2: %[[ODD:.*]] = arith.shrsi %[[BOTH]]
+// AVX2: vector.store %[[EVEN]], %[[WIDE]][%{{.*}}, %{{.*}}, %c0]
+// AVX2: vector.store %[[ODD]], %[[WIDE]][%{{.*}}, %{{.*}}, %c16]
+// AVX2: %[[COPY:.*]] = memref.alloca() {alignment = 64 : i64} : memref<8x16x32xi8>
+// AVX2-COUNT-16: vector.store %{{.*}}, %[[COPY]]
+// AVX2: scf.for %{{.*}} = %c0 to %c16 step %c2
+// AVX2: vector.load %{{.*}} : memref<32x17x32xi16>, vector<2xi16>
+// AVX2-COUNT-8: llvm.call_intrinsic "llvm.x86.avx2.pmadd.wd"
 // AVX2-NOT: vpdpbusd
 // AVX2: return
 func.func @few_rows(%x: memref<?x17x32xi8>, %xs: memref<?x17xf16>, %w: memref<32x17x34xi8>, %y: memref<?x32xf32>) attributes {cria.chunk = 69 : index} {
