@@ -19,11 +19,15 @@
 /// (k + 1, k + 3), since two shifts widen both. Each row of x has the same bits
 /// beside any others, and the same as there: sums of integers are exact, and
 /// blocks are added in order.
+///
+/// Rows of x that are sorted by expert (Experts.cpp) are copied in this order,
+/// and parts of them are multiplied with the matrices of theirs.
 #include "lowering/cpu/BlockProducts.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;
 using namespace cria;
@@ -39,12 +43,17 @@ namespace {
 class BlockColumns {
 public:
   BlockColumns(VectorBuilder &b, const BlockProduct &product, bool fromZero,
-               int64_t minRows, int64_t maxRows)
-      : b(b), product(product), fromZero(fromZero), minRows(minRows),
-        maxRows(maxRows), lanes(b.unit.lanes), blocks(product.blocks()),
+               int64_t minRows, int64_t maxRows,
+               const ExpertRows *experts = nullptr)
+      : b(b), product(product), experts(experts), fromZero(fromZero),
+        minRows(minRows), maxRows(maxRows),
+        maxPlaces(experts ? experts->maxPlaces() : maxRows),
+        lanes(b.unit.lanes), blocks(product.blocks()),
         mostRows(b.unit.registers / 4),
         widens(!b.unit.dotBytes && product.bits == 8),
-        steps(widens ? 2 * kSteps : kSteps), rows(b.size(product.codes, 0)) {}
+        steps(widens ? 2 * kSteps : kSteps),
+        rows(experts ? experts->places : b.size(product.codes, 0)),
+        firstPlace(b.index(0)) {}
   void emit();
 
 private:
@@ -62,19 +71,26 @@ private:
   void row(Value n);
   void columns(Value n);
 
+  SmallVector<Value> rowOfOut(Value row);
+
   VectorBuilder &b;
-  const BlockProduct &product;
+  BlockProduct product;
+  const ExpertRows *experts;
   bool fromZero;
-  int64_t minRows, maxRows, lanes, blocks;
+  /// Of x, or of each part.
+  int64_t minRows, maxRows;
+  int64_t maxPlaces, lanes, blocks;
   /// The most rows of x that are multiplied at a time: each has a vector of
   /// integers and one of floats.
   int64_t mostRows;
   /// Whether integers of eight bits are widened.
   bool widens;
   int64_t steps; // of a block
-  Value rows;
-  /// Of x: scales as f32, and initial sums, or widened integers.
-  Value scales, first, wide;
+  /// The rows of x, or of the part, and the place of the first one.
+  Value rows, firstPlace;
+  /// Of x: scales as f32, integers, widened or not, and initial sums if they
+  /// are not.
+  Value scales, integers, first;
   /// Of some blocks of w, and sums.
   Value codes, weightScales, acc;
 };
@@ -97,26 +113,36 @@ std::pair<Value, Value> BlockColumns::widened(Value bytes) {
 /// initial sums: for each block the sum of its integers times the negative
 /// offset of the weights.
 void BlockColumns::prepare(Value row) {
+  SmallVector<Value> from = {row};
+  if (experts) {
+    bool ofExperts = product.type(product.scales).getRank() == 3;
+    Value source = b.max(experts->rowAt(b, row), b.index(0));
+    from = experts->indices(b, source, ofExperts);
+  }
   Value offset = b.create<arith::ConstantOp>(
       b.getI32IntegerAttr(static_cast<int32_t>(-offsetOf(product))));
   b.loop(b.index(0), b.index(blocks), 1, [&](Value block) {
-    Value scale =
-        b.create<memref::LoadOp>(product.scales, ValueRange{row, block});
+    SmallVector<Value> at = from;
+    at.push_back(block);
+    Value scale = b.create<memref::LoadOp>(product.scales, at);
     b.create<memref::StoreOp>(b.create<arith::ExtFOp>(b.getF32Type(), scale),
                               scales, ValueRange{row, block});
-    Value bytes = b.load(product.codes, {row, block, b.index(0)}, kNumbers);
+    at.push_back(b.index(0));
+    Value bytes = b.load(product.codes, at, kNumbers);
     if (widens) {
       auto [even, odd] = widened(bytes);
-      b.store(even, wide, {row, block, b.index(0)});
-      b.store(odd, wide, {row, block, b.index(kNumbers / 2)});
+      b.store(even, integers, {row, block, b.index(0)});
+      b.store(odd, integers, {row, block, b.index(kNumbers / 2)});
       return;
     }
+    if (experts)
+      b.store(bytes, integers, {row, block, b.index(0)});
     // The absolute value of the sum is at most 32 * 128.
-    Value integers =
+    Value numbers =
         b.create<arith::ExtSIOp>(b.vectorType(kNumbers, b.getI16Type()), bytes);
     Value sum = b.create<arith::ExtSIOp>(
         b.getI32Type(),
-        b.create<vector::ReductionOp>(vector::CombiningKind::ADD, integers));
+        b.create<vector::ReductionOp>(vector::CombiningKind::ADD, numbers));
     b.create<memref::StoreOp>(b.create<arith::MulIOp>(sum, offset), first,
                               ValueRange{row, block});
   });
@@ -219,12 +245,11 @@ void BlockColumns::copy(Value n, Value block, Value place) {
 
 /// The integers of a step of a row of x, in every lane.
 Value BlockColumns::stepOf(Value row, Value block, Value step) {
-  Value source = widens ? wide : product.codes;
   int64_t count = widens ? kStep / 2 : kStep;
-  Type integer = cast<MemRefType>(source.getType()).getElementType();
+  Type integer = cast<MemRefType>(integers.getType()).getElementType();
   Value word = b.create<vector::BitCastOp>(
       b.vectorType(1, b.getI32Type()),
-      b.load(source, {row, block, b.mul(step, count)}, count));
+      b.load(integers, {row, block, b.mul(step, count)}, count));
   return b.create<vector::BitCastOp>(
       b.vectorType(lanes * count, integer),
       b.create<vector::BroadcastOp>(b.vectorType(lanes, b.getI32Type()),
@@ -251,6 +276,7 @@ void BlockColumns::tile(Value row, int64_t count, Value begin, Value copied) {
       sumType, b.getIntegerAttr(sumType.getElementType(), 1)));
   // An iteration has eight products. If there are few rows, each has several
   // sums, which do not wait for each other.
+  auto placeOf = [&](int64_t i) { return b.add(firstPlace, b.add(row, i)); };
   int64_t together = 8 / count, sets = std::max<int64_t>(4 / count, 1);
   SmallVector<Value> carried;
   for (int64_t i = 0; i < count; ++i)
@@ -260,28 +286,28 @@ void BlockColumns::tile(Value row, int64_t count, Value begin, Value copied) {
         Value block = b.add(begin, place);
         auto firstOf = [&](int64_t i) -> Value {
           return b.create<vector::BroadcastOp>(
-              integers, b.create<memref::LoadOp>(
-                            first, ValueRange{b.add(row, i), block}));
+              integers,
+              b.create<memref::LoadOp>(first, ValueRange{placeOf(i), block}));
         };
         SmallVector<Value> sums(count * sets, zero);
         if (!isShort && !widens)
           for (int64_t i = 0; i < count; ++i)
             sums[i * sets] = firstOf(i);
-        sums = b.loop(
-            b.index(0), b.index(steps), together, sums,
-            [&](Value from, ValueRange before) {
-              SmallVector<Value> sums(before);
-              for (int64_t k = 0; k < together; ++k) {
-                Value step = b.add(from, k);
-                Value w =
-                    b.load(codes, {place, step, b.index(0)}, lanes * kStep);
-                for (int64_t i = 0; i < count; ++i) {
-                  Value &sum = sums[i * sets + k % sets];
-                  sum = addStep(sum, w, stepOf(b.add(row, i), block, step));
-                }
-              }
-              return sums;
-            });
+        sums =
+            b.loop(b.index(0), b.index(steps), together, sums,
+                   [&](Value from, ValueRange before) {
+                     SmallVector<Value> sums(before);
+                     for (int64_t k = 0; k < together; ++k) {
+                       Value step = b.add(from, k);
+                       Value w = b.load(codes, {place, step, b.index(0)},
+                                        lanes * kStep);
+                       for (int64_t i = 0; i < count; ++i) {
+                         Value &sum = sums[i * sets + k % sets];
+                         sum = addStep(sum, w, stepOf(placeOf(i), block, step));
+                       }
+                     }
+                     return sums;
+                   });
         Value ofWeights = b.load(weightScales, {place, b.index(0)}, lanes);
         SmallVector<Value> next;
         for (int64_t i = 0; i < count; ++i) {
@@ -291,7 +317,7 @@ void BlockColumns::tile(Value row, int64_t count, Value begin, Value copied) {
           if (isShort)
             sum = b.create<arith::AddIOp>(firstOf(i), sumsOfTwo(b, sum, ones));
           Value factor = b.create<arith::MulFOp>(
-              ofWeights, b.splat(scales, {b.add(row, i), block}, lanes));
+              ofWeights, b.splat(scales, {placeOf(i), block}, lanes));
           next.push_back(
               b.fma(b.create<arith::SIToFPOp>(floats, sum), factor, before[i]));
         }
@@ -342,15 +368,25 @@ void BlockColumns::row(Value n) {
   b.store(sum, product.out, {none, n});
 }
 
-/// Multiplies all rows of x with the rows [n, n + lanes) of w.
+/// The first indices in the result of a row of x, or of the part.
+SmallVector<Value> BlockColumns::rowOfOut(Value row) {
+  if (!experts)
+    return {row};
+  return experts->indices(b, experts->rowAt(b, b.add(firstPlace, row)),
+                          /*ofExperts=*/true);
+}
+
+/// Multiplies all rows of x, or of the part, with the rows [n, n + lanes) of w.
 void BlockColumns::columns(Value n) {
   Value none = b.index(0);
   codes = scratch({kCopied, steps, lanes * kStep}, b.getI8Type());
   weightScales = scratch({kCopied, lanes}, b.getF32Type());
   acc = scratch({maxRows, lanes}, b.getF32Type());
   b.loop(none, rows, 1, [&](Value row) {
-    b.store(fromZero ? b.zero(lanes) : b.load(product.out, {row, n}, lanes),
-            acc, {row, none});
+    SmallVector<Value> at = rowOfOut(row);
+    at.push_back(n);
+    b.store(fromZero ? b.zero(lanes) : b.load(product.out, at, lanes), acc,
+            {row, none});
   });
   b.loop(none, b.index(blocks), kCopied, [&](Value begin) {
     Value count = b.min(b.index(kCopied), b.sub(b.index(blocks), begin));
@@ -369,7 +405,9 @@ void BlockColumns::columns(Value n) {
     }
   });
   b.loop(none, rows, 1, [&](Value row) {
-    b.store(b.load(acc, {row, none}, lanes), product.out, {row, n});
+    SmallVector<Value> at = rowOfOut(row);
+    at.push_back(n);
+    b.store(b.load(acc, {row, none}, lanes), product.out, at);
   });
 }
 
@@ -378,13 +416,29 @@ void BlockColumns::emit() {
     return b.create<memref::AllocOp>(MemRefType::get(shape, type),
                                      b.getI64IntegerAttr(64));
   };
-  scales = allocate({maxRows, blocks}, b.getF32Type());
-  if (widens)
-    wide = allocate({maxRows, blocks, kNumbers}, b.getI16Type());
-  else
-    first = allocate({maxRows, blocks}, b.getI32Type());
+  scales = allocate({maxPlaces, blocks}, b.getF32Type());
+  integers = product.codes;
+  if (widens || experts)
+    integers = allocate({maxPlaces, blocks, kNumbers},
+                        b.getIntegerType(widens ? 16 : 8));
+  if (!widens)
+    first = allocate({maxPlaces, blocks}, b.getI32Type());
   b.parallel(rows, [&](Value row) { prepare(row); });
-  b.parallel(b.index(product.columns() / lanes), [&](Value turn) {
+  int64_t turns = product.columns() / lanes;
+  if (experts) {
+    b.parallel(b.mul(experts->count, turns), [&](Value i) {
+      ExpertPart part(b, *experts, product.weights, b.div(i, turns));
+      llvm::SaveAndRestore weights(product.weights, part.matrix);
+      firstPlace = part.begin;
+      rows = b.sub(part.end, part.begin);
+      auto multiply = [&] { columns(b.mul(b.rem(i, turns), lanes)); };
+      if (minRows == 1)
+        return multiply();
+      b.when(b.less(b.index(1), rows), multiply);
+    });
+    return;
+  }
+  b.parallel(b.index(turns), [&](Value turn) {
     Value n = b.mul(turn, lanes);
     if (!widens || minRows > 1)
       return columns(n);
@@ -402,4 +456,11 @@ bool cria::takesBlockColumns(const VectorUnit &unit,
 void cria::emitBlockColumns(VectorBuilder &b, const BlockProduct &product,
                             bool fromZero, int64_t minRows, int64_t maxRows) {
   BlockColumns(b, product, fromZero, minRows, maxRows).emit();
+}
+
+void cria::emitSortedBlockColumns(VectorBuilder &b, const BlockProduct &product,
+                                  const ExpertRows &experts, int64_t minRows,
+                                  int64_t maxRows) {
+  BlockColumns(b, product, /*fromZero=*/false, minRows, maxRows, &experts)
+      .emit();
 }

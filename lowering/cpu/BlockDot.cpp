@@ -380,7 +380,8 @@ static Value sumsOfTokens(VectorBuilder &b, const BlockProduct &product,
 }
 
 void cria::emitSortedBlockDots(VectorBuilder &b, const BlockProduct &product,
-                               const ExpertRows &experts, int64_t maxTokens) {
+                               const ExpertRows &experts, int64_t maxTokens,
+                               bool alone) {
   int64_t streams = b.unit.streams, turns = product.columns() / streams;
   int64_t unit = llvm::divideCeil(
       kUnitBytes, product.blocks() * product.blockBytes()); // turns
@@ -399,15 +400,24 @@ void cria::emitSortedBlockDots(VectorBuilder &b, const BlockProduct &product,
       ExpertPart part(b, experts, product.weights, b.div(i, units));
       BlockProduct of = product;
       of.weights = part.matrix;
-      body(b.rem(i, units), [&](Value n, int64_t count, int64_t apart) {
-        forTiles(b, part.begin, part.end, [&](Value place, int64_t rows) {
+      auto columns = [&](Value n, int64_t count, int64_t apart) {
+        auto tile = [&](Value place, int64_t rows) {
           SmallVector<BlockRow> tile;
           for (int64_t r = 0; r < rows; ++r)
             tile.push_back(rowAt(b.add(place, r)));
           BlockDots(b, of, first, tile, n, count, apart, /*fromZero=*/false)
               .emit();
-        });
-      });
+        };
+        if (alone)
+          tile(part.begin, 1);
+        else
+          forTiles(b, part.begin, part.end, tile);
+      };
+      auto multiply = [&] { body(b.rem(i, units), columns); };
+      if (alone)
+        b.when(b.equal(part.end, b.add(part.begin, 1)), multiply);
+      else
+        multiply();
     });
   };
   if (turns)

@@ -40,10 +40,18 @@ void emitBlockColumns(VectorBuilder &b, const BlockProduct &product,
 /// it has tiles, and rows of weights that fill the lanes.
 bool takesBlockColumns(const VectorUnit &unit, const BlockProduct &product);
 
-/// The same with experts, for the rows of at most `maxTokens` tokens: rows of
-/// an expert's matrix are read from memory once.
+/// The same with experts, for parts of the rows that have at least `minRows`
+/// rows, and at most `maxRows`.
+void emitSortedBlockColumns(VectorBuilder &b, const BlockProduct &product,
+                            const ExpertRows &experts, int64_t minRows,
+                            int64_t maxRows);
+
+/// Dot products with experts, for the rows of at most `maxTokens` tokens: rows
+/// of an expert's matrix are read from memory once. `alone`: only for parts of
+/// one row.
 void emitSortedBlockDots(VectorBuilder &b, const BlockProduct &product,
-                         const ExpertRows &experts, int64_t maxTokens);
+                         const ExpertRows &experts, int64_t maxTokens,
+                         bool alone);
 
 /// Rows of activations, packed for emitBlockPanel.
 struct BlockPanels {

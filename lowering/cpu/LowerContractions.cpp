@@ -75,7 +75,7 @@ static bool isWrittenBetween(Operation *first, Operation *last, Value memref) {
 static constexpr int64_t kFewRows = 64;
 
 /// The most rows in blocks that are multiplied with rows of weights in lanes,
-/// where panels of rows take as long.
+/// of experts on average: there panels of rows take as long.
 static constexpr int64_t kColumnRows = 32;
 
 /// The most tokens of a call of `chunk` tokens whose rows, sorted by expert,
@@ -400,24 +400,30 @@ private:
     bool invariant = getOperation()->hasAttr(kInvariantAttribute);
     int64_t count = product.all.type(product.all.weights).getDimSize(0);
     int64_t chosen = product.all.type(product.experts).getDimSize(1);
-    // Vectors of rows take no longer than dot products if half of their lanes
-    // are filled, or, with four bits, whose products need no wider integers, a
-    // quarter.
+    // Without columns, vectors of rows take no longer than dot products if half
+    // of their lanes are filled, or, with four bits, whose products need no
+    // wider integers, a quarter.
     int64_t lanes = unit.lanes, most = llvm::alignTo(chunk, lanes);
+    bool columns = takesBlockColumns(unit, product.all) && !unit.amxBytes &&
+                   !(invariant && chunk <= kFewRows);
     int64_t full = unit.amxBytes           ? 1
+                   : columns               ? 2 * kColumnRows
                    : product.all.bits == 4 ? lanes / 2
                                            : lanes;
-    int64_t few = fewTokens(full, count, chosen, invariant, chunk);
+    int64_t few = fewTokens(full, count, chosen, invariant && !columns, chunk);
     Value tokens = b.size(product.experts, 0), one = b.index(0);
-    if (!invariant || few)
+    if (!invariant || (few && !columns))
       one = b.create<arith::SelectOp>(b.less(b.index(1), tokens), one, tokens);
     loop.getDynamicUpperBoundMutable().assign(one);
     b.setInsertionPointAfter(loop);
     ExpertRows rows =
         sortRows(b, product.experts, count, one, chunk, lanes, most);
     auto [dots, panels] = byTokens(b, rows, tokens, few, chunk);
-    if (few)
-      emitSortedBlockDots(b, product.all, dots, std::min(few, chunk));
+    if (few && columns)
+      emitSortedBlockColumns(b, product.all, dots,
+                             /*minRows=*/invariant ? 1 : 2, most);
+    if (few && !(columns && invariant))
+      emitSortedBlockDots(b, product.all, dots, std::min(few, chunk), columns);
     if (few >= chunk)
       return;
     BlockPanels packed =

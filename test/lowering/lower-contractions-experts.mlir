@@ -302,8 +302,8 @@ func.func @turned(%e: memref<1x2xi32>, %x: memref<1x64xf32>, %w: memref<8x64x64x
 #out = affine_map<(t, s, n, b, j) -> (t, s, n)>
 
 // Experts in blocks: the row of one token is multiplied with each of its experts; the rows
-// of at most 16 tokens are sorted by expert and multiplied in place, two at a time, and those
-// of more are packed.
+// of up to 128 tokens are sorted by expert. An expert's only row is multiplied in place, and
+// several rows with eight rows of weights in the lanes, from a copy.
 // CHECK-LABEL: func @blocks
 // CHECK-SAME: %[[E:[^:]*]]: memref<?x2xi32>, %[[X:[^:]*]]: memref<?x4x32xi8>, %{{[^:]*}}: memref<?x4xf16>, %[[W:[^:]*]]: memref<8x40x4x34xi8>
 // CHECK: scf.forall (%[[T:.*]], %[[S:.*]]) in (%{{.*}}, 2)
@@ -314,16 +314,21 @@ func.func @turned(%e: memref<1x2xi32>, %x: memref<1x64xf32>, %w: memref<8x64x64x
 // CHECK: vector.fma
 // CHECK: memref.alloc() {{.*}} : memref<120xi32>
 // CHECK: %[[PARTS:.*]] = memref.alloc() {{.*}} : memref<10x3xi32>
-// CHECK: %[[FEW:.*]] = arith.cmpi slt, %{{.*}}, %c17
-// CHECK: arith.select %[[FEW]]
+// CHECK: %[[COPY:.*]] = memref.alloc() {{.*}} : memref<120x4x32xi16>
+// CHECK: scf.forall
+// CHECK: vector.load %[[X]]
+// CHECK: vector.store %{{.*}}, %[[COPY]]
 // CHECK: scf.forall
 // CHECK: memref.load %[[PARTS]]
 // CHECK: memref.subview %[[W]][%{{.*}}, 0, 0, 0] [1, 40, 4, 34]
-// CHECK: vector.load %[[X]][%[[ONE:.*]], %c0, %c0]
-// CHECK: vector.load %[[X]][%[[OTHER:.*]], %c0, %c0]
-// CHECK: memref.alloc() {{.*}} : memref<15x4x16x16xi16>
+// CHECK: %[[SEVERAL:.*]] = arith.cmpi sgt, %{{.*}}, %c1
+// CHECK: scf.if %[[SEVERAL]]
+// CHECK: vector.load %[[COPY]]
+// CHECK: scf.forall
 // CHECK: memref.load %[[PARTS]]
-// CHECK: memref.subview %[[W]][%{{.*}}, 0, 0, 0] [1, 40, 4, 34]
+// CHECK: %[[ALONE:.*]] = arith.cmpi eq
+// CHECK: scf.if %[[ALONE]]
+// CHECK: vector.load %[[X]]
 // CHECK-NOT: linalg.generic
 
 // Vectors of 16: no call has so many tokens that their rows are packed.
