@@ -233,7 +233,7 @@ static const Family kFamilies[] = {
          "position_embedding_type": "rope_gptj", "rotary_pct": 1.0,
          "use_embedding_sharing": true, "use_gated_activation": true,
          "use_parallel_block": true})",
-     .ignored = "_sliding_window_pattern use_parallel_embedding",
+     .ignored = "_sliding_window_pattern layer_switch use_parallel_embedding",
      .norm = {.function = NormKind::Layer},
      .norms = {.mlp = ""},
      .isParallel = true,
@@ -824,9 +824,12 @@ static const Family kFamilies[] = {
      .keys = "attention_bias hidden_act rms_norm_eps",
      .defaults = R"({"hidden_act": "silu", "max_position_embeddings": 2048,
          "rms_norm_eps": 1e-5})",
-     .fixed = R"({"mlp_bias": false, "use_cla": false, "use_qk_norm": true,
-         "use_rotary_pos_emb": true})",
-     .ignored = "attention_head_dim cla_share_factor",
+     .fixed = R"({"mlp_bias": false, "norm_type": "rms", "use_cla": false,
+         "use_qk_norm": true, "use_rotary_pos_emb": true})",
+     .ignored = "add_classification_head attention_head_dim cla_share_factor "
+                "class_num dense_list im_end_id im_newline_id im_start_id "
+                "mask_init_id org_vocab_size pad_id pool_type text_end_id "
+                "text_start_id",
      .attention = {.queryNorm = "self_attn.query_layernorm",
                    .keyNorm = "self_attn.key_layernorm"},
      .headNorm = HeadNorm::EachHeadAfterRope,
