@@ -133,6 +133,17 @@ private:
   size_t begin;
 };
 
+/// Flushes stdout. Returns the exit code: 0, or 1 after an error that says why
+/// the output of `tool` could not be written.
+inline int finishOutput(const char *tool) {
+  bool failedBefore = ferror(stdout);
+  if (fflush(stdout) == 0 && !failedBefore)
+    return 0;
+  fprintf(stderr, "%s: error: standard output: cannot write: %s\n", tool,
+          strerror(errno));
+  return 1;
+}
+
 /// Reads the command line of `tool`, with --version. Returns the exit code if
 /// there is nothing left to do.
 inline std::optional<int> parseCommandLine(CLI::App &app, const char *tool,
@@ -144,7 +155,8 @@ inline std::optional<int> parseCommandLine(CLI::App &app, const char *tool,
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success &done) {
-    return app.exit(done);
+    app.exit(done);
+    return finishOutput(tool);
   } catch (const CLI::ParseError &error) {
     // What is missing may be what is written wrong.
     std::vector<std::string> unknown = app.remaining();
@@ -154,17 +166,6 @@ inline std::optional<int> parseCommandLine(CLI::App &app, const char *tool,
     return 2;
   }
   return std::nullopt;
-}
-
-/// Flushes stdout. Returns the exit code: 0, or 1 after an error that says why
-/// the output of `tool` could not be written.
-inline int finishOutput(const char *tool) {
-  bool failedBefore = ferror(stdout);
-  if (fflush(stdout) == 0 && !failedBefore)
-    return 0;
-  fprintf(stderr, "%s: error: standard output: cannot write: %s\n", tool,
-          strerror(errno));
-  return 1;
 }
 
 } // namespace cria

@@ -696,13 +696,15 @@ int main(int argc, char **argv) {
                                         &ofTexts, &ofDebugging};
   cl::HideUnrelatedOptions(groups);
   if (wantsHelp({argv + 1, argv + argc})) {
+    std::string text;
+    llvm::raw_string_ostream stream(text);
     printHelp("cria-compile",
               "Compiles a Hugging Face config.json, or the one of a folder, "
               "the metadata of a GGUF file, or a program in the llama dialect, "
               "to an artifact without weights. The output of --emit=import, "
               "fuse, linalg or tile can be compiled, too.",
-              "DIR|CONFIG.json|MODEL.gguf|PROGRAM.mlir", groups, llvm::outs());
-    return 0;
+              "DIR|CONFIG.json|MODEL.gguf|PROGRAM.mlir", groups, stream);
+    return writeText("", text);
   }
   bool isRead = cl::ParseCommandLineOptions(argc, argv, "", &llvm::errs());
   if (!isRead)

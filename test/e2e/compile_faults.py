@@ -107,11 +107,13 @@ def check_links_and_devices(tools, config, whole):
     execute(tools.compile_command(config, pipe)).ok()
     check(reader.wait(timeout=60) == 0, "cat")
     check(through.read_bytes() == whole, "through a pipe")
-    for flags in [["--emit=import"], ["--report=plan"], ["--emit=obj"]]:
+    texts = [["--emit=import"], ["--report=plan"], ["--emit=obj"], ["--help"], ["--version"]]
+    commands = [["cria-compile", config, *flags] for flags in texts]
+    commands += [["cria-run", "--help"], ["cria-serve", "--version"]]
+    for name, *flags in commands:
         with open("/dev/full", "wb") as full:
-            command = [tools.bin / "cria-compile", config, *flags]
-            run = execute(command, stdout=full)
-        check_one_line(run)
+            run = execute([tools.bin / name, *flags], stdout=full)
+        check_one_line(run, name)
         check("standard output: cannot write: No space" in run.errors, run)
 
 
