@@ -66,6 +66,9 @@ def ConvertLlamaToLinalg : Pass<"convert-llama-to-linalg", "::mlir::ModuleOp"> {
     - A recurrence becomes a loop over tokens. In a prefill that is not
       `cria.invariant` it becomes a loop over chunks of `recurrence-chunk` tokens,
       whose sums are products of matrices, and a loop over the tokens that are left.
+      With `recurrence-in-parts` the products take each number as the sum of two of
+      bf16; f32, and sizes that are no multiples of 32 and 16, keep the loop over
+      tokens.
     - `llama.all_reduce` becomes `mpi.allreduce` of all processes, which adds in
       place. A module loses the attribute `llama.shards`.
     - A kernel becomes a call of a private function, whose name is the kernel's
@@ -76,7 +79,9 @@ def ConvertLlamaToLinalg : Pass<"convert-llama-to-linalg", "::mlir::ModuleOp"> {
   let options = [Option<"chunk", "chunk", "int64_t", "512",
                         "most tokens of one call of prefill">,
                  Option<"recurrenceChunk", "recurrence-chunk", "int64_t", "1",
-                        "tokens that a recurrence takes at once in a prefill">];
+                        "tokens that a recurrence takes at once in a prefill">,
+                 Option<"recurrenceInParts", "recurrence-in-parts", "bool", "false",
+                        "whether their products take numbers as sums of two of bf16">];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::bufferization::BufferizationDialect",

@@ -35,16 +35,20 @@ using namespace cria;
 /// The tokens that a recurrence takes at once in a prefill. Products of a chunk
 /// are as many multiply-adds as its tokens one by one. With eight lanes they
 /// are measured to be faster (docs/performance.md, "States"); with 16, single
-/// tokens are near the multiply-add rate. GPUs' schedules read a loop over
+/// tokens are near the multiply-add rate, and chunks are worth it on AMX alone,
+/// where a step of a product has 32 terms. GPUs' schedules read a loop over
 /// tokens, and make chunks of it themselves (RecurrenceMma.cpp).
 static int64_t recurrenceChunk(const PipelineOptions &options) {
-  bool isForGpus = options.device == Device::Cuda || options.alsoForGpus;
-  return isForGpus || options.cpu.unit.lanes != 8 ? 1 : 16;
+  if (options.device == Device::Cuda || options.alsoForGpus)
+    return 1;
+  const VectorUnit &unit = options.cpu.unit;
+  return unit.amx ? 32 : unit.lanes == 8 ? 16 : 1;
 }
 
 static void buildLinalg(OpPassManager &pm, const PipelineOptions &options) {
+  int64_t chunk = recurrenceChunk(options);
   pm.addPass(createConvertLlamaToLinalg(
-      {options.program.chunkSize(), recurrenceChunk(options)}));
+      {options.program.chunkSize(), chunk, chunk > 1 && options.cpu.unit.amx}));
   // Folds sizes and extensions that the lowering leaves. There is no CSE,
   // because merging two tensor.empty would make one buffer of two, and a copy.
   pm.addPass(createCanonicalizerPass());

@@ -1,15 +1,20 @@
 /// c[m, n] += a[m, k] * b[k, n] of bf16 on AMX, with static sizes: the products
-/// of attention for a block of keys.
+/// of attention for a block of keys, and of recurrences for a chunk of tokens.
 ///
 ///   pack b: packed[n / 16][k / 32][16 pairs of k][16 n][2]
-///   (transpose a, if it is (k, m): turned[m / 16][k / 32][16 m][32 k])
+///   (pack a, if it is (k, m): [m / 16][k / 32][16 m][16 pairs of k][2])
 ///   for blocks of 32 rows m, of 32 columns n:
 ///     sums[2][2] = c
 ///     for k by 32: sums[i][j] += a[m + 16 i ...] * packed[j]
 ///     c = sums
 ///
-/// To transpose a, two bf16 elements of neighbouring k are moved together as
-/// one f32.
+/// To transpose a, or b if it is (n, k), two elements of neighbouring k are
+/// moved together as one f32.
+///
+/// In parts, a and b are f32 and are both packed, in two parts of bf16. A pair
+/// is k and k + 16, whose vectors need no shuffles to become pairs. A step of k
+/// has three products. Each shares a factor with the one before, so that no
+/// more than eight tiles are in registers.
 #include "lowering/cpu/Contraction.h"
 
 #include "mlir/Dialect/AMX/AMXDialect.h"
@@ -30,73 +35,129 @@ public:
   void multiply();
 
 private:
-  Value tiles(int64_t count);
-  void pack();
-  void turn();
-  Value left(Value tile, Value step);
+  /// A matrix that is multiplied, or its tiles (count, steps, 16, 32), or the
+  /// tiles of its high part and of its low part.
+  using Parts = SmallVector<Value, 2>;
+
+  Parts split(Value x, Value y);
+  Parts pairs(Value matrix, bool alongK, Value first, Value k, Value i);
+  Parts pack(Value matrix, int64_t count, bool alongK, bool turned);
+  Value load(Value matrix, bool inTiles, Value first, Value step);
   void block(Value row, int64_t rows, Value column, int64_t columns);
 
   VectorBuilder &b;
   const Contraction &c;
   int64_t steps;
-  Value packed, turned;
+  Parts left, right;
 };
 } // namespace
 
-/// Memory for `count` rows of tiles: (count, steps, 16, 32).
-Value AmxOuterProduct::tiles(int64_t count) {
-  auto type = MemRefType::get({count, steps, kTile, kStep}, b.getBF16Type());
-  return b.create<memref::AllocaOp>(type, b.getI64IntegerAttr(64));
+/// The parts of numbers x and y, in pairs. Ties are rounded away from zero,
+/// which is two instructions and not five: the sums of parts are as near.
+AmxOuterProduct::Parts AmxOuterProduct::split(Value x, Value y) {
+  Type bits = b.vectorType(kTile, b.getI32Type()),
+       floats = b.vectorType(kTile, b.getF32Type()),
+       pairs = b.vectorType(kStep, b.getBF16Type());
+  auto constant = [&](uint32_t value) {
+    return b.create<arith::ConstantOp>(
+        DenseElementsAttr::get(cast<ShapedType>(bits), APInt(32, value)));
+  };
+  Value half = constant(0x8000), mask = constant(0xffff0000),
+        width = constant(16);
+  auto rounded = [&](Value number) -> Value { // the upper half of the bits
+    Value all = b.create<vector::BitCastOp>(bits, number),
+          sum = b.create<arith::AddIOp>(all, half);
+    return b.create<arith::AndIOp>(sum, mask);
+  };
+  auto rest = [&](Value number, Value high) -> Value {
+    return b.create<arith::SubFOp>(number,
+                                   b.create<vector::BitCastOp>(floats, high));
+  };
+  auto paired = [&](Value first, Value second) -> Value {
+    Value low = b.create<arith::ShRUIOp>(first, width);
+    return b.create<vector::BitCastOp>(pairs,
+                                       b.create<arith::OrIOp>(low, second));
+  };
+  Value highX = rounded(x), highY = rounded(y);
+  return {paired(highX, highY),
+          paired(rounded(rest(x, highX)), rounded(rest(y, highY)))};
 }
 
-void AmxOuterProduct::pack() {
-  packed = tiles(c.n() / kTile);
-  b.loop(b.index(0), b.index(steps), 1, [&](Value step) {
-    b.loop(b.index(0), b.index(kTile), 1, [&](Value pair) {
-      Value k = b.add(b.mul(step, kStep), b.mul(pair, 2));
-      b.loop(b.index(0), b.index(c.n() / kTile), 1, [&](Value tile) {
-        b.store(b.pairedRows(c.b, k, b.mul(tile, kTile), kTile), packed,
-                {tile, step, pair, b.index(0)});
+/// 16 pairs of a tile whose first k is `k`: of the row first + i, if rows lie
+/// along k, or the pair i of 16 columns from `first` on.
+AmxOuterProduct::Parts AmxOuterProduct::pairs(Value matrix, bool alongK,
+                                              Value first, Value k, Value i) {
+  if (!c.inParts)
+    return {alongK ? b.load(matrix, {b.add(first, i), k}, kStep)
+                   : b.pairedRows(matrix, b.add(k, b.mul(i, 2)), first, kTile)};
+  Value row = alongK ? b.add(first, i) : b.add(k, i),
+        column = alongK ? k : first;
+  return split(b.load(matrix, {row, column}, kTile),
+               alongK ? b.load(matrix, {row, b.add(column, kTile)}, kTile)
+                      : b.load(matrix, {b.add(row, kTile), column}, kTile));
+}
+
+/// The tiles of a matrix, `count` for each step of k: of pairs as they are, or
+/// turned.
+AmxOuterProduct::Parts AmxOuterProduct::pack(Value matrix, int64_t count,
+                                             bool alongK, bool turned) {
+  auto type = MemRefType::get({count, steps, kTile, kStep}, b.getBF16Type());
+  Parts packed;
+  for (int64_t part = 0; part < (c.inParts ? 2 : 1); ++part)
+    packed.push_back(b.create<memref::AllocaOp>(type, b.getI64IntegerAttr(64)));
+  auto pairsOf = [&](Value tile, Value step, Value i) {
+    return pairs(matrix, alongK, b.mul(tile, kTile), b.mul(step, kStep), i);
+  };
+  Value zero = b.index(0), end = b.index(count), endOfSteps = b.index(steps);
+  if (!turned || c.inParts)
+    b.loop(zero, endOfSteps, 1, [&](Value step) {
+      b.loop(zero, b.index(kTile), 1, [&](Value i) {
+        b.loop(zero, end, 1, [&](Value tile) {
+          for (auto [row, tiles] : llvm::zip(pairsOf(tile, step, i), packed))
+            b.store(row, tiles, {tile, step, i, zero});
+        });
       });
     });
-  });
-}
-
-void AmxOuterProduct::turn() {
-  turned = tiles(c.m() / kTile);
-  b.loop(b.index(0), b.index(c.m() / kTile), 1, [&](Value tile) {
-    b.loop(b.index(0), b.index(steps), 1, [&](Value step) {
-      SmallVector<Value> rows;
-      for (int64_t i = 0; i < kTile; ++i) {
-        Value k = b.add(b.mul(step, kStep), 2 * i);
-        rows.push_back(b.create<vector::BitCastOp>(
-            b.vectorType(kTile, b.getF32Type()),
-            b.pairedRows(c.a, k, b.mul(tile, kTile), kTile)));
-      }
-      for (auto [i, column] : llvm::enumerate(b.transposed(rows))) {
-        Value row = b.create<vector::BitCastOp>(
-            b.vectorType(kStep, b.getBF16Type()), column);
-        b.store(row, turned, {tile, step, b.index(i), b.index(0)});
-      }
+  // Parts are turned where they lie, which is half of the instructions.
+  auto turn = [&](Value tiles) {
+    b.loop(zero, end, 1, [&](Value tile) {
+      b.loop(zero, endOfSteps, 1, [&](Value step) {
+        SmallVector<Value> rows;
+        for (int64_t i = 0; i < kTile; ++i) {
+          Value at = b.index(i);
+          Value row = c.inParts ? b.load(tiles, {tile, step, at, zero}, kStep)
+                                : pairsOf(tile, step, at).front();
+          rows.push_back(b.create<vector::BitCastOp>(
+              b.vectorType(kTile, b.getF32Type()), row));
+        }
+        for (auto [i, column] : llvm::enumerate(b.transposed(rows))) {
+          Value row = b.create<vector::BitCastOp>(
+              b.vectorType(kStep, b.getBF16Type()), column);
+          b.store(row, tiles, {tile, step, b.index(i), zero});
+        }
+      });
     });
-  });
+  };
+  if (turned)
+    llvm::for_each(packed, turn);
+  return packed;
 }
 
-/// A tile of a, of 16 rows and 32 k.
-Value AmxOuterProduct::left(Value row, Value step) {
+/// The tile from row or column `first` on.
+Value AmxOuterProduct::load(Value matrix, bool inTiles, Value first,
+                            Value step) {
   auto type = amx::TileType::get({kTile, kStep}, b.getBF16Type());
   Value zero = b.index(0);
-  if (turned)
+  if (inTiles)
     return b.create<amx::TileLoadOp>(
-        type, turned, ValueRange{b.div(row, kTile), step, zero, zero});
-  return b.create<amx::TileLoadOp>(type, c.a,
-                                   ValueRange{row, b.mul(step, kStep)});
+        type, matrix, ValueRange{b.div(first, kTile), step, zero, zero});
+  return b.create<amx::TileLoadOp>(type, matrix,
+                                   ValueRange{first, b.mul(step, kStep)});
 }
 
 void AmxOuterProduct::block(Value row, int64_t rows, Value column,
                             int64_t columns) {
   auto sumType = amx::TileType::get({kTile, kTile}, b.getF32Type());
-  auto type = amx::TileType::get({kTile, kStep}, b.getBF16Type());
   Value zero = b.index(0);
   SmallVector<SmallVector<Value>> at;
   for (int64_t i = 0; i < rows; ++i)
@@ -107,16 +168,32 @@ void AmxOuterProduct::block(Value row, int64_t rows, Value column,
     sums.push_back(c.fromZero ? b.create<amx::TileZeroOp>(sumType).getResult()
                               : b.create<amx::TileLoadOp>(sumType, c.c, place));
   auto body = [&](Value step, ValueRange carried) {
-    SmallVector<Value> x, y, next;
-    for (int64_t i = 0; i < rows; ++i)
-      x.push_back(left(b.add(row, i * kTile), step));
-    for (int64_t j = 0; j < columns; ++j)
-      y.push_back(b.create<amx::TileLoadOp>(
-          type, packed,
-          ValueRange{b.add(b.div(column, kTile), j), step, zero, zero}));
-    for (auto [i, sum] : llvm::enumerate(carried))
-      next.push_back(b.create<amx::TileMulFOp>(sumType, x[i / columns],
-                                               y[i % columns], sum));
+    SmallVector<Value> x, y, next(carried);
+    auto loadLeft = [&](Value matrix) {
+      x.clear();
+      for (int64_t i = 0; i < rows; ++i)
+        x.push_back(load(matrix, c.aTransposed || c.inParts,
+                         b.add(row, i * kTile), step));
+    };
+    auto loadRight = [&](Value tiles) {
+      y.clear();
+      for (int64_t j = 0; j < columns; ++j)
+        y.push_back(load(tiles, true, b.add(column, j * kTile), step));
+    };
+    auto add = [&] {
+      for (auto [i, sum] : llvm::enumerate(next))
+        sum = b.create<amx::TileMulFOp>(sumType, x[i / columns], y[i % columns],
+                                        sum);
+    };
+    loadLeft(left.back());
+    loadRight(right.front());
+    add();
+    if (c.inParts) {
+      loadLeft(left.front());
+      add();
+      loadRight(right.back());
+      add();
+    }
     return next;
   };
   sums = b.loop(zero, b.index(steps), 1, sums, body);
@@ -125,9 +202,10 @@ void AmxOuterProduct::block(Value row, int64_t rows, Value column,
 }
 
 void AmxOuterProduct::multiply() {
-  pack();
-  if (c.aTransposed)
-    turn();
+  right = pack(c.b, c.n() / kTile, !c.bOuter, !c.bOuter);
+  left = {c.a};
+  if (c.aTransposed || c.inParts)
+    left = pack(c.a, c.m() / kTile, !c.aTransposed, c.aTransposed);
   // Two tiles at a time, and a single one at the end if the number is odd.
   auto inTwos = [&](int64_t size, auto body) {
     int64_t whole = size - size % kStep;
@@ -144,7 +222,12 @@ void AmxOuterProduct::multiply() {
 }
 
 bool cria::fitsAmxOuter(const Contraction &c) {
-  return c.aType().isBF16() && c.bType().isBF16() && c.m() % kTile == 0 &&
+  auto isOfType = [&](Type type) {
+    return c.inParts ? type.isF32() : type.isBF16();
+  };
+  return isOfType(c.aType()) && isOfType(c.bType()) &&
+         cast<MemRefType>(c.a.getType()).isLastDimUnitStride() &&
+         !ShapedType::isDynamic(c.m()) && c.m() % kTile == 0 &&
          c.n() % kTile == 0 && c.k() % kStep == 0;
 }
 

@@ -3,6 +3,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
+#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace cria;
@@ -42,6 +43,32 @@ SmallVector<Value> Contraction::rowOfC(VectorBuilder &b, Value row) const {
   return placeOf(b, *this, c, row);
 }
 
+/// Whether an op is a product in parts: see Contraction::inParts.
+static bool isProductOfParts(linalg::LinalgOp op) {
+  if (!isa<linalg::GenericOp>(op) || op.getNumDpsInputs() != 2 ||
+      op.getNumDpsInits() != 1 ||
+      !llvm::all_of(op.getIndexingMapsArray(), [](AffineMap map) {
+        return map.getNumResults() == 2 && map.isProjectedPermutation();
+      }))
+    return false;
+  using namespace arith;
+  using matchers::m_Val;
+  auto high = [](Value x) { return m_Op<ExtFOp>(m_Op<TruncFOp>(m_Val(x))); };
+  auto low = [&](Value x) {
+    return m_Op<ExtFOp>(m_Op<TruncFOp>(m_Op<SubFOp>(m_Val(x), high(x))));
+  };
+  Block *payload = op.getBlock();
+  Value a = payload->getArgument(0), b = payload->getArgument(1),
+        sum = payload->getArgument(2);
+  auto first = m_Op<AddFOp>(m_Val(sum), m_Op<MulFOp>(low(a), high(b)));
+  auto second = m_Op<AddFOp>(first, m_Op<MulFOp>(high(a), high(b)));
+  auto all = m_Op<AddFOp>(second, m_Op<MulFOp>(high(a), low(b)));
+  return matchPattern(payload->getTerminator()->getOperand(0), all) &&
+         llvm::all_of(payload->getOps<TruncFOp>(), [](TruncFOp rounded) {
+           return rounded.getType().isBF16();
+         });
+}
+
 std::optional<Contraction> Contraction::match(linalg::LinalgOp op,
                                               StringRef &reason) {
   using Dims = SmallVector<unsigned>;
@@ -50,7 +77,9 @@ std::optional<Contraction> Contraction::match(linalg::LinalgOp op,
     return std::nullopt;
   };
   // A contraction's maps are projected permutations.
-  if (!op.hasPureBufferSemantics() || !linalg::isaContractionOpInterface(op))
+  bool inParts = isProductOfParts(op);
+  if (!op.hasPureBufferSemantics() ||
+      !(inParts || linalg::isaContractionOpInterface(op)))
     return std::nullopt;
   auto maps = op.getIndexingMapsArray();
   if (op.getNumLoops() != 3)
@@ -64,12 +93,13 @@ std::optional<Contraction> Contraction::match(linalg::LinalgOp op,
   result.a = op.getDpsInputOperand(0)->get();
   result.b = op.getDpsInputOperand(1)->get();
   result.c = op.getDpsInitOperand(0)->get();
+  result.inParts = inParts;
   result.aTransposed = a == Dims{2, 0};
   result.bOuter = b == Dims{2, 1};
   bool known = (result.aTransposed || a == Dims{0, 2}) &&
                (result.bOuter || b == Dims{1, 2}) &&
                !(result.aTransposed && !result.bOuter);
-  if (!isProduct(op))
+  if (!inParts && !isProduct(op))
     return fail("it does more than multiply and add floats");
   if (!mayReorder(op))
     return fail("its terms may not be added in another order");

@@ -46,6 +46,9 @@ struct Contraction {
   bool aTransposed = false;
   /// b is (k, n), n innermost; else (n, k).
   bool bOuter = false;
+  /// a and b are f32, and each number is the sum of two of bf16: aLow * b + a *
+  /// b + a * bLow.
+  bool inParts = false;
   /// c counts as zero before the product, and is not read.
   bool fromZero = false;
   /// The terms of a row are added in the same order for any number of rows.
@@ -166,8 +169,8 @@ PackedRows packTiles(VectorBuilder &b, const Contraction &c, int64_t maxRows,
 void emitTiles(VectorBuilder &b, const Contraction &c, int64_t maxRows,
                const PackedRows &packed);
 
-/// Outer products on AMX (AmxOuter.cpp): bf16, b (k, n), static extents, m and
-/// n multiples of 16, k of 32.
+/// Products on AMX whose matrices are both new (AmxOuter.cpp): bf16 and b (k,
+/// n), or in parts; static extents, m and n multiples of 16, k of 32.
 bool fitsAmxOuter(const Contraction &c);
 void emitAmxOuter(VectorBuilder &b, const Contraction &c);
 

@@ -212,6 +212,8 @@ private:
       std::optional<Contraction> product = Contraction::match(op, reason);
       if (product && ShapedType::isDynamic(product->m()) && !isBounded)
         reason = "its number of rows has no upper bound";
+      if (product && product->inParts && !(unit.amx && fitsAmxOuter(*product)))
+        reason = "only whole tiles of AMX multiply numbers in parts";
       if (!reason.empty())
         missed(op, reason);
       if (!product || !reason.empty())
@@ -440,7 +442,7 @@ private:
     c.invariant = getOperation()->hasAttr(kInvariantAttribute) && isDynamic;
     int64_t maxRows = isDynamic ? chunk : c.m();
     bool parallel = !op->getParentOfType<scf::ForallOp>();
-    if (c.bOuter && b.unit.amx && fitsAmxOuter(c))
+    if ((c.bOuter || c.inParts) && b.unit.amx && fitsAmxOuter(c))
       emitAmxOuter(b, c);
     else if (c.bOuter)
       emitOuter(b, c);

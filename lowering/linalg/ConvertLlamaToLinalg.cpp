@@ -209,7 +209,7 @@ static func::FuncOp createEntry(OpBuilder &b, func::FuncOp old, int64_t chunk) {
 }
 
 static LogicalResult lowerEntry(func::FuncOp old, int64_t chunk,
-                                int64_t recurrenceChunk) {
+                                RecurrenceForm recurrences) {
   OpBuilder outer(old);
   func::FuncOp entry = createEntry(outer, old, chunk);
   FailureOr<EntryArguments> known = EntryArguments::of(entry);
@@ -228,7 +228,7 @@ static LogicalResult lowerEntry(func::FuncOp old, int64_t chunk,
       b, entry, old.getName(),
       {argument(EntryArgument::Logits),
        hasHidden ? argument(EntryArgument::Hidden) : Value()},
-      recurrenceChunk);
+      recurrences);
   // The rows of the call's tokens, of a tensor with room for a chunk.
   auto rows = [&](Value value, Type old) -> Value {
     if (value.getType() == old)
@@ -281,16 +281,22 @@ struct ConvertLlamaToLinalg
   using ConvertLlamaToLinalgBase::ConvertLlamaToLinalgBase;
 
   void runOnOperation() override {
-    if (recurrenceChunk < 1) {
+    RecurrenceForm recurrences = {recurrenceChunk, recurrenceInParts};
+    auto refuse = [&](const Twine &expected) {
       getOperation().emitError("recurrence-chunk=")
-          << recurrenceChunk << ": expected at least 1";
-      return signalPassFailure();
-    }
+          << recurrences.chunk << ": expected " << expected;
+      signalPassFailure();
+    };
+    if (recurrences.chunk < 1)
+      return refuse("at least 1");
+    if (recurrences.inParts && recurrences.chunk % kTermsOfParts)
+      return refuse("a multiple of " + Twine(kTermsOfParts) +
+                    ", because products are in parts");
     auto functions = llvm::to_vector(getOperation().getOps<func::FuncOp>());
     for (func::FuncOp function : functions)
       if (!function.isDeclaration() &&
           (failed(verifyEntry(function, chunk)) ||
-           failed(lowerEntry(function, chunk, recurrenceChunk))))
+           failed(lowerEntry(function, chunk, recurrences))))
         return signalPassFailure();
     if (failed(lowerSymbols(getOperation())))
       return signalPassFailure();

@@ -13,6 +13,19 @@
 
 namespace cria {
 
+/// A product in parts has multiples of these terms and columns, as AMX's tiles
+/// have 32 terms and 16 columns.
+inline constexpr int64_t kTermsOfParts = 32, kColumnsOfParts = 16;
+
+/// How a prompt's recurrences are computed.
+struct RecurrenceForm {
+  int64_t chunk = 1; ///< tokens at once; 1: a loop over tokens
+  /// Whether a chunk's products take each number as the sum of two of bf16.
+  /// Recurrences of f32, and of sizes that are no such multiples, then become
+  /// loops over tokens.
+  bool inParts = false;
+};
+
 /// Lowers the ops of one function, an entry or a kernel, in order.
 ///
 /// Every llama value has a stored form, of its declared type. The result of a
@@ -28,13 +41,12 @@ public:
   using Outputs = std::array<mlir::Value, kOutputs>;
 
   /// Lowers at the builder's insertion point, in `function`. The results of the
-  /// entry `entry` are written into `outputs`. A recurrence is a loop over
-  /// chunks of `recurrenceChunk` tokens.
+  /// entry `entry` are written into `outputs`.
   FunctionLowering(LinalgBuilder &builder, mlir::func::FuncOp function,
                    llvm::StringRef entry, Outputs outputs,
-                   int64_t recurrenceChunk)
+                   RecurrenceForm recurrences)
       : b(builder), function(function), entry(entry), outputs(outputs),
-        recurrenceChunk(recurrenceChunk) {}
+        recurrences(recurrences) {}
 
   void lowerBlock(mlir::Block &block);
   void set(mlir::Value old, mlir::Value stored) { storedForm[old] = stored; }
@@ -114,7 +126,7 @@ private:
   /// The entry's name. The names of the entry's kernels end with it.
   llvm::StringRef entry;
   Outputs outputs;
-  int64_t recurrenceChunk;
+  RecurrenceForm recurrences;
   /// The kernels, and the numbers of rows of their tensors.
   llvm::SmallVector<
       std::pair<mlir::func::FuncOp, llvm::SmallVector<mlir::Value>>>

@@ -35,12 +35,19 @@ Value FunctionLowering::unitRows(Value x, llvm::APFloat eps, double scale) {
 }
 
 namespace {
+/// A matrix, or its transpose.
+struct Matrix {
+  Value rows;
+  bool turned = false;
+};
+
 /// The delta rule, or the selective scan, on some columns of each head's matrix
 /// S. A column needs no other one, so iterations share them.
 struct Recurrence {
   LinalgBuilder &b;
   StateLayer of;
   int64_t tokens;        // of a chunk; 1: a loop over tokens
+  bool inParts;          // products of a chunk: see `multiply`
   Value pairs;           // (KH, T, 2, D): keys and queries, in f32
   Value products;        // (KH, T): of the two
   Value values;          // (T, H, V)
@@ -71,8 +78,9 @@ struct Recurrence {
     return arith::AddFOp::create(b, x, y, b.sumFlags());
   }
   Value ofChunk(Value numbers, Value first);
-  Value rowsOfChunk(Value first, int64_t which);
-  Value multiply(Value x, Value y, OpFoldResult columns);
+  Value rowsOfChunk(Value first, int64_t which, int64_t count = 1);
+  Value everyOther(Value rows, int64_t which);
+  Value multiply(Matrix x, Matrix y, bool split = false, Value sums = {});
   Value decaysSince(Value decays);
   Value corrected(Value pairs, Value since, Value portions, Value wanted);
   std::pair<Value, Value> chunk(Value first, Value matrix, Value rows);
@@ -131,7 +139,7 @@ std::pair<Value, Value> Recurrence::step(Value token, Value matrix,
   Value read = pair;
   if (skip)
     read = b.slice(pair, {one, zero}, {one, b.getIndexAttr(size())});
-  Value made = multiply(read, matrix, w);
+  Value made = multiply({read}, {matrix});
   SmallVector<OpFoldResult> at = {token, head, column}, sizes = {one, one, w};
   Value value = b.slice(
       values, at, sizes,
@@ -190,10 +198,28 @@ SmallVector<Value> Recurrence::overTokens(Value from, ValueRange carried) {
   return llvm::to_vector<3>(ValueRange(turns.getResults()));
 }
 
-/// x (M, K) y (K, N).
-Value Recurrence::multiply(Value x, Value y, OpFoldResult columns) {
-  return b.contract({x, b.select(3, {0, 2})}, {y, b.select(3, {2, 1})},
-                    b.select(3, {0, 1}), b.filled({b.sizes(x)[0], columns}, 0));
+/// x (M, K) y (K, N), added to `sums` if there are some. Split, each number is
+/// the sum of two of bf16. The product of the two low parts is left out: it is
+/// no larger than what the parts lack.
+Value Recurrence::multiply(Matrix x, Matrix y, bool split, Value sums) {
+  if (!sums)
+    sums = b.filled({b.sizes(x.rows)[x.turned], b.sizes(y.rows)[!y.turned]}, 0);
+  AffineMap ofX = x.turned ? b.select(3, {2, 0}) : b.select(3, {0, 2}),
+            ofY = y.turned ? b.select(3, {1, 2}) : b.select(3, {2, 1}),
+            ofSums = b.select(3, {0, 1});
+  if (!split)
+    return b.contract({x.rows, ofX}, {y.rows, ofY}, ofSums, sums);
+  auto rounded = [&](Value number) {
+    return b.widen(b.round(number, b.getBF16Type()));
+  };
+  return b.generic(3, {x.rows, y.rows}, {sums}, {ofX, ofY, ofSums},
+                   [&](Values v) -> SmallVector<Value> {
+                     Value x = rounded(v[0]), y = rounded(v[1]),
+                           xLow = rounded(arith::SubFOp::create(b, v[0], x)),
+                           yLow = rounded(arith::SubFOp::create(b, v[1], y)),
+                           sum = add(add(v[2], mul(xLow, y)), mul(x, y));
+                     return {add(sum, mul(x, yLow))};
+                   })[0];
 }
 
 /// The numbers (C) of the head and of the chunk from `first` on.
@@ -203,12 +229,34 @@ Value Recurrence::ofChunk(Value numbers, Value first) {
                  RankedTensorType::get({tokens}, b.getF32Type()));
 }
 
-/// The keys (C, D) of the chunk from `first` on, or the queries.
-Value Recurrence::rowsOfChunk(Value first, int64_t which) {
+/// The keys (C, D) of the chunk from `first` on, or the queries; or both (2 C,
+/// D), in turns.
+Value Recurrence::rowsOfChunk(Value first, int64_t which, int64_t count) {
   OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
-  return b.slice(pairs, {keyHead, first, b.getIndexAttr(which), zero},
-                 {one, b.getIndexAttr(tokens), one, b.getIndexAttr(size())},
-                 RankedTensorType::get({tokens, size()}, b.getF32Type()));
+  SmallVector<int64_t> shape = {tokens, size()};
+  if (count > 1)
+    shape.insert(shape.begin() + 1, count);
+  Value rows = b.slice(pairs, {keyHead, first, b.getIndexAttr(which), zero},
+                       {one, b.getIndexAttr(tokens), b.getIndexAttr(count),
+                        b.getIndexAttr(size())},
+                       tensorType(pairs).clone(shape));
+  if (count == 1)
+    return rows;
+  return tensor::CollapseShapeOp::create(
+      b, rows, ArrayRef<ReassociationIndices>{{0, 1}, {2}});
+}
+
+/// Of rows (2 C, N), in turns of keys and of queries, those of one kind.
+Value Recurrence::everyOther(Value rows, int64_t which) {
+  OpFoldResult zero = b.getIndexAttr(0);
+  SmallVector<int64_t> shape = {tokens, tensorType(rows).getDimSize(1)};
+  RankedTensorType type = tensorType(rows).clone(shape);
+  shape.insert(shape.begin() + 1, 2);
+  Value pairs = tensor::ExpandShapeOp::create(
+      b, type.clone(shape), rows, ArrayRef<ReassociationIndices>{{0, 1}, {2}});
+  SmallVector<OpFoldResult> sizes = b.sizes(pairs);
+  sizes[1] = b.getIndexAttr(1);
+  return b.slice(pairs, {zero, b.getIndexAttr(which), zero}, sizes, type);
 }
 
 /// The products (C, C) of the decays of tokens j + 1 to i, at [i, j]; at j >=
@@ -257,7 +305,7 @@ Value Recurrence::corrected(Value pairs, Value since, Value portions,
       b, b.index(0), b.index(tokens), b.index(1), b.filled({c, w}, 0),
       [&](OpBuilder &, Location, Value i, ValueRange carried) {
         Value known =
-            multiply(b.slice(factors, {i, zero}, {one, c}), carried[0], w);
+            multiply({b.slice(factors, {i, zero}, {one, c})}, {carried[0]});
         Value made = b.map({b.slice(wanted, {i, zero}, {one, w}), known},
                            b.getF32Type(), [&](Values v) -> SmallVector<Value> {
                              return {arith::SubFOp::create(b, v[0], v[1])};
@@ -304,31 +352,41 @@ std::pair<Value, Value> Recurrence::chunk(Value first, Value matrix,
                       [&](Values v) -> SmallVector<Value> {
                         return {mul(decay0, v[0])};
                       });
-  Value turned = b.generic(
-      2, {key}, {b.empty({d, c}, b.getF32Type())}, {b.select(2, {1, 0}), all},
-      [](Values v) -> SmallVector<Value> { return {v[0]}; })[0];
-  Value updates;
+  Matrix across = {key, /*turned=*/true};
+  if (!inParts) // no schedule for f32 reads it so
+    across = {b.generic(
+        2, {key}, {b.empty({d, c}, b.getF32Type())}, {b.select(2, {1, 0}), all},
+        [](Values v) -> SmallVector<Value> { return {v[0]}; })[0]};
+  // Keys times y, or queries. In parts one product has both, `made`, so that y
+  // is packed once; a scan needs the queries' alone.
+  auto times = [&](int64_t which, Matrix y, Value &made) {
+    if (!inParts || skip)
+      return multiply({which ? query : key}, y, inParts);
+    if (!made)
+      made = multiply({rowsOfChunk(first, 0, 2)}, y, inParts);
+    return everyOther(made, which);
+  };
+  Value updates, ofState, ofKeys;
   if (skip) {
     updates = scaled(portions, value);
   } else {
     Value wanted = b.generic(
-        2, {portions, begun, value, multiply(key, matrix, w)},
+        2, {portions, begun, value, times(0, {matrix}, ofState)},
         {b.empty({c, w}, b.getF32Type())}, {ofRow, ofRow, all, all, all},
         [&](Values v) -> SmallVector<Value> {
           Value known = mul(v[1], v[3]);
           return {mul(v[0], arith::SubFOp::create(b, v[2], known))};
         })[0];
-    updates = corrected(multiply(key, turned, c), since, portions, wanted);
+    updates = corrected(times(0, across, ofKeys), since, portions, wanted);
   }
   Value seen = b.generic(
-      2, {multiply(query, turned, c), since}, {b.empty({c, c}, b.getF32Type())},
+      2, {times(1, across, ofKeys), since}, {b.empty({c, c}, b.getF32Type())},
       {all, all, all}, [&](Values v) -> SmallVector<Value> {
         Value isAhead = p.less(p.loop(0), p.loop(1));
         return {p.select(isAhead, b.f32(0), mul(v[0], v[1]))};
       })[0];
-  SmallVector<Value> mixing = {b.contract(
-      {seen, b.select(3, {0, 2})}, {updates, b.select(3, {2, 1})},
-      b.select(3, {0, 1}), scaled(begun, multiply(query, matrix, w)))};
+  Value read = scaled(begun, times(1, {matrix}, ofState));
+  SmallVector<Value> mixing = {multiply({seen}, {updates}, inParts, read)};
   Value through;
   if (skip) {
     through = p.element(skip, {head});
@@ -345,8 +403,7 @@ std::pair<Value, Value> Recurrence::chunk(Value first, Value matrix,
       b.generic(2, {}, {matrix}, {all}, [&](Values v) -> SmallVector<Value> {
         return {mul(whole, v[0])};
       })[0];
-  matrix = b.contract({key, b.select(3, {2, 0})}, {left, b.select(3, {2, 1})},
-                      b.select(3, {0, 1}), matrix);
+  matrix = multiply({key, /*turned=*/true}, {left}, inParts, matrix);
   return {matrix, b.insert(mixed, rows, at, sizes)};
 }
 
@@ -430,19 +487,25 @@ void FunctionLowering::lowerRecurrence(Op op, Value query, Value key,
   StateLayer of{b, op.getStates() ? stored(op.getStates()) : Value(),
                 stored(op.getLayer()), stored(op.getPosition())};
   // What a token adds must not depend on where a text is cut.
+  RankedTensorType type = op.getResult().getType();
   bool isInvariant = function->hasAttr(kInvariantAttribute),
-       chunks = !of.isOfTokens() && !isInvariant &&
-                op.getValue().getType().getDimSize(0) != 1;
+       fits = !recurrences.inParts ||
+              (!type.getElementType().isF32() &&
+               type.getDimSize(2) % kColumnsOfParts == 0 &&
+               tensorType(key).getDimSize(2) % kTermsOfParts == 0),
+       chunks =
+           !of.isOfTokens() && !isInvariant && fits && type.getDimSize(0) != 1;
   Recurrence recurrence{b,
                         of,
-                        chunks ? recurrenceChunk : 1,
+                        chunks ? recurrences.chunk : 1,
+                        chunks && recurrences.inParts,
                         pairs,
                         products,
                         any(op.getValue()),
                         decay,
                         share,
                         skip,
-                        op.getResult().getType()};
+                        type};
   std::tie(storedForm[op.getResult()], storedForm[op.getNext()]) =
       recurrence.emit(writable(op.getState()));
 }

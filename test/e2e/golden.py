@@ -1,5 +1,6 @@
 """golden.py BIN SCRATCH NAME [FLAGS]: one tiny random model against transformers,
-compiled with FLAGS.
+compiled with FLAGS. The flag "emulated-amx" stands for schedules for AMX, which run as
+loops (test/amx/).
 
 Logits of prompts of several lengths, and hidden states of the longest, meet the bar
 of the model's type; a greedy continuation in f32 is the same; every spelling of the
@@ -39,8 +40,13 @@ def main():
     tools, golden = Tools(*sys.argv[1:3]), Golden(sys.argv[3])
     flags = [f"--random-weights={golden.seed}"]
     # Dynamic rope knows what becomes of texts longer than the model's own.
-    compiled = [f"--max-seq={MAX_SEQ}", *sys.argv[4:]]
-    artifact = tools.compile(golden.config, *compiled)
+    given = sys.argv[4:]
+    build = tools.compile
+    if "emulated-amx" in given:
+        given.remove("emulated-amx")
+        build = tools.compile_with_emulated_amx
+    compiled = [f"--max-seq={MAX_SEQ}", *given]
+    artifact = build(golden.config, *compiled)
     # Artifacts for batches return no hidden states.
     batched = any(flag.startswith("--batch") for flag in compiled)
     outputs = ["logits"] if batched else ["logits", "hidden"]
@@ -49,7 +55,7 @@ def main():
         got = tools.greedy(artifact, golden.start, cases.GREEDY, *flags)
         check(got == golden.greedy, f"greedy: {got}, expected {golden.greedy}")
     for other in golden.folder.glob("config-*.json"):
-        artifact = tools.compile(other, *compiled)
+        artifact = build(other, *compiled)
         threads = f"--threads={1 + len(logits) % 2}"
         same = tools.logits(
             artifact, golden.ids[: len(logits)], threads, *flags

@@ -116,7 +116,8 @@ class Tools:
         path = self.scratch / out
         linalg, tile = (path.with_suffix(f".{name}.mlir") for name in ("linalg", "tile"))
         emulate = [self.bin.parent / "test/amx/emulate-amx", "--tile-with-emulated-amx"]
-        execute(self.compile_command(config, linalg, "--emit=linalg", *flags)).ok()
+        stated = ["--emit=linalg", "--cpu=sapphirerapids", *flags]
+        execute(self.compile_command(config, linalg, *stated)).ok()
         execute([*emulate, linalg, "-o", tile]).ok()
         execute(self.compile_command(tile, path)).ok()
         return path

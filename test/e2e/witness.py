@@ -11,7 +11,9 @@ from the text's than rounding takes the text's from f32. Hidden states are as cl
 as the text's, within a factor of 2.
 
 A recurrence is a loop over chunks of tokens in the text for CPUs with AVX2, and a loop over
-tokens in that for GPUs. Both are the same function.
+tokens in that for GPUs. Both are the same function. With AMX a chunk's products take each
+number as the sum of two of bf16: the first layer's state, whose input does not depend on the
+form, meets the bar of f32.
 """
 
 import ctypes
@@ -67,6 +69,9 @@ RECURRENT = {
     "qwen3_5_text": ["linear_attention", "full_attention"],
     "granitemoehybrid-mamba": ["mamba", "attention"],
 }
+# Goldens whose first layer has a state, of heads that tiles of AMX fit.
+IN_PARTS = ["bf16-qwen3_5_text", "bf16-granitemoehybrid"]
+PIECES_IN_PARTS = [3, LONG, 32]  # the last one is a chunk: a state soon forgets
 
 
 def drawn(weight, layer, rank=0, ranks=1):
@@ -300,8 +305,42 @@ def check_recurrence(tools, name, layers):
             check_caches(*caches, f"{name}, {what}, state {i}")
 
 
+def check_parts(tools, name):
+    """A model with a state in bf16, by chunks in parts and token by token."""
+    program, flags = HERE / f"goldens/{name}/config.json", [f"--chunk={LONG}"]
+    artifact = tools.compile_with_emulated_amx(program, *flags, out=f"{name}.cria")
+    inspect = [tools.bin / "cria-inspect", artifact, "--json"]
+    manifest = json.loads(execute(inspect).ok().out)
+    vocab = manifest["model"]["vocab_size"]
+    ids = np.random.default_rng(0).integers(3, vocab, sum(PIECES_IN_PARTS)).tolist()
+    memory = lambda stored: Memory(manifest, "bf16", stored, chunk=LONG)
+    fed_by = lambda made: fed(made, ids, [], pieces=PIECES_IN_PARTS)[0]
+
+    def stated(what, stored, *more):
+        text = text_of(tools, program, [*flags, *more])
+        library = upstream(tools, text, f"{name}-{what}")
+        return Upstream(library, memory(stored)), text
+
+    wide, _ = stated("f32", "f32", "--dtype=f32", "--cpu=znver4")
+    tokens, plain = stated("tokens", "bf16", "--cpu=znver4")
+    parts, text = stated("parts", "bf16", "--cpu=sapphirerapids")
+    check(text != plain, f"{name}: one form for both targets")
+    exact, want = fed_by(wide), fed_by(tokens)
+    for what, made in ("parts", parts), ("tiles", Artifact(artifact, memory("bf16"))):
+        check_as_faithful(exact, want, fed_by(made), f"{name}, {what}")
+        caches = zip(manifest["caches"], tokens.memory.caches, made.memory.caches)
+        states = [both for cache, *both in caches if cache["dtype"] == "f32"]
+        check(states, f"{name}: no state")
+        for old, new in states:
+            check_close(old[0], new[0], f"{name}, {what}")
+            check((old != new).any(), f"{name}, {what}: nothing in parts")
+
+
 def main():
     tools = Tools(*sys.argv[1:3])
+    if sys.argv[3] == "bf16" and not sys.argv[4:]:
+        for name in IN_PARTS:
+            check_parts(tools, name)
     if sys.argv[3] == "f32" and not sys.argv[4:]:
         for name, layers in RECURRENT.items():
             check_recurrence(tools, name, layers)

@@ -164,3 +164,23 @@ def selective_scan():
         # A norm whose weight has a row for each head.
         y = rmsnorm_of(p, y, p.weight(heads, width, scale=0.1, shift=1.0))
         yield f"{dtype} {heads} on {groups}, {size} {width} {chunk}", p.returns(y, state)
+
+
+def recurrence_chunks():
+    """A delta rule whose results a scan reads, of heads that AMX's tiles fit: chunks of 32
+    tokens and some more tokens, from no state and from one."""
+    p = Program("bf16", chunk=40)
+    p.slack, p.counts = 4, [33, 75]
+    groups, heads, width = 1, 2, 48  # an odd tile of columns
+    q, k, v, step = operands_of(p, groups, heads, 64, width)
+    rate = activated(p, "sigmoid", p.tokens(heads, dtype="f32"))
+    log_decay = p.weight(heads, scale=0.3, shift=-2.0)
+    state = state_of(p, 3, heads * 64, width, dtype="f32")
+    y, first = delta_rule_of(p, (q, k, v, step, rate, log_decay), state, 64**-0.5)
+    q, k, _, step = operands_of(p, groups, heads, 96, width)
+    log_decay = p.weight(heads, scale=0.3, shift=-2.0)
+    state = state_of(p, 3, heads * 96, width, dtype="f32")
+    y, second = selective_scan_of(
+        p, (q, k, y, step, log_decay, p.weight(heads)), state
+    )
+    yield "bf16", p.returns(y, first, second)

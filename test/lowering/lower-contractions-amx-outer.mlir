@@ -125,3 +125,107 @@ func.func @large(%a: memref<64x2048xbf16>, %b: memref<2048x128xbf16>, %c: memref
   linalg.contract indexing_maps = [#mk, #kn, #mn] ins(%a, %b : memref<64x2048xbf16>, memref<2048x128xbf16>) outs(%c : memref<64x128xf32>)
   return
 }
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+// Numbers of f32 in parts: both matrices are packed, high parts and low parts. A pair is
+// k and k + 16. A step has three products, and loads a tile once or twice.
+// CHECK-LABEL: func @parts
+// CHECK-SAME: (%[[A:[^:]*]]: memref<32x64xf32, strided<[128, 1], offset: ?>>, %[[B:[^:]*]]: memref<64x32xf32>, %[[C:[^:]*]]: memref<32x32xf32>)
+// CHECK-COUNT-2: memref.alloca() {alignment = 64 : i64} : memref<2x2x16x32xbf16>
+// CHECK: %[[K:.*]] = arith.addi %{{.*}}, %[[I:.*]] : index
+// CHECK: vector.load %[[B]][%[[K]], %{{.*}}] : memref<64x32xf32>, vector<16xf32>
+// CHECK: %[[NEXT:.*]] = arith.addi %[[K]], %c16
+// CHECK: vector.load %[[B]][%[[NEXT]], %{{.*}}] : memref<64x32xf32>, vector<16xf32>
+// CHECK-COUNT-2: vector.store {{.*}} vector<32xbf16>
+// CHECK-COUNT-2: vector.load %[[A]]
+// CHECK-COUNT-2: vector.store {{.*}} vector<32xbf16>
+// CHECK-NOT: vector.shuffle
+// CHECK-COUNT-4: amx.tile_zero
+// CHECK: scf.for
+// CHECK-COUNT-4: amx.tile_load
+// CHECK-COUNT-4: amx.tile_mulf
+// CHECK-COUNT-2: amx.tile_load
+// CHECK-COUNT-4: amx.tile_mulf
+// CHECK-COUNT-2: amx.tile_load
+// CHECK-COUNT-4: amx.tile_mulf
+// CHECK-NOT: amx.tile_mulf
+// CHECK-COUNT-4: amx.tile_store %[[C]]
+
+// Nothing else multiplies parts.
+// PAIR-LABEL: func @parts
+// PAIR: linalg.generic
+func.func @parts(%a: memref<32x64xf32, strided<[128, 1], offset: ?>>, %b: memref<64x32xf32>, %c: memref<32x32xf32>) {
+  %zero = arith.constant 0.0 : f32
+  linalg.fill ins(%zero : f32) outs(%c : memref<32x32xf32>)
+  linalg.generic {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<32x64xf32, strided<[128, 1], offset: ?>>, memref<64x32xf32>) outs(%c : memref<32x32xf32>) {
+    ^bb0(%x: f32, %y: f32, %sum: f32):
+      %xr = arith.truncf %x : f32 to bf16
+      %xh = arith.extf %xr : bf16 to f32
+      %yr = arith.truncf %y : f32 to bf16
+      %yh = arith.extf %yr : bf16 to f32
+      %xd = arith.subf %x, %xh : f32
+      %xdr = arith.truncf %xd : f32 to bf16
+      %xl = arith.extf %xdr : bf16 to f32
+      %yd = arith.subf %y, %yh : f32
+      %ydr = arith.truncf %yd : f32 to bf16
+      %yl = arith.extf %ydr : bf16 to f32
+      %p = arith.mulf %xl, %yh : f32
+      %s = arith.addf %sum, %p fastmath<reassoc> : f32
+      %q = arith.mulf %xh, %yh : f32
+      %t = arith.addf %s, %q fastmath<reassoc> : f32
+      %r = arith.mulf %xh, %yl : f32
+      %u = arith.addf %t, %r fastmath<reassoc> : f32
+      linalg.yield %u : f32
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+// b lies with n outermost: its tiles are turned where they lie. What c holds is added to.
+// CHECK-LABEL: func @parts_across
+// CHECK-SAME: (%{{[^:]*}}: memref<32x32xf32>, %{{[^:]*}}: memref<16x32xf32>, %[[C:[^:]*]]: memref<32x16xf32>)
+// CHECK: %[[TILES:.*]] = memref.alloca() {alignment = 64 : i64} : memref<1x1x16x32xbf16>
+// CHECK-COUNT-16: vector.load %[[TILES]]
+// CHECK-COUNT-64: vector.shuffle %{{.*}} : vector<16xf32>, vector<16xf32>
+// CHECK-COUNT-16: vector.store %{{.*}}, %[[TILES]]
+// CHECK-COUNT-64: vector.shuffle %{{.*}} : vector<16xf32>, vector<16xf32>
+// CHECK-NOT: vector.shuffle
+// CHECK-COUNT-2: amx.tile_load %[[C]]
+// CHECK-COUNT-6: amx.tile_mulf
+// CHECK-COUNT-2: amx.tile_store %[[C]]
+// PAIR-LABEL: func @parts_across
+func.func @parts_across(%a: memref<32x32xf32>, %b: memref<16x32xf32>, %c: memref<32x16xf32>) {
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<32x32xf32>, memref<16x32xf32>) outs(%c : memref<32x16xf32>) {
+    ^bb0(%x: f32, %y: f32, %sum: f32):
+      %xr = arith.truncf %x : f32 to bf16
+      %xh = arith.extf %xr : bf16 to f32
+      %yr = arith.truncf %y : f32 to bf16
+      %yh = arith.extf %yr : bf16 to f32
+      %xd = arith.subf %x, %xh : f32
+      %xdr = arith.truncf %xd : f32 to bf16
+      %xl = arith.extf %xdr : bf16 to f32
+      %yd = arith.subf %y, %yh : f32
+      %ydr = arith.truncf %yd : f32 to bf16
+      %yl = arith.extf %ydr : bf16 to f32
+      %p = arith.mulf %xl, %yh : f32
+      %s = arith.addf %sum, %p fastmath<reassoc> : f32
+      %q = arith.mulf %xh, %yh : f32
+      %t = arith.addf %s, %q fastmath<reassoc> : f32
+      %r = arith.mulf %xh, %yl : f32
+      %u = arith.addf %t, %r fastmath<reassoc> : f32
+      linalg.yield %u : f32
+  }
+  return
+}

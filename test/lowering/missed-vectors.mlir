@@ -49,6 +49,33 @@ func.func @transposed(%a: memref<8x4xf32>, %b: memref<6x8xf32>, %c: memref<4x6xf
   return
 }
 
+// numbers in parts without tiles,
+// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=parts | Op=linalg.generic, Reason="only whole tiles of AMX multiply numbers in parts"
+func.func @parts(%a: memref<16x32xf32>, %b: memref<16x32xf32>, %c: memref<16x16xf32>) {
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<16x32xf32>, memref<16x32xf32>) outs(%c : memref<16x16xf32>) {
+    ^bb0(%x: f32, %y: f32, %sum: f32):
+      %xr = arith.truncf %x : f32 to bf16
+      %xh = arith.extf %xr : bf16 to f32
+      %yr = arith.truncf %y : f32 to bf16
+      %yh = arith.extf %yr : bf16 to f32
+      %xd = arith.subf %x, %xh : f32
+      %xdr = arith.truncf %xd : f32 to bf16
+      %xl = arith.extf %xdr : bf16 to f32
+      %yd = arith.subf %y, %yh : f32
+      %ydr = arith.truncf %yd : f32 to bf16
+      %yl = arith.extf %ydr : bf16 to f32
+      %p = arith.mulf %xl, %yh : f32
+      %s = arith.addf %sum, %p fastmath<reassoc> : f32
+      %q = arith.mulf %xh, %yh : f32
+      %t = arith.addf %s, %q fastmath<reassoc> : f32
+      %r = arith.mulf %xh, %yl : f32
+      %u = arith.addf %t, %r fastmath<reassoc> : f32
+      linalg.yield %u : f32
+  }
+  return
+}
+
 // sums of another type,
 // CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=doubles | Op=linalg.generic, Reason="it does not add products of f32, f16 or bf16 in f32"
 func.func @doubles(%a: memref<4x8xf64>, %b: memref<6x8xf64>, %c: memref<4x6xf64>) {
