@@ -11,8 +11,8 @@
 /// (BlockProduct.h). With one token, threads share the rows of an expert. Where
 /// only a call knows how many tokens there are, they share tokens and experts,
 /// and the rows of several tokens are sorted by expert instead (Experts.cpp):
-/// an expert's only row is multiplied in place (BlockDot.cpp), several rows with
-/// rows of weights in lanes (BlockColumns.cpp), and many as panels
+/// an expert's only row is multiplied in place (BlockDot.cpp), several rows
+/// with rows of weights in lanes (BlockColumns.cpp), and many as panels
 /// (BlockPanel.cpp).
 #include "lowering/cpu/BlockProducts.h"
 #include "lowering/kernel/LinalgBuilder.h"
