@@ -129,6 +129,11 @@ struct Column {
 /// One dot product for each column, of products of one row (Dot.cpp).
 void emitDotTile(VectorBuilder &b, llvm::ArrayRef<Column> columns);
 
+/// The rows of weights that are best read together: far streams, or, with f16
+/// in AVX-512, neighbours. Its conversions take many instructions, so that too
+/// few loads are in flight: these rows share those of a, and are fetched ahead.
+int64_t columnsOfDot(const VectorUnit &unit, mlir::Type weights);
+
 /// One dot product along k for each result (Dot.cpp): b (n, k), and a of one
 /// row. `parallel` distributes the rows of b over threads.
 void emitDot(VectorBuilder &b, const Contraction &c, bool parallel);

@@ -479,16 +479,23 @@ static void forBlocks(VectorBuilder &b, int64_t blocks, bool parallel,
     b.loop(b.index(0), b.index(blocks), 1, body);
 }
 
+int64_t cria::columnsOfDot(const VectorUnit &unit, Type weights) {
+  return unit.lanes == 16 && weights.isF16()
+             ? std::max<int64_t>(unit.streams, 4)
+             : unit.streams;
+}
+
 void cria::emitDot(VectorBuilder &b, const Contraction &c, bool parallel) {
   // An invariant product has one set of accumulators, and one column would wait
   // for its sum.
   bool far = b.unit.streams > 1;
-  int64_t columns = c.invariant && !far ? 2 : b.unit.streams;
+  int64_t most = columnsOfDot(b.unit, c.bType());
+  int64_t columns = c.invariant ? std::max<int64_t>(most, 2) : most;
   int64_t blocks = c.n() / columns;
   forBlocks(b, blocks, parallel, [&](Value block) {
     Value n = far ? block : b.mul(block, columns);
     emitRow(b, columnsOf(b, c, n, columns, /*apart=*/far ? blocks : 1),
-            /*fetches=*/far);
+            /*fetches=*/most > 1);
   });
   b.loop(b.index(blocks * columns), b.index(c.n()), 1, [&](Value n) {
     emitDotTile(b, Column{&c, n});

@@ -172,8 +172,8 @@ void cria::emitExpertDots(VectorBuilder &b, const ExpertProduct &product,
                           Value tokens) {
   // `together` experts of a token, and `rows` of each, are read together. An
   // invariant product has one set of accumulators, so it needs several rows.
-  int64_t all =
-      product.invariant ? std::max<int64_t>(b.unit.streams, 4) : b.unit.streams;
+  int64_t most = columnsOfDot(b.unit, type(product.weight).getElementType());
+  int64_t all = product.invariant ? std::max<int64_t>(most, 4) : most;
   int64_t together = std::gcd(all, product.chosen()), rows = all / together;
   int64_t columns = type(product.y).getDimSize(2), blocks = columns / rows;
   bool isOfExperts = type(product.x).getRank() == 3;
