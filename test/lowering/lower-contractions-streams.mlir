@@ -1,6 +1,7 @@
 // One row of a times rows of b that lie far apart, each the next of a stream.
 // RUN: cria-opt --attach-target="vector-unit={streams=4}" --lower-contractions --canonicalize --cse %s | FileCheck %s
 // RUN: cria-opt --attach-target="vector-unit={lanes=16,registers=32,streams=8}" --lower-contractions --canonicalize --cse %s | FileCheck %s --check-prefix=EIGHT
+// RUN: cria-opt --attach-target="vector-unit={lanes=16,registers=32}" --lower-contractions --canonicalize --cse %s | FileCheck %s --check-prefix=WIDE
 // RUN: cria-opt --lower-contractions --canonicalize --cse %s | FileCheck %s --check-prefix=ONE
 
 // ONE-NOT: memref.prefetch
@@ -46,6 +47,15 @@ func.func @streams(%a: memref<1x70xf32>, %b: memref<21x70xf32>, %c: memref<1x21x
 // CHECK-COUNT-4: memref.prefetch
 // CHECK-NOT: memref.prefetch
 // CHECK: return
+// Without streams, AVX-512 reads four neighbouring rows of f16.
+// WIDE-NOT: memref.prefetch
+// WIDE-LABEL: func @halves
+// WIDE: scf.forall (%[[I:.*]]) in (2)
+// WIDE: %[[N:.*]] = arith.muli %[[I]], %c4
+// WIDE: arith.addi %[[N]], %c3
+// WIDE-COUNT-8: memref.prefetch
+// WIDE-NOT: memref.prefetch
+// WIDE: vector.load %{{.*}}[%[[N]], %{{.*}}] : memref<8x70xf16>
 func.func @halves(%a: memref<1x70xf32>, %b: memref<8x70xf16>, %c: memref<1x8xf32>) {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<1x70xf32>, memref<8x70xf16>) outs(%c : memref<1x8xf32>) {
