@@ -20,7 +20,7 @@ inline void setVersionPrinter(const char *tool) {
     llvm::errs() << tool << ": error: standard output: cannot write: "
                  << out.error().message() << "\n";
     out.clear_error(); // or LLVM would abort
-    std::exit(1);
+    std::exit(1);      // or it would exit with 0 after this
   });
 }
 

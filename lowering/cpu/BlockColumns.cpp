@@ -62,6 +62,7 @@ private:
                                       b.getI64IntegerAttr(64));
   }
   std::pair<Value, Value> widened(Value bytes);
+  SmallVector<Value> placeInOut(Value row, Value n);
   void prepare(Value row);
   SmallVector<Value> words(Value n, Value block);
   void fetchNext(Value n, Value block);
@@ -70,8 +71,6 @@ private:
   void tile(Value row, int64_t count, Value begin, Value copied);
   void row(Value n);
   void columns(Value n);
-
-  SmallVector<Value> rowOfOut(Value row);
 
   VectorBuilder &b;
   BlockProduct product;
@@ -88,10 +87,10 @@ private:
   int64_t steps; // of a block
   /// The rows of x, or of the part, and the place of the first one.
   Value rows, firstPlace;
-  /// Of x: scales as f32, integers, widened or not, and initial sums if they
-  /// are not.
-  Value scales, integers, first;
-  /// Of some blocks of w, and sums.
+  /// Of x: the scales as f32, the integers, and initial sums, which widened
+  /// integers do not need.
+  Value scales, xCodes, first;
+  /// Of some blocks of w: the integers and the scales; and the sums.
   Value codes, weightScales, acc;
 };
 } // namespace
@@ -131,29 +130,30 @@ void BlockColumns::prepare(Value row) {
     Value bytes = b.load(product.codes, at, kNumbers);
     if (widens) {
       auto [even, odd] = widened(bytes);
-      b.store(even, integers, {row, block, b.index(0)});
-      b.store(odd, integers, {row, block, b.index(kNumbers / 2)});
+      b.store(even, xCodes, {row, block, b.index(0)});
+      b.store(odd, xCodes, {row, block, b.index(kNumbers / 2)});
       return;
     }
     if (experts)
-      b.store(bytes, integers, {row, block, b.index(0)});
+      b.store(bytes, xCodes, {row, block, b.index(0)});
     // The absolute value of the sum is at most 32 * 128.
-    Value numbers =
+    Value integers =
         b.create<arith::ExtSIOp>(b.vectorType(kNumbers, b.getI16Type()), bytes);
     Value sum = b.create<arith::ExtSIOp>(
         b.getI32Type(),
-        b.create<vector::ReductionOp>(vector::CombiningKind::ADD, numbers));
+        b.create<vector::ReductionOp>(vector::CombiningKind::ADD, integers));
     b.create<memref::StoreOp>(b.create<arith::MulIOp>(sum, offset), first,
                               ValueRange{row, block});
   });
 }
 
-/// The integers of a block of the rows [n, n + lanes) of w, not negative unless
-/// they are widened: for each step those of each row, as vectors of words.
+/// The integers of a block of the rows [n, n + lanes) of w: a vector for each
+/// step, with a word of each row. An offset makes them not negative, unless
+/// they are widened.
 SmallVector<Value> BlockColumns::words(Value n, Value block) {
   VectorType four = b.vectorType(4, b.getI32Type());
-  // Shuffles each four words of x and the same four of y alike. Words 0 to 3
-  // are those of x, and 4 to 7 those of y.
+  // Makes four words of each four of x and the same four of y. `which` are
+  // numbers of words: 0 to 3 in x, 4 to 7 in y.
   using Words = std::array<int64_t, 4>;
   auto shuffled = [&](Value x, Value y, Words which) {
     SmallVector<int64_t> mask;
@@ -246,10 +246,10 @@ void BlockColumns::copy(Value n, Value block, Value place) {
 /// The integers of a step of a row of x, in every lane.
 Value BlockColumns::stepOf(Value row, Value block, Value step) {
   int64_t count = widens ? kStep / 2 : kStep;
-  Type integer = cast<MemRefType>(integers.getType()).getElementType();
+  Type integer = cast<MemRefType>(xCodes.getType()).getElementType();
   Value word = b.create<vector::BitCastOp>(
       b.vectorType(1, b.getI32Type()),
-      b.load(integers, {row, block, b.mul(step, count)}, count));
+      b.load(xCodes, {row, block, b.mul(step, count)}, count));
   return b.create<vector::BitCastOp>(
       b.vectorType(lanes * count, integer),
       b.create<vector::BroadcastOp>(b.vectorType(lanes, b.getI32Type()),
@@ -274,9 +274,9 @@ void BlockColumns::tile(Value row, int64_t count, Value begin, Value copied) {
   Value zero = b.create<arith::ConstantOp>(b.getZeroAttr(sumType));
   Value ones = b.create<arith::ConstantOp>(DenseElementsAttr::get(
       sumType, b.getIntegerAttr(sumType.getElementType(), 1)));
+  auto placeOf = [&](int64_t i) { return b.add(firstPlace, b.add(row, i)); };
   // An iteration has eight products. If there are few rows, each has several
   // sums, which do not wait for each other.
-  auto placeOf = [&](int64_t i) { return b.add(firstPlace, b.add(row, i)); };
   int64_t together = 8 / count, sets = std::max<int64_t>(4 / count, 1);
   SmallVector<Value> carried;
   for (int64_t i = 0; i < count; ++i)
@@ -368,12 +368,14 @@ void BlockColumns::row(Value n) {
   b.store(sum, product.out, {none, n});
 }
 
-/// The first indices in the result of a row of x, or of the part.
-SmallVector<Value> BlockColumns::rowOfOut(Value row) {
+/// The indices of column n of the result, for a row of x, or of the part.
+SmallVector<Value> BlockColumns::placeInOut(Value row, Value n) {
   if (!experts)
-    return {row};
-  return experts->indices(b, experts->rowAt(b, b.add(firstPlace, row)),
-                          /*ofExperts=*/true);
+    return {row, n};
+  Value place = experts->rowAt(b, b.add(firstPlace, row));
+  SmallVector<Value> at = experts->indices(b, place, /*ofExperts=*/true);
+  at.push_back(n);
+  return at;
 }
 
 /// Multiplies all rows of x, or of the part, with the rows [n, n + lanes) of w.
@@ -383,10 +385,9 @@ void BlockColumns::columns(Value n) {
   weightScales = scratch({kCopied, lanes}, b.getF32Type());
   acc = scratch({maxRows, lanes}, b.getF32Type());
   b.loop(none, rows, 1, [&](Value row) {
-    SmallVector<Value> at = rowOfOut(row);
-    at.push_back(n);
-    b.store(fromZero ? b.zero(lanes) : b.load(product.out, at, lanes), acc,
-            {row, none});
+    b.store(fromZero ? b.zero(lanes)
+                     : b.load(product.out, placeInOut(row, n), lanes),
+            acc, {row, none});
   });
   b.loop(none, b.index(blocks), kCopied, [&](Value begin) {
     Value count = b.min(b.index(kCopied), b.sub(b.index(blocks), begin));
@@ -405,9 +406,7 @@ void BlockColumns::columns(Value n) {
     }
   });
   b.loop(none, rows, 1, [&](Value row) {
-    SmallVector<Value> at = rowOfOut(row);
-    at.push_back(n);
-    b.store(b.load(acc, {row, none}, lanes), product.out, at);
+    b.store(b.load(acc, {row, none}, lanes), product.out, placeInOut(row, n));
   });
 }
 
@@ -417,10 +416,10 @@ void BlockColumns::emit() {
                                      b.getI64IntegerAttr(64));
   };
   scales = allocate({maxPlaces, blocks}, b.getF32Type());
-  integers = product.codes;
+  xCodes = product.codes;
   if (widens || experts)
-    integers = allocate({maxPlaces, blocks, kNumbers},
-                        b.getIntegerType(widens ? 16 : 8));
+    xCodes = allocate({maxPlaces, blocks, kNumbers},
+                      b.getIntegerType(widens ? 16 : 8));
   if (!widens)
     first = allocate({maxPlaces, blocks}, b.getI32Type());
   b.parallel(rows, [&](Value row) { prepare(row); });

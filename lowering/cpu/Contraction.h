@@ -129,9 +129,10 @@ struct Column {
 /// One dot product for each column, of products of one row (Dot.cpp).
 void emitDotTile(VectorBuilder &b, llvm::ArrayRef<Column> columns);
 
-/// The rows of weights that are best read together: far streams, or, with f16
-/// in AVX-512, neighbours. Its conversions take many instructions, so that too
-/// few loads are in flight: these rows share those of a, and are fetched ahead.
+/// How many rows of weights are best read together: a row of each far stream,
+/// or, of f16 with AVX-512, four neighbours, which is measured to be faster
+/// (docs/performance/epyc-zen5.md): they need a converted only once, and are
+/// fetched ahead.
 int64_t columnsOfDot(const VectorUnit &unit, mlir::Type weights);
 
 /// One dot product along k for each result (Dot.cpp): b (n, k), and a of one

@@ -55,11 +55,10 @@ static Value baseOf(Value memref) {
   return memref;
 }
 
-/// Whether an op between two ops of a block may write to the memory that
+/// Whether an op from `first` on, before `last`, may write to the memory that
 /// `memref` views.
-static bool isWrittenBetween(Operation *first, Operation *last, Value memref) {
-  for (Operation *op = first->getNextNode(); op != last;
-       op = op->getNextNode()) {
+static bool isWrittenBefore(Operation *first, Operation *last, Value memref) {
+  for (Operation *op = first; op != last; op = op->getNextNode()) {
     auto effects = getEffectsRecursively(op);
     if (!effects || llvm::any_of(*effects, [&](auto &effect) {
           Value written = effect.getValue();
@@ -74,8 +73,8 @@ static bool isWrittenBetween(Operation *first, Operation *last, Value memref) {
 /// The most rows for which an invariant product multiplies row by row.
 static constexpr int64_t kFewRows = 64;
 
-/// The most rows in blocks that are multiplied with rows of weights in lanes,
-/// of experts on average: there panels of rows take as long.
+/// The most rows that are multiplied with weights in blocks in lanes: panels of
+/// more rows take no longer. Of experts it is the average.
 static constexpr int64_t kColumnRows = 32;
 
 /// The most tokens of a call of `chunk` tokens whose rows, sorted by expert,
@@ -194,10 +193,20 @@ private:
     for (const auto &[other, shared] : earlier)
       if (isOfForm(shared.product) && other->getBlock() == op->getBlock() &&
           llvm::none_of(reads, [&, other = other](Value read) {
-            return isWrittenBetween(other, op, read);
+            return isWrittenBefore(other, op, read);
           }))
         first = shared.first;
     return first;
+  }
+
+  /// Whether a product that was matched has a schedule. If `reason` says why it
+  /// has none, emits a remark.
+  template <typename Product>
+  bool isTaken(linalg::LinalgOp op, const std::optional<Product> &product,
+               StringRef reason) {
+    if (!reason.empty())
+      missed(op, reason);
+    return product && reason.empty();
   }
 
   using Sharings = llvm::MapVector<Operation *, Sharing>;
@@ -214,9 +223,7 @@ private:
         reason = "its number of rows has no upper bound";
       if (product && product->inParts && !(unit.amx && fitsAmxOuter(*product)))
         reason = "only whole tiles of AMX multiply numbers in parts";
-      if (!reason.empty())
-        missed(op, reason);
-      if (!product || !reason.empty())
+      if (!isTaken(op, product, reason))
         continue;
       Operation *first =
           firstToPack(sharings, op, product->a, [&](const Contraction &other) {
@@ -242,9 +249,7 @@ private:
       if (product && product->rows() != 1 &&
           op->getParentOfType<scf::ForallOp>())
         reason = "it is inside a parallel loop";
-      if (!reason.empty())
-        missed(op, reason);
-      if (!product || !reason.empty())
+      if (!isTaken(op, product, reason))
         continue;
       Operation *first =
           firstToPack(packings, op, {product->codes, product->scales},
@@ -319,9 +324,7 @@ private:
     for (linalg::LinalgOp op : ops) {
       StringRef reason;
       std::optional<ExpertProduct> product = ExpertProduct::match(op, reason);
-      if (!reason.empty())
-        missed(op, reason);
-      if (!product)
+      if (!isTaken(op, product, reason))
         continue;
       Operation *first = firstToPack(
           sortings, op, {product->experts, product->x},
@@ -420,12 +423,13 @@ private:
     b.setInsertionPointAfter(loop);
     ExpertRows rows =
         sortRows(b, product.experts, count, one, chunk, lanes, most);
-    auto [dots, panels] = byTokens(b, rows, tokens, few, chunk);
+    auto [unpacked, panels] = byTokens(b, rows, tokens, few, chunk);
     if (few && columns)
-      emitSortedBlockColumns(b, product.all, dots,
+      emitSortedBlockColumns(b, product.all, unpacked,
                              /*minRows=*/invariant ? 1 : 2, most);
     if (few && !(columns && invariant))
-      emitSortedBlockDots(b, product.all, dots, std::min(few, chunk), columns);
+      emitSortedBlockDots(b, product.all, unpacked, std::min(few, chunk),
+                          columns);
     if (few >= chunk)
       return;
     BlockPanels packed =

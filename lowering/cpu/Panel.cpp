@@ -61,7 +61,7 @@ static constexpr int64_t kGroups = 32;
 static constexpr int64_t kMostSums = 64 << 10;
 /// The steps of each row that a vector of a panel may have; more than one in a
 /// folded panel.
-static constexpr int64_t kFolds[] = {1, 2, 4};
+static constexpr int64_t kMostFold = 4, kFolds[] = {1, 2, kMostFold};
 /// If a has more elements, the product is blocked for the L2 cache.
 static constexpr int64_t kMostInPlace = 256 << 10;
 
@@ -152,7 +152,7 @@ PanelProduct::PanelProduct(VectorBuilder &b, const Contraction &c,
   bool wide = b.unit.registers == 32 && !b.unit.neon;
   blockRows = std::min<int64_t>(wide ? 8 : 6, c.n());
   folds = c.experts && !c.invariant && pairs && !rowPairs &&
-          c.k() % (2 * kFolds[2]) == 0;
+          c.k() % (2 * kMostFold) == 0;
   vectors = b.unit.neon ? 4 : folds ? 3 : 2;
   stepSize = rowPairs ? 4 : pairs ? 2 : 1;
   width = lanes * stepSize;
@@ -702,13 +702,14 @@ void PanelProduct::multiply(Value a) {
         1, [&](Value) { group(b.index(end), b.index(left), left, Value()); });
 }
 
-/// The most rows of a that fit the L2 cache without blocking; `maxRows` if
-/// blocking gains nothing.
+/// The most rows of a, of at most `maxRows`, that fit the L2 cache without
+/// blocking; all if blocking gains nothing.
 static int64_t mostUnblocked(const VectorUnit &unit, const Contraction &c,
                              int64_t maxRows) {
   if (!unit.blockForL2)
     return maxRows;
-  return llvm::alignTo(std::max(kMostInPlace / c.k(), int64_t(1)), unit.lanes);
+  int64_t fit = std::max(kMostInPlace / c.k(), int64_t(1));
+  return std::min<int64_t>(llvm::alignTo(fit, unit.lanes), maxRows);
 }
 
 PackedRows cria::packPanels(VectorBuilder &b, const Contraction &c,
@@ -717,8 +718,8 @@ PackedRows cria::packPanels(VectorBuilder &b, const Contraction &c,
     return PanelProduct(b, c, minRows, maxRows, blocked).pack(rows);
   };
   int64_t few = mostUnblocked(b.unit, c, maxRows);
-  if (maxRows <= few)
-    return {pack(1, maxRows, /*blocked=*/false, rows)};
+  if (few == maxRows)
+    return {pack(1, few, /*blocked=*/false, rows)};
   Value isMany = b.less(b.index(few), rows), none = b.index(0);
   Value fewRows = b.create<arith::SelectOp>(isMany, none, rows),
         manyRows = b.create<arith::SelectOp>(isMany, rows, none);
@@ -730,10 +731,9 @@ void cria::emitPanel(VectorBuilder &b, const Contraction &c, int64_t maxRows,
                      const PackedRows &packed) {
   int64_t few = mostUnblocked(b.unit, c, maxRows);
   auto emitFew = [&] {
-    PanelProduct(b, c, 1, std::min(few, maxRows), /*blocked=*/false)
-        .multiply(packed[0]);
+    PanelProduct(b, c, 1, few, /*blocked=*/false).multiply(packed[0]);
   };
-  if (maxRows <= few)
+  if (few == maxRows)
     return emitFew();
   b.when(
       b.less(b.index(few), b.size(c.a, 0)),
@@ -746,6 +746,5 @@ void cria::emitPanel(VectorBuilder &b, const Contraction &c, int64_t maxRows,
 
 int64_t cria::mostPanelRows(const VectorUnit &unit, const Contraction &c,
                             int64_t maxRows) {
-  return std::min<int64_t>(mostUnblocked(unit, c, maxRows),
-                           llvm::alignTo(maxRows, unit.lanes));
+  return mostUnblocked(unit, c, llvm::alignTo(maxRows, unit.lanes));
 }

@@ -230,7 +230,7 @@ Value Recurrence::ofChunk(Value numbers, Value first) {
 }
 
 /// The keys (C, D) of the chunk from `first` on, or the queries; or both (2 C,
-/// D), in turns.
+/// D), a key and a query alternately.
 Value Recurrence::rowsOfChunk(Value first, int64_t which, int64_t count) {
   OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
   SmallVector<int64_t> shape = {tokens, size()};
@@ -246,7 +246,8 @@ Value Recurrence::rowsOfChunk(Value first, int64_t which, int64_t count) {
       b, rows, ArrayRef<ReassociationIndices>{{0, 1}, {2}});
 }
 
-/// Of rows (2 C, N), in turns of keys and of queries, those of one kind.
+/// The rows (C, N) of the keys, `which` = 0, or of the queries, 1. The rows (2
+/// C, N) alternate between the two.
 Value Recurrence::everyOther(Value rows, int64_t which) {
   OpFoldResult zero = b.getIndexAttr(0);
   SmallVector<int64_t> shape = {tokens, tensorType(rows).getDimSize(1)};

@@ -71,6 +71,33 @@ func.func @shared(%a: memref<?x7xf32>, %b: memref<13x7xf32>, %c: memref<?x13xf32
   return
 }
 
+// Nor does a product share them whose result is in the memory of the rows.
+// CHECK-LABEL: func @overwritten
+// CHECK: memref.alloc() {{.*}} : memref<1x8x7x8xf32>
+// CHECK: memref.alloc() {{.*}} : memref<1x8x7x8xf32>
+// CHECK: return
+func.func @overwritten(%all: memref<?x20xf32>, %b: memref<13x7xf32>, %d: memref<9x7xf32>, %e: memref<?x9xf32>) attributes {cria.chunk = 64 : index} {
+  %zero = arith.constant 0 : index
+  %rows = memref.dim %all, %zero : memref<?x20xf32>
+  %a = memref.subview %all[0, 0] [%rows, 7] [1, 1] : memref<?x20xf32> to memref<?x7xf32, strided<[20, 1]>>
+  %c = memref.subview %all[0, 0] [%rows, 13] [1, 1] : memref<?x20xf32> to memref<?x13xf32, strided<[20, 1]>>
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<?x7xf32, strided<[20, 1]>>, memref<13x7xf32>) outs(%c : memref<?x13xf32, strided<[20, 1]>>) {
+    ^bb0(%x: f32, %w: f32, %acc: f32):
+      %p = arith.mulf %x, %w : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
+      linalg.yield %s : f32
+  }
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %d : memref<?x7xf32, strided<[20, 1]>>, memref<9x7xf32>) outs(%e : memref<?x9xf32>) {
+    ^bb0(%x: f32, %w: f32, %acc: f32):
+      %p = arith.mulf %x, %w : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
+      linalg.yield %s : f32
+  }
+  return
+}
+
 // 16-bit weights are widened once for all panels, at most 512 columns at a time.
 // CHECK-LABEL: func @widened
 // CHECK: memref.alloc() {alignment = 64 : i64} : memref<3x8x512x8xf32>

@@ -664,8 +664,8 @@ void Scan::forMatrix(
   }
 }
 
-/// Adds the sums of the other half of the rows. Returns the sums of S^T x for
-/// all tokens, then those of S^T q for the tokens whose rows this warp makes.
+/// Adds the sums of the other half of the rows. Returns S^T x of all tokens,
+/// then S^T q of the tokens for which this warp computes the result.
 SmallVector<Value> Scan::summed(ArrayRef<Value> ofX, ArrayRef<Value> ofQ) {
   Value at = b.mul(b.lane(), 4), warp = b.warp(),
         isFirst = b.equal(part, b.i32(0));
