@@ -69,6 +69,10 @@ def ConvertLlamaToLinalg : Pass<"convert-llama-to-linalg", "::mlir::ModuleOp"> {
       With `recurrence-in-parts` the products take each number as the sum of two of
       bf16; f32, and sizes that are no multiples of 32 and 16, keep the loop over
       tokens.
+    - Rows of a product with a matrix in blocks are rounded to blocks. In a prefill
+      that is not `cria.invariant`, rows of `widened-types` (bf16, f16) are not: they
+      multiply the weights' numbers, rounded to their type. The head's rows are
+      rounded to blocks.
     - `llama.all_reduce` becomes `mpi.allreduce` of all processes, which adds in
       place. A module loses the attribute `llama.shards`.
     - A kernel becomes a call of a private function, whose name is the kernel's
@@ -81,7 +85,9 @@ def ConvertLlamaToLinalg : Pass<"convert-llama-to-linalg", "::mlir::ModuleOp"> {
                  Option<"recurrenceChunk", "recurrence-chunk", "int64_t", "1",
                         "tokens that a recurrence takes at once in a prefill">,
                  Option<"recurrenceInParts", "recurrence-in-parts", "bool", "false",
-                        "whether their products take numbers as sums of two of bf16">];
+                        "whether their products take numbers as sums of two of bf16">,
+                 ListOption<"widenedTypes", "widened-types", "std::string",
+                            "types of a prompt's rows that multiply widened weights">];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::bufferization::BufferizationDialect",

@@ -46,9 +46,17 @@ static int64_t recurrenceChunk(const PipelineOptions &options) {
 }
 
 static void buildLinalg(OpPassManager &pm, const PipelineOptions &options) {
-  int64_t chunk = recurrenceChunk(options);
-  pm.addPass(createConvertLlamaToLinalg(
-      {options.program.chunkSize(), chunk, chunk > 1 && options.cpu.unit.amx}));
+  bool tiles = options.device == Device::Cpu && !options.alsoForGpus &&
+               options.cpu.unit.amx;
+  ConvertLlamaToLinalgOptions form;
+  form.chunk = options.program.chunkSize();
+  form.recurrenceChunk = recurrenceChunk(options);
+  form.recurrenceInParts = tiles && form.recurrenceChunk > 1;
+  // Turning sums of integers into floats takes AMX longer than products of bf16
+  // (docs/performance/xeon-amx.md).
+  if (tiles)
+    form.widenedTypes = {"bf16"};
+  pm.addPass(createConvertLlamaToLinalg(form));
   // Folds sizes and extensions that the lowering leaves. There is no CSE,
   // because merging two tensor.empty would make one buffer of two, and a copy.
   pm.addPass(createCanonicalizerPass());

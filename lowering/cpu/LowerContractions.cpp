@@ -246,7 +246,7 @@ private:
       std::optional<BlockProduct> product = BlockProduct::match(op, reason);
       if (product && product->isDynamic() && !isBounded)
         reason = "its number of rows has no upper bound";
-      if (product && product->rows() != 1 &&
+      if (product && product->count() != 1 &&
           op->getParentOfType<scf::ForallOp>())
         reason = "it is inside a parallel loop";
       if (!isTaken(op, product, reason))
@@ -269,7 +269,7 @@ private:
     const BlockProduct &product = packing.product;
     bool fromZero = takeZeroFill(op);
     bool invariant = getOperation()->hasAttr(kInvariantAttribute);
-    if (product.rows() == 1) {
+    if (product.count() == 1) {
       emitBlockDot(b, product, fromZero,
                    /*parallel=*/!op->getParentOfType<scf::ForallOp>());
     } else if (invariant && chunk <= kFewRows &&
@@ -277,7 +277,7 @@ private:
       emitFewBlockDots(b, product, fromZero, chunk);
     } else {
       lowerRows(b, product, fromZero,
-                product.isDynamic() ? chunk : product.rows(),
+                product.isDynamic() ? chunk : product.count(),
                 packings.find(packing.first)->second.packed);
     }
     op.erase();

@@ -67,17 +67,18 @@ static Value sourceOf(Value bytes, int64_t first, int64_t count) {
   return fits ? source : Value();
 }
 
-/// The codes before their halves became a dimension of their own.
-static Value withoutHalves(Value codes) {
-  Operation *op = codes.getDefiningOp();
+/// What was expanded to a value of more dimensions: null if nothing was.
+static Value unexpanded(Value value) {
+  Operation *op = value.getDefiningOp();
   bool fits = isa_and_present<memref::ExpandShapeOp, tensor::ExpandShapeOp>(op);
   return fits ? op->getOperand(0) : Value();
 }
 
 namespace {
-/// The values in a payload that the terms of BlockProduct are made of.
+/// The values in a payload that the terms of BlockProduct are made of. With
+/// widened weights there is no scale of x, and `x` is the number itself.
 struct Term {
-  Value codeX, scaleX, code, low, high, out;
+  Value x, scaleX, code, low, high, out;
 };
 } // namespace
 
@@ -85,14 +86,26 @@ struct Term {
 /// halves of bytes.
 static bool hasPayload(Block &body, const Term &term,
                        std::optional<unsigned> halves) {
-  Value code, scale;
-  auto x = m_Op<arith::MulFOp>(m_Op<arith::SIToFPOp>(m_Val(term.codeX)),
-                               m_Op<arith::ExtFOp>(m_Val(term.scaleX)));
-  auto w =
-      m_Op<arith::MulFOp>(m_Op<arith::SIToFPOp>(m_Any(&code)), m_Any(&scale));
+  Value code, scale, x, w;
   Value sum = body.getTerminator()->getOperand(0);
-  return matchPattern(sum, m_Op<arith::AddFOp>(m_Val(term.out),
-                                               m_Op<arith::MulFOp>(x, w))) &&
+  auto product = m_Op<arith::MulFOp>(m_Any(&x), m_Any(&w));
+  if (!matchPattern(sum, m_Op<arith::AddFOp>(m_Val(term.out), product)))
+    return false;
+  if (!term.scaleX) {
+    Value rounded;
+    if (!matchPattern(x, m_Op<arith::ExtFOp>(m_Val(term.x))) ||
+        !matchPattern(w, m_Op<arith::ExtFOp>(m_Any(&rounded))) ||
+        rounded.getType() != term.x.getType() ||
+        !matchPattern(rounded, m_Op<arith::TruncFOp>(m_Any(&w))))
+      return false;
+  } else if (!matchPattern(x, m_Op<arith::MulFOp>(
+                                  m_Op<arith::SIToFPOp>(m_Val(term.x)),
+                                  m_Op<arith::ExtFOp>(m_Val(term.scaleX))))) {
+    return false;
+  }
+  return matchPattern(w, m_Op<arith::MulFOp>(
+                             m_Op<arith::SIToFPOp>(m_Any(&code)),
+                             m_Any(&scale))) &&
          isScale(scale, term.low, term.high) &&
          (halves ? isNibble(code, term.code, *halves) : code == term.code);
 }
@@ -110,52 +123,68 @@ std::optional<BlockProduct> BlockProduct::match(linalg::LinalgOp op,
     reason = why;
     return std::nullopt;
   };
-  bool halves = op.getNumLoops() == 5;
-  if (!isa<linalg::GenericOp>(op) || op.getNumDpsInputs() != 5 ||
-      op.getNumDpsInits() != 1 || (op.getNumLoops() != 4 && !halves))
+  bool halves = op.getNumLoops() == 5, widened = op.getNumDpsInputs() == 4;
+  if (!isa<linalg::GenericOp>(op) || op.getNumDpsInits() != 1 ||
+      (op.getNumDpsInputs() != 5 && !widened) ||
+      (op.getNumLoops() != 4 && !halves))
     return std::nullopt;
+  // The operands after those of x: bytes of codes, low and high of scales, out.
+  unsigned first = widened ? 1 : 2;
   Block &body = *op.getBlock();
   auto argument = [&](unsigned i) -> Value { return body.getArgument(i); };
-  Term term = {argument(0), argument(1), argument(2),
-               argument(3), argument(4), argument(5)};
+  Term term = {argument(0),
+               widened ? Value() : argument(1),
+               argument(first),
+               argument(first + 1),
+               argument(first + 2),
+               argument(first + 3)};
   if (!hasPayload(body, term, halves ? std::optional(3u) : std::nullopt))
     return std::nullopt;
   if (!mayReorder(op))
     return fail("its terms may not be added in another order");
-  if (!mayRegroup(body))
+  if (!widened && !mayRegroup(body))
     return fail("its factors may not be regrouped");
 
   using Dims = SmallVector<unsigned>;
-  Dims expected[] = {halves ? Dims{0, 2, 3, 4} : Dims{0, 2, 3},
-                     {0, 2},
-                     halves ? Dims{1, 2, 4} : Dims{1, 2, 3},
-                     {1, 2},
-                     {1, 2},
-                     {0, 1}};
-  for (auto [map, dims] : llvm::zip(op.getIndexingMapsArray(), expected))
+  SmallVector<Dims> expected = {halves ? Dims{0, 2, 3, 4} : Dims{0, 2, 3}};
+  if (!widened)
+    expected.push_back({0, 2});
+  expected.append({halves ? Dims{1, 2, 4} : Dims{1, 2, 3},
+                   {1, 2},
+                   {1, 2},
+                   {0, 1}});
+  for (auto [map, dims] : llvm::zip_equal(op.getIndexingMapsArray(), expected))
     if (!map.isProjectedPermutation() || loops(map) != dims)
       return fail("its loops are not rows, columns, blocks and their numbers");
 
   auto operand = [&](unsigned i) { return op.getDpsInputOperand(i)->get(); };
-  BlockProduct product{operand(0),
-                       operand(1),
-                       {},
-                       op.getDpsInitOperand(0)->get(),
-                       halves ? 4 : 8};
   int64_t bytes = halves ? kNumbers / 2 : kNumbers;
-  product.weights = sourceOf(operand(2), kScaleBytes, bytes);
-  if (!product.weights || product.weights != sourceOf(operand(3), 0, 1) ||
-      product.weights != sourceOf(operand(4), 1, 1) ||
+  BlockProduct product = {};
+  product.bits = halves ? 4 : 8;
+  product.out = op.getDpsInitOperand(0)->get();
+  product.weights = sourceOf(operand(first), kScaleBytes, bytes);
+  if (!product.weights || product.weights != sourceOf(operand(first + 1), 0, 1) ||
+      product.weights != sourceOf(operand(first + 2), 1, 1) ||
       product.blockBytes() != kScaleBytes + bytes)
     return fail("its weights are not the bytes of blocks of one matrix");
-  if (halves)
-    product.codes = withoutHalves(product.codes);
+  Value x = operand(0);
   auto hasRows = [&](Value value, int64_t rank) {
     if (!value || product.type(value).getRank() != rank)
       return false;
     auto memory = dyn_cast<MemRefType>(value.getType());
     return !memory || memory.isLastDimUnitStride();
   };
+  if (widened) {
+    while (x && product.type(x).getRank() > 2)
+      x = unexpanded(x);
+    product.rows = x;
+    if (!hasRows(x, 2) || !hasRows(product.out, 2) ||
+        product.type(x).getDimSize(1) != product.blocks() * kNumbers)
+      return fail("its rows are not those of a matrix with whole blocks");
+    return product;
+  }
+  product.codes = halves ? unexpanded(x) : x;
+  product.scales = operand(1);
   if (!hasRows(product.codes, 3) || !hasRows(product.scales, 2) ||
       !hasRows(product.out, 2) ||
       product.type(product.codes).getDimSize(2) != kNumbers ||
@@ -231,7 +260,7 @@ ChosenBlockProduct::match(linalg::LinalgOp op) {
     place = inner.getResult(0);
   }
   if (halves)
-    product.codes = withoutHalves(product.codes);
+    product.codes = unexpanded(product.codes);
   Term term = {body.getArgument(1), body.getArgument(2), product.code,
                product.low,         product.high,        body.getArgument(3)};
   if (!product.code || !product.low || !product.high || !product.codes ||

@@ -11,12 +11,17 @@ namespace cria {
 /// The codes and scales of n are in the bytes of `weights`. Each block is an
 /// f16 scale, followed by 32 integers of 8 bits, or by 16 bytes. Byte i has
 /// number i in its low half and number i + 16 in its high half, each plus 8.
+///
+/// Or, with widened weights,
+///
+///   rows[t, b, j] * (the type of rows)(code(n, b, j) * scale(n, b))
 struct BlockProduct {
-  mlir::Value codes;   // (T, B, 32) i8
-  mlir::Value scales;  // (T, B) f16
+  mlir::Value codes;   // (T, B, 32) i8; null with widened weights
+  mlir::Value scales;  // (T, B) f16; null with widened weights
   mlir::Value weights; // (N, B, 34 or 18) i8
   mlir::Value out;     // (T, N) f32
   int64_t bits;        // of a weight: 8 or 4
+  mlir::Value rows = {}; // (T, B * 32) bf16 or f16; only with widened weights
 
   static constexpr int64_t kNumbers = 32;
   static constexpr int64_t kScaleBytes = 2;
@@ -32,8 +37,8 @@ struct BlockProduct {
     return mlir::cast<mlir::ShapedType>(value.getType());
   }
   /// Whether the number of rows is known only at run time.
-  bool isDynamic() const { return mlir::ShapedType::isDynamic(rows()); }
-  int64_t rows() const { return type(out).getDimSize(0); }
+  bool isDynamic() const { return mlir::ShapedType::isDynamic(count()); }
+  int64_t count() const { return type(out).getDimSize(0); } // of rows
   int64_t columns() const { return type(out).getShape().back(); }
   int64_t blocks() const { return type(weights).getShape().drop_back().back(); }
   int64_t blockBytes() const { return type(weights).getShape().back(); }

@@ -133,48 +133,80 @@ static Value bytesOf(LinalgBuilder &b, Value weight, int64_t first,
       {sizes[0], sizes[1], b.getIndexAttr(count)}, type.clone(shape));
 }
 
-/// acc + x * w, a term of a product: the number of a row is an integer times a
-/// scale, and so is that of a weight, whose f16 scale has two bytes. `half` is
-/// the half of a byte that has the weight's integer; null if that has 8 bits.
-static Value addTerm(LinalgBuilder &b, Value acc, Value code, Value scale,
-                     Value byte, Value half, Value low, Value high) {
+/// x * w, a term of a product: the number of a row is an integer times a scale,
+/// and so is that of a weight, whose f16 scale has two bytes. `half` is the half
+/// of a byte that has the weight's integer; null if that has 8 bits.
+static Value termOf(LinalgBuilder &b, Value code, Value scale, Value byte,
+                    Value half, Value low, Value high) {
   Scalars s{b};
   if (half)
     byte = s.nibble(byte, half);
   Value x = s.mul(s.toF32(code), scale), factor = s.scale(low, high),
-        w = s.mul(s.toF32(byte), factor), term = s.mul(x, w);
-  return arith::AddFOp::create(b, b.getLoc(), acc, term, b.sumFlags());
+        w = s.mul(s.toF32(byte), factor);
+  return s.mul(x, w);
 }
 
 static int64_t codeBytes(BlockFormat format) {
   return format == BlockFormat::Q4_0 ? kNumbers / 2 : kNumbers;
 }
 
-/// If numbers have four bits, there is also a loop over the halves of a byte.
-Value cria::multiplyBlocks(LinalgBuilder &b, BlockRows x, Value weight,
-                           BlockFormat format, Value acc) {
+/// acc + `term` over t, n and the numbers of n's blocks. `term` is given the
+/// elements of `rows` and `scales` (null: none), and of n the byte with its
+/// integer, which half of the byte (null: all of it), and the two bytes of its
+/// scale. If numbers have four bits, there is also a loop over the halves.
+static Value sumOverBlocks(
+    LinalgBuilder &b, Value rows, Value scales, Value weight,
+    BlockFormat format, Value acc,
+    llvm::function_ref<Value(Values of, Value byte, Value half, Value low,
+                             Value high)>
+        term) {
   bool halves = format == BlockFormat::Q4_0;
   int64_t bytes = codeBytes(format);
   unsigned t = 0, n = 1, block = 2, half = 3, byte = halves ? 4 : 3;
   unsigned dims = byte + 1;
+  SmallVector<Value> inputs = {halves ? inParts(b, rows, bytes) : rows};
   SmallVector<AffineMap> maps = {halves ? b.select(dims, {t, block, half, byte})
-                                        : b.select(dims, {t, block, byte}),
-                                 b.select(dims, {t, block}),
-                                 b.select(dims, {n, block, byte}),
-                                 b.select(dims, {n, block}),
-                                 b.select(dims, {n, block}),
-                                 b.select(dims, {t, n})};
-  return b.generic(dims,
-                   {halves ? inParts(b, x.codes, bytes) : x.codes, x.scales,
-                    bytesOf(b, weight, kScaleBytes, bytes),
-                    bytesOf(b, weight, 0, 1), bytesOf(b, weight, 1, 1)},
-                   {acc}, maps, [&](Values v) -> SmallVector<Value> {
-                     Value index;
-                     if (halves)
-                       index = linalg::IndexOp::create(b, b.getLoc(), half);
-                     return {
-                         addTerm(b, v[5], v[0], v[1], v[2], index, v[3], v[4])};
-                   })[0];
+                                        : b.select(dims, {t, block, byte})};
+  if (scales) {
+    inputs.push_back(scales);
+    maps.push_back(b.select(dims, {t, block}));
+  }
+  inputs.append({bytesOf(b, weight, kScaleBytes, bytes),
+                 bytesOf(b, weight, 0, 1), bytesOf(b, weight, 1, 1)});
+  maps.append({b.select(dims, {n, block, byte}), b.select(dims, {n, block}),
+               b.select(dims, {n, block}), b.select(dims, {t, n})});
+  return b.generic(
+      dims, inputs, {acc}, maps, [&](Values v) -> SmallVector<Value> {
+        Value index;
+        if (halves)
+          index = linalg::IndexOp::create(b, b.getLoc(), half);
+        Values last = v.take_back(4);
+        Value each = term(v.drop_back(4), last[0], index, last[1], last[2]);
+        return {arith::AddFOp::create(b, b.getLoc(), last[3], each,
+                                      b.sumFlags())};
+      })[0];
+}
+
+Value cria::multiplyBlocks(LinalgBuilder &b, BlockRows x, Value weight,
+                           BlockFormat format, Value acc) {
+  return sumOverBlocks(
+      b, x.codes, x.scales, weight, format, acc,
+      [&](Values of, Value byte, Value half, Value low, Value high) {
+        return termOf(b, of[0], of[1], byte, half, low, high);
+      });
+}
+
+Value cria::multiplyWidened(LinalgBuilder &b, Value x, Value weight,
+                            BlockFormat format, Value acc) {
+  Type type = getElementTypeOrSelf(x);
+  return sumOverBlocks(
+      b, inParts(b, x, kNumbers), /*scales=*/{}, weight, format, acc,
+      [&](Values of, Value byte, Value half, Value low, Value high) {
+        Scalars s{b};
+        Value code = half ? s.nibble(byte, half) : byte,
+              w = b.round(s.number(code, low, high), type);
+        return s.mul(b.widen(of[0]), b.widen(w));
+      });
 }
 
 /// The loops are t, s, n, block, (half,) byte; multiplyBlocks has no s.
@@ -210,8 +242,10 @@ Value cria::multiplyExperts(LinalgBuilder &b, BlockRows x, Value experts,
         Value code = at(arith::AddIOp::create(b, b.getLoc(), index(byte),
                                               b.index(kScaleBytes))),
               low = at(b.index(0)), high = at(b.index(1));
-        return {addTerm(b, v[3], v[1], v[2], code,
-                        halves ? index(half) : Value(), low, high)};
+        Value term = termOf(b, v[1], v[2], code,
+                            halves ? index(half) : Value(), low, high);
+        return {
+            arith::AddFOp::create(b, b.getLoc(), v[3], term, b.sumFlags())};
       })[0];
 }
 

@@ -20,6 +20,11 @@ BlockRows quantizeRows(LinalgBuilder &b, mlir::Value rows);
 mlir::Value multiplyBlocks(LinalgBuilder &b, BlockRows x, mlir::Value weight,
                            llama::BlockFormat format, mlir::Value acc);
 
+/// The same, of rows x (T, K) in 16 bits. The numbers of the weights are rounded
+/// to the type of x.
+mlir::Value multiplyWidened(LinalgBuilder &b, mlir::Value x, mlir::Value weight,
+                            llama::BlockFormat format, mlir::Value acc);
+
 /// acc[t, s, n] += sum_k x[t, k] * weight[e, n, k], of the experts
 /// e = experts[t, s]; or x[t, s, k]. `weight` is the storage of the matrices
 /// (E, N, K) of all experts.

@@ -209,7 +209,7 @@ static func::FuncOp createEntry(OpBuilder &b, func::FuncOp old, int64_t chunk) {
 }
 
 static LogicalResult lowerEntry(func::FuncOp old, int64_t chunk,
-                                RecurrenceForm recurrences) {
+                                const PromptForm &prompt) {
   OpBuilder outer(old);
   func::FuncOp entry = createEntry(outer, old, chunk);
   FailureOr<EntryArguments> known = EntryArguments::of(entry);
@@ -228,7 +228,7 @@ static LogicalResult lowerEntry(func::FuncOp old, int64_t chunk,
       b, entry, old.getName(),
       {argument(EntryArgument::Logits),
        hasHidden ? argument(EntryArgument::Hidden) : Value()},
-      recurrences);
+      prompt);
   // The rows of the call's tokens, of a tensor with room for a chunk.
   auto rows = [&](Value value, Type old) -> Value {
     if (value.getType() == old)
@@ -281,22 +281,32 @@ struct ConvertLlamaToLinalg
   using ConvertLlamaToLinalgBase::ConvertLlamaToLinalgBase;
 
   void runOnOperation() override {
-    RecurrenceForm recurrences = {recurrenceChunk, recurrenceInParts};
+    PromptForm prompt = {recurrenceChunk, recurrenceInParts};
     auto refuse = [&](const Twine &expected) {
       getOperation().emitError("recurrence-chunk=")
-          << recurrences.chunk << ": expected " << expected;
+          << prompt.chunk << ": expected " << expected;
       signalPassFailure();
     };
-    if (recurrences.chunk < 1)
+    if (prompt.chunk < 1)
       return refuse("at least 1");
-    if (recurrences.inParts && recurrences.chunk % kTermsOfParts)
+    if (prompt.inParts && prompt.chunk % kTermsOfParts)
       return refuse("a multiple of " + Twine(kTermsOfParts) +
                     ", because products are in parts");
+    for (StringRef name : widenedTypes) {
+      OpBuilder b(&getContext());
+      if (name != "bf16" && name != "f16") {
+        getOperation().emitError("widened-types=")
+            << name << ": expected bf16 or f16";
+        return signalPassFailure();
+      }
+      prompt.widened.push_back(name == "bf16" ? b.getBF16Type()
+                                              : b.getF16Type());
+    }
     auto functions = llvm::to_vector(getOperation().getOps<func::FuncOp>());
     for (func::FuncOp function : functions)
       if (!function.isDeclaration() &&
           (failed(verifyEntry(function, chunk)) ||
-           failed(lowerEntry(function, chunk, recurrences))))
+           failed(lowerEntry(function, chunk, prompt))))
         return signalPassFailure();
     if (failed(lowerSymbols(getOperation())))
       return signalPassFailure();

@@ -183,7 +183,7 @@ func::FuncOp FunctionLowering::lowerKernel(KernelOp op,
     if (output)
       output =
           body->getArgument(llvm::find(operands, output) - operands.begin());
-  FunctionLowering lowering(inner, kernel, entry, written, recurrences);
+  FunctionLowering lowering(inner, kernel, entry, written, prompt);
   for (auto [value, argument] : llvm::zip(taken, body->getArguments()))
     lowering.set(value, argument);
   for (Operation *view : inside)

@@ -3,6 +3,7 @@
 /// experts in Experts.cpp, kernels in Kernels.cpp, elementwise ops in
 /// Elementwise.cpp.
 #include "lowering/linalg/Lowering.h"
+#include "dialect/Attributes.h"
 #include "dialect/Elementwise.h"
 #include "dialect/Signature.h"
 #include "lowering/linalg/Functions.h"
@@ -406,19 +407,33 @@ BlockRows FunctionLowering::quantized(Value x) {
   return entry->second;
 }
 
+/// Whether products of these rows take widened numbers of a weight in blocks.
+/// What a token computes must not depend on where a text is cut.
+bool FunctionLowering::widensWeights(Value rows, ShapedType weight) {
+  auto type = cast<ShapedType>(rows.getType());
+  return llvm::is_contained(prompt.widened, type.getElementType()) &&
+         type.getDimSize(0) != 1 && weight.getDimSize(0) >= kWidenedRows &&
+         !function->hasAttr(kInvariantAttribute);
+}
+
 /// x (T, K) times the transpose of weight (N, K), in f32. The result goes into
 /// `into`, or into a new tensor if `into` is null. `oldX` and `oldWeight` are
-/// values of the llama function.
-Value FunctionLowering::matmul(Value oldX, Value oldWeight, Value into) {
+/// values of the llama function. `widens`: numbers of a weight in blocks may be
+/// widened.
+Value FunctionLowering::matmul(Value oldX, Value oldWeight, Value into,
+                               bool widens) {
   Value x = stored(oldX), weight = stored(oldWeight);
   if (!into)
     into = b.empty({b.sizes(x)[0], b.sizes(weight)[0]}, b.getF32Type());
   Value zero = linalg::FillOp::create(b, b.getLoc(), ValueRange{b.f32(0)},
                                       ValueRange{into})
                    .getResult(0);
-  if (auto blocks = dyn_cast<BlocksType>(elementType(oldWeight)))
-    return multiplyBlocks(b, quantized(x), weight, blocks.getFormat(), zero);
-  return b.contractTransposed(x, weight, zero);
+  auto blocks = dyn_cast<BlocksType>(elementType(oldWeight));
+  if (!blocks)
+    return b.contractTransposed(x, weight, zero);
+  if (widens && widensWeights(x, tensorType(oldWeight)))
+    return multiplyWidened(b, x, weight, blocks.getFormat(), zero);
+  return multiplyBlocks(b, quantized(x), weight, blocks.getFormat(), zero);
 }
 
 /// rows (T, N) + vector (N), in place.
@@ -430,19 +445,19 @@ Value FunctionLowering::addVector(Value rows, Value vector) {
 }
 
 void FunctionLowering::lower(LinearOp op) {
-  Value y = matmul(op.getInput(), op.getWeight(), {});
+  Value y = matmul(op.getInput(), op.getWeight(), {}, /*widens=*/true);
   if (op.getBias())
     y = addVector(y, stored(op.getBias()));
   (elementType(op.getResult()).isF32() ? storedForm : wideForm)[op] = y;
 }
 
 /// If the entry returns the head's result as logits, the head writes into the
-/// memory of the logits.
+/// memory of the logits. A prompt's head usually has one row.
 void FunctionLowering::lower(HeadOp op) {
   Value into;
   if (makesOutput(op, Logits))
     into = outputSlice(Logits, stored(op.getInput()));
-  Value y = matmul(op.getInput(), op.getWeight(), into);
+  Value y = matmul(op.getInput(), op.getWeight(), into, /*widens=*/false);
   auto inPlace = [&](llvm::function_ref<Value(Value)> f) {
     y = b.generic(2, {}, {y}, {b.select(2, {0, 1})},
                   [&](Values v) { return SmallVector<Value>{f(v[0])}; })[0];

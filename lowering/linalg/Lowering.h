@@ -17,13 +17,21 @@ namespace cria {
 /// have 32 terms and 16 columns.
 inline constexpr int64_t kTermsOfParts = 32, kColumnsOfParts = 16;
 
-/// How a prompt's recurrences are computed.
-struct RecurrenceForm {
-  int64_t chunk = 1; ///< tokens at once; 1: a loop over tokens
+/// The rows of a weight that a product with widened weights has at least: two
+/// of AMX's tiles.
+inline constexpr int64_t kWidenedRows = 32;
+
+/// How the tokens of a prompt are computed, where each could be computed by
+/// itself.
+struct PromptForm {
+  int64_t chunk = 1; ///< tokens of a recurrence at once; 1: a loop over tokens
   /// Whether a chunk's products take each number as the sum of two of bf16.
   /// Recurrences of f32, and of sizes that are no such multiples, then become
   /// loops over tokens.
   bool inParts = false;
+  /// Rows of these types multiply numbers of weights in blocks that are rounded
+  /// to the same type; other rows are rounded to blocks, and multiply integers.
+  llvm::SmallVector<mlir::Type, 2> widened = {};
 };
 
 /// Lowers the ops of one function, an entry or a kernel, in order.
@@ -44,9 +52,9 @@ public:
   /// entry `entry` are written into `outputs`.
   FunctionLowering(LinalgBuilder &builder, mlir::func::FuncOp function,
                    llvm::StringRef entry, Outputs outputs,
-                   RecurrenceForm recurrences)
+                   PromptForm prompt)
       : b(builder), function(function), entry(entry), outputs(outputs),
-        recurrences(recurrences) {}
+        prompt(std::move(prompt)) {}
 
   void lowerBlock(mlir::Block &block);
   void set(mlir::Value old, mlir::Value stored) { storedForm[old] = stored; }
@@ -108,8 +116,10 @@ private:
   mlir::Value intoOutput(Output output, mlir::Value rows);
   mlir::func::FuncOp lowerKernel(llama::KernelOp op,
                                  llvm::SmallVectorImpl<mlir::Value> &operands);
-  mlir::Value matmul(mlir::Value oldX, mlir::Value oldWeight, mlir::Value into);
+  mlir::Value matmul(mlir::Value oldX, mlir::Value oldWeight, mlir::Value into,
+                     bool widens);
   BlockRows quantized(mlir::Value x);
+  bool widensWeights(mlir::Value rows, mlir::ShapedType weight);
   mlir::Value rowsAt(mlir::Value table, mlir::Value oldPosition,
                      llvm::ArrayRef<mlir::OpFoldResult> sizes);
   mlir::Value fromRows(
@@ -126,7 +136,7 @@ private:
   /// The entry's name. The names of the entry's kernels end with it.
   llvm::StringRef entry;
   Outputs outputs;
-  RecurrenceForm recurrences;
+  PromptForm prompt;
   /// The kernels, and the numbers of rows of their tensors.
   llvm::SmallVector<
       std::pair<mlir::func::FuncOp, llvm::SmallVector<mlir::Value>>>

@@ -490,7 +490,7 @@ void FunctionLowering::lowerRecurrence(Op op, Value query, Value key,
   // What a token adds must not depend on where a text is cut.
   RankedTensorType type = op.getResult().getType();
   bool isInvariant = function->hasAttr(kInvariantAttribute),
-       fits = !recurrences.inParts ||
+       fits = !prompt.inParts ||
               (!type.getElementType().isF32() &&
                type.getDimSize(2) % kColumnsOfParts == 0 &&
                tensorType(key).getDimSize(2) % kTermsOfParts == 0),
@@ -498,8 +498,8 @@ void FunctionLowering::lowerRecurrence(Op op, Value query, Value key,
            !of.isOfTokens() && !isInvariant && fits && type.getDimSize(0) != 1;
   Recurrence recurrence{b,
                         of,
-                        chunks ? recurrences.chunk : 1,
-                        chunks && recurrences.inParts,
+                        chunks ? prompt.chunk : 1,
+                        chunks && prompt.inParts,
                         pairs,
                         products,
                         any(op.getValue()),
