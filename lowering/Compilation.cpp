@@ -99,8 +99,8 @@ llvm::Error Compilation::select(const CompileOptions &options) {
   linalgFile = options.linalgFile;
   pipeline.beforeTile = options.beforeTile;
   pipeline.chips = options.chips.empty() ? options.defaultChips : options.chips;
-  others.assign(cpus->begin() + 1, cpus->end());
-  if (!others.empty())
+  pipeline.others.assign(cpus->begin() + 1, cpus->end());
+  if (!pipeline.others.empty())
     suffix = "." + pipeline.cpu.name;
   return llvm::Error::success();
 }

@@ -109,7 +109,7 @@ public:
   /// The chips that PTX is generated for, the oldest first.
   llvm::ArrayRef<std::string> chips() const { return pipeline.chips; }
   /// The other CPUs, besides `cpu`, that the artifact gets code for.
-  llvm::ArrayRef<CpuTarget> otherCpus() const { return others; }
+  llvm::ArrayRef<CpuTarget> otherCpus() const { return pipeline.others; }
 
   /// The costs of a forward pass. The phase must be Import.
   Costs costs() { return costsOf(*module); }
@@ -145,7 +145,6 @@ private:
 
   mlir::MLIRContext *context = nullptr;
   PipelineOptions pipeline;
-  std::vector<CpuTarget> others;
   /// The suffix of function names. It distinguishes them from the functions of
   /// other CPUs' code.
   std::string suffix;

@@ -38,24 +38,28 @@ using namespace cria;
 /// tokens are near the multiply-add rate, and chunks are worth it on AMX alone,
 /// where a step of a product has 32 terms. GPUs' schedules read a loop over
 /// tokens, and make chunks of it themselves (RecurrenceMma.cpp).
-static int64_t recurrenceChunk(const PipelineOptions &options) {
-  if (options.device == Device::Cuda || options.alsoForGpus)
-    return 1;
-  const VectorUnit &unit = options.cpu.unit;
+static int64_t recurrenceChunk(const VectorUnit &unit) {
   return unit.amx ? 32 : unit.lanes == 8 ? 16 : 1;
 }
 
 static void buildLinalg(OpPassManager &pm, const PipelineOptions &options) {
-  bool tiles = options.device == Device::Cpu && !options.alsoForGpus &&
-               options.cpu.unit.amx;
   ConvertLlamaToLinalgOptions form;
   form.chunk = options.program.chunkSize();
-  form.recurrenceChunk = recurrenceChunk(options);
-  form.recurrenceInParts = tiles && form.recurrenceChunk > 1;
-  // Turning sums of integers into floats takes AMX longer than products of bf16
-  // (docs/performance/xeon-amx.md).
-  if (tiles)
-    form.widenedTypes = {"bf16"};
+  // What a target does not take would become loops of scalars.
+  int64_t chunk = recurrenceChunk(options.cpu.unit);
+  auto isShared = [&](const CpuTarget &other) {
+    return recurrenceChunk(other.unit) == chunk &&
+           other.unit.amx == options.cpu.unit.amx;
+  };
+  if (options.device == Device::Cpu && !options.alsoForGpus &&
+      llvm::all_of(options.others, isShared)) {
+    form.recurrenceChunk = chunk;
+    form.recurrenceInParts = options.cpu.unit.amx;
+    // AMX multiplies bf16 in less time than it takes to turn sums of integers
+    // into floats (docs/performance/xeon-amx.md).
+    if (options.cpu.unit.amx)
+      form.widenedTypes = {"bf16"};
+  }
   pm.addPass(createConvertLlamaToLinalg(form));
   // Folds sizes and extensions that the lowering leaves. There is no CSE,
   // because merging two tensor.empty would make one buffer of two, and a copy.

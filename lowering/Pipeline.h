@@ -16,6 +16,8 @@ namespace cria {
 struct PipelineOptions {
   Device device = Device::Cpu;
   CpuTarget cpu;
+  /// Further CPUs that share the program up to Linalg.
+  std::vector<CpuTarget> others;
   /// NVIDIA architectures that PTX is generated for, the oldest first. Later
   /// architectures also run the PTX.
   std::vector<std::string> chips = {"sm_80"};

@@ -14,7 +14,9 @@
 /// The weights b are the left operand and are read in place, so a tile of sums
 /// is (16 n, 16 m). If the rows of b are a multiple of 8192 bytes apart, they
 /// collide in the cache. Then the first panel copies the slice, and the other
-/// panels read the copy.
+/// panels read the copy. If b is in blocks, whose numbers are as many as the k
+/// of a tile, the copy is made before the first panel: each number times its
+/// scale, rounded.
 ///
 /// Sizes need not be multiples of 32. Past the last row of a, the last row is
 /// repeated, and the sums of the repeated rows are dropped. The last block of b
@@ -23,7 +25,7 @@
 ///
 /// Rows that are sorted by expert (Experts.cpp) are packed together. A group is
 /// then of one part, whose rows are some of the panels.
-#include "lowering/cpu/Contraction.h"
+#include "lowering/cpu/BlockProducts.h"
 
 #include "mlir/Dialect/AMX/AMXDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -85,6 +87,7 @@ private:
   void packTile(Value tile, Value step, int64_t count);
   Value rowOf(const Group &group, Value block);
   void copyTail(const Group &group);
+  void widenBlocks(const Group &group, const Slice &slice);
   void multiply(const Group &group);
   void multiply(const Group &group, const Slice &slice);
   void multiplyPanel(const Group &group, const Slice &slice, Value panel,
@@ -127,7 +130,7 @@ AmxProduct::AmxProduct(VectorBuilder &b, const Contraction &c, int64_t maxRows)
   groupBlocks =
       std::min<int64_t>(kGroupBlocks, llvm::divideCeil(blocks, kLeastGroups));
   maxPanels = llvm::divideCeil(maxRows, kStep);
-  copies = c.k() % 4096 == 0 && maxPanels > 1;
+  copies = c.blocks || (c.k() % 4096 == 0 && maxPanels > 1);
   matrix = c.b;
   rows = c.experts ? c.experts->places : b.size(c.a, 0);
   firstRow = firstPanel = b.index(0);
@@ -220,6 +223,34 @@ void AmxProduct::copyTail(const Group &group) {
                      tail));
       b.store(values, tails,
               {block, b.div(i, kTile), b.rem(i, kTile), b.index(0)});
+    });
+  });
+}
+
+/// copied[block][step] = the numbers of the group's rows. Halves of a block are
+/// stored one by one: LLVM would join them with one more instruction.
+void AmxProduct::widenBlocks(const Group &group, const Slice &slice) {
+  constexpr int64_t half = kStep / 2;
+  VectorType floats = b.vectorType(half, b.getF32Type());
+  b.loop(b.index(0), b.mul(group.blocks, kStep), 1, [&](Value i) {
+    Value block = b.div(i, kStep), place = b.rem(i, kStep);
+    Value row = b.add(rowOf(group, block), place);
+    b.loop(b.index(0), slice.whole, 1, [&](Value step) {
+      Value k = b.add(slice.first, step);
+      Value codes = loadCodes(b, *c.blocks, row, k, /*isSigned=*/true);
+      Value scale = b.create<vector::BroadcastOp>(
+          floats, loadScales(b, *c.blocks, row, k, 1));
+      for (int64_t first = 0; first < kStep; first += half) {
+        Value x = b.create<arith::SIToFPOp>(
+            floats, b.create<vector::ExtractStridedSliceOp>(codes, first, half,
+                                                            /*strides=*/1));
+        Value rounded =
+            b.create<arith::TruncFOp>(b.vectorType(half, b.getBF16Type()),
+                                      b.create<arith::MulFOp>(x, scale));
+        b.store(rounded, copied,
+                {group.slot, block, step, b.div(place, kTile),
+                 b.rem(place, kTile), b.index(first)});
+      }
     });
   });
 }
@@ -371,6 +402,10 @@ void AmxProduct::multiply(const Group &group, const Slice &slice) {
   };
   if (!copies)
     return panels(0, Source::InPlace);
+  if (c.blocks) {
+    widenBlocks(group, slice);
+    return panels(0, Source::Copy);
+  }
   b.when(
       b.less(b.index(1), end),
       [&] {
@@ -449,7 +484,8 @@ void AmxProduct::flush(const Group &group, Value panel) {
 
 void AmxProduct::multiply(Value a) {
   packed = a;
-  int64_t slots = slices == 1 ? groups() : std::min(groups(), kMostSlots);
+  int64_t slots =
+      slices == 1 && !c.blocks ? groups() : std::min(groups(), kMostSlots);
   if (c.experts)
     slots = kMostSlots;
   IntegerAttr line = b.getI64IntegerAttr(64);

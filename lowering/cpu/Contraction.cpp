@@ -15,12 +15,23 @@ static MemRefType type(Value memref) {
 int64_t Contraction::m() const { return type(c).getDimSize(0); }
 int64_t Contraction::n() const { return type(c).getShape().back(); }
 int64_t Contraction::k() const {
+  if (blocks)
+    return blocks->blocks() * BlockProduct::kNumbers;
   return bOuter ? type(b).getDimSize(0) : type(b).getShape().back();
 }
 Type Contraction::aType() const { return type(a).getElementType(); }
 Type Contraction::bType() const { return type(b).getElementType(); }
 bool Contraction::hasPairs(const VectorUnit &unit) const {
   return unit.dotBf16 && aType().isBF16() && bType().isBF16();
+}
+
+Contraction Contraction::of(const BlockProduct &blocks) {
+  Contraction result;
+  result.a = blocks.rows;
+  result.b = blocks.weights;
+  result.c = blocks.out;
+  result.blocks = blocks;
+  return result;
 }
 
 /// The row of a memref (M, K), or the row t * S + s of one (T, S, K) or (T, K).

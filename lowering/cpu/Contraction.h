@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lowering/cpu/VectorBuilder.h"
+#include "lowering/kernel/BlockProduct.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -49,6 +50,9 @@ struct Contraction {
   /// a and b are f32, and each number is the sum of two of bf16: aLow * b + a *
   /// b + a * bLow.
   bool inParts = false;
+  /// b is the matrix in blocks of this product, (N, B, bytes of a block). Its
+  /// numbers are widened to the type of a.
+  std::optional<BlockProduct> blocks;
   /// c counts as zero before the product, and is not read.
   bool fromZero = false;
   /// The terms of a row are added in the same order for any number of rows.
@@ -61,6 +65,8 @@ struct Contraction {
   /// If no schedule does, `reason` says why.
   static std::optional<Contraction> match(mlir::linalg::LinalgOp op,
                                           llvm::StringRef &reason);
+  /// The same of a product with widened weights.
+  static Contraction of(const BlockProduct &blocks);
 
   /// Extents, dynamic or not.
   int64_t m() const;
@@ -168,8 +174,8 @@ void emitPanel(VectorBuilder &b, const Contraction &c, int64_t maxRows,
 int64_t mostPanelRows(const VectorUnit &unit, const Contraction &c,
                       int64_t maxRows);
 
-/// Tiles of 32 rows of b times tiles of packed a, on AMX (Amx.cpp): bf16, b (n,
-/// k) with at least 32 rows. Parts begin at multiples of 32.
+/// Tiles of 32 rows of b times tiles of packed a, on AMX (Amx.cpp): bf16, or b
+/// in blocks; b (n, k) with at least 32 rows. Parts begin at multiples of 32.
 PackedRows packTiles(VectorBuilder &b, const Contraction &c, int64_t maxRows,
                      mlir::Value rows);
 void emitTiles(VectorBuilder &b, const Contraction &c, int64_t maxRows,

@@ -102,7 +102,8 @@ static std::pair<ExpertRows, ExpertRows> byTokens(VectorBuilder &b,
 
 /// Whether several rows are multiplied in tiles.
 static bool takesTiles(const VectorUnit &unit, const Contraction &c) {
-  return unit.amx && c.aType().isBF16() && c.bType().isBF16() && c.n() >= 32;
+  return unit.amx && c.aType().isBF16() && (c.blocks || c.bType().isBF16()) &&
+         c.n() >= 32;
 }
 
 namespace {
@@ -217,18 +218,24 @@ private:
                         bool isBounded) {
     Sharings sharings;
     for (linalg::LinalgOp op : ops) {
-      StringRef reason;
+      StringRef reason, said; // by findPackings
       std::optional<Contraction> product = Contraction::match(op, reason);
+      if (auto blocks = BlockProduct::match(op, said); blocks && blocks->rows)
+        product = Contraction::of(*blocks);
       if (product && ShapedType::isDynamic(product->m()) && !isBounded)
         reason = "its number of rows has no upper bound";
+      if (product && product->blocks &&
+          (!takesTiles(unit, *product) || op->getParentOfType<scf::ForallOp>()))
+        reason = "only tiles of AMX multiply widened weights";
       if (product && product->inParts && !(unit.amx && fitsAmxOuter(*product)))
         reason = "only whole tiles of AMX multiply numbers in parts";
       if (!isTaken(op, product, reason))
         continue;
       Operation *first =
           firstToPack(sharings, op, product->a, [&](const Contraction &other) {
-            return other.a == product->a && other.bType() == product->bType() &&
-                   takesTiles(unit, other) == takesTiles(unit, *product);
+            bool tiles = takesTiles(unit, *product);
+            return other.a == product->a && takesTiles(unit, other) == tiles &&
+                   (tiles || other.bType() == product->bType());
           });
       sharings.insert({op, {*product, first}});
     }
@@ -249,7 +256,7 @@ private:
       if (product && product->count() != 1 &&
           op->getParentOfType<scf::ForallOp>())
         reason = "it is inside a parallel loop";
-      if (!isTaken(op, product, reason))
+      if (!isTaken(op, product, reason) || product->rows)
         continue;
       Operation *first =
           firstToPack(packings, op, {product->codes, product->scales},
@@ -450,11 +457,11 @@ private:
       emitAmxOuter(b, c);
     else if (c.bOuter)
       emitOuter(b, c);
-    else if (c.m() == 1)
+    else if (c.m() == 1 && !c.blocks)
       emitDot(b, c, parallel);
     else if (!parallel)
       emitDots(b, c, parallel);
-    else if (c.invariant && maxRows <= kFewRows)
+    else if (c.invariant && maxRows <= kFewRows && !c.blocks)
       emitFewDots(b, c);
     else
       lowerRows(b, c, maxRows, sharings.find(sharing.first)->second.packed);
@@ -466,13 +473,14 @@ private:
   void lowerRows(VectorBuilder &b, const Contraction &c, int64_t maxRows,
                  PackedRows &packed) {
     Value rows = b.size(c.a, 0), several = rows;
-    if (!c.invariant)
+    bool all = c.invariant || c.blocks;
+    if (!all)
       several =
           b.create<arith::SelectOp>(b.less(b.index(1), rows), rows, b.index(0));
     if (packed.empty())
       packed = pack(b, c, maxRows, several);
     auto many = [&] { multiply(b, c, maxRows, packed); };
-    if (c.invariant)
+    if (all)
       return many();
     // The head of a prompt usually has one row or none.
     b.byRows(

@@ -103,9 +103,9 @@ static bool hasPayload(Block &body, const Term &term,
                                   m_Op<arith::ExtFOp>(m_Val(term.scaleX))))) {
     return false;
   }
-  return matchPattern(w, m_Op<arith::MulFOp>(
-                             m_Op<arith::SIToFPOp>(m_Any(&code)),
-                             m_Any(&scale))) &&
+  return matchPattern(w,
+                      m_Op<arith::MulFOp>(m_Op<arith::SIToFPOp>(m_Any(&code)),
+                                          m_Any(&scale))) &&
          isScale(scale, term.low, term.high) &&
          (halves ? isNibble(code, term.code, *halves) : code == term.code);
 }
@@ -132,12 +132,9 @@ std::optional<BlockProduct> BlockProduct::match(linalg::LinalgOp op,
   unsigned first = widened ? 1 : 2;
   Block &body = *op.getBlock();
   auto argument = [&](unsigned i) -> Value { return body.getArgument(i); };
-  Term term = {argument(0),
-               widened ? Value() : argument(1),
-               argument(first),
-               argument(first + 1),
-               argument(first + 2),
-               argument(first + 3)};
+  Term term = {argument(0),         widened ? Value() : argument(1),
+               argument(first),     argument(first + 1),
+               argument(first + 2), argument(first + 3)};
   if (!hasPayload(body, term, halves ? std::optional(3u) : std::nullopt))
     return std::nullopt;
   if (!mayReorder(op))
@@ -149,10 +146,8 @@ std::optional<BlockProduct> BlockProduct::match(linalg::LinalgOp op,
   SmallVector<Dims> expected = {halves ? Dims{0, 2, 3, 4} : Dims{0, 2, 3}};
   if (!widened)
     expected.push_back({0, 2});
-  expected.append({halves ? Dims{1, 2, 4} : Dims{1, 2, 3},
-                   {1, 2},
-                   {1, 2},
-                   {0, 1}});
+  expected.append(
+      {halves ? Dims{1, 2, 4} : Dims{1, 2, 3}, {1, 2}, {1, 2}, {0, 1}});
   for (auto [map, dims] : llvm::zip_equal(op.getIndexingMapsArray(), expected))
     if (!map.isProjectedPermutation() || loops(map) != dims)
       return fail("its loops are not rows, columns, blocks and their numbers");
@@ -163,7 +158,8 @@ std::optional<BlockProduct> BlockProduct::match(linalg::LinalgOp op,
   product.bits = halves ? 4 : 8;
   product.out = op.getDpsInitOperand(0)->get();
   product.weights = sourceOf(operand(first), kScaleBytes, bytes);
-  if (!product.weights || product.weights != sourceOf(operand(first + 1), 0, 1) ||
+  if (!product.weights ||
+      product.weights != sourceOf(operand(first + 1), 0, 1) ||
       product.weights != sourceOf(operand(first + 2), 1, 1) ||
       product.blockBytes() != kScaleBytes + bytes)
     return fail("its weights are not the bytes of blocks of one matrix");

@@ -16,11 +16,11 @@ namespace cria {
 ///
 ///   rows[t, b, j] * (the type of rows)(code(n, b, j) * scale(n, b))
 struct BlockProduct {
-  mlir::Value codes;   // (T, B, 32) i8; null with widened weights
-  mlir::Value scales;  // (T, B) f16; null with widened weights
-  mlir::Value weights; // (N, B, 34 or 18) i8
-  mlir::Value out;     // (T, N) f32
-  int64_t bits;        // of a weight: 8 or 4
+  mlir::Value codes;     // (T, B, 32) i8; null with widened weights
+  mlir::Value scales;    // (T, B) f16; null with widened weights
+  mlir::Value weights;   // (N, B, 34 or 18) i8
+  mlir::Value out;       // (T, N) f32
+  int64_t bits;          // of a weight: 8 or 4
   mlir::Value rows = {}; // (T, B * 32) bf16 or f16; only with widened weights
 
   static constexpr int64_t kNumbers = 32;

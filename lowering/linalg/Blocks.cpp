@@ -134,8 +134,8 @@ static Value bytesOf(LinalgBuilder &b, Value weight, int64_t first,
 }
 
 /// x * w, a term of a product: the number of a row is an integer times a scale,
-/// and so is that of a weight, whose f16 scale has two bytes. `half` is the half
-/// of a byte that has the weight's integer; null if that has 8 bits.
+/// and so is that of a weight, whose f16 scale has two bytes. `half` is the
+/// half of a byte that has the weight's integer; null if that has 8 bits.
 static Value termOf(LinalgBuilder &b, Value code, Value scale, Value byte,
                     Value half, Value low, Value high) {
   Scalars s{b};
@@ -154,12 +154,12 @@ static int64_t codeBytes(BlockFormat format) {
 /// elements of `rows` and `scales` (null: none), and of n the byte with its
 /// integer, which half of the byte (null: all of it), and the two bytes of its
 /// scale. If numbers have four bits, there is also a loop over the halves.
-static Value sumOverBlocks(
-    LinalgBuilder &b, Value rows, Value scales, Value weight,
-    BlockFormat format, Value acc,
-    llvm::function_ref<Value(Values of, Value byte, Value half, Value low,
-                             Value high)>
-        term) {
+static Value
+sumOverBlocks(LinalgBuilder &b, Value rows, Value scales, Value weight,
+              BlockFormat format, Value acc,
+              llvm::function_ref<Value(Values of, Value byte, Value half,
+                                       Value low, Value high)>
+                  term) {
   bool halves = format == BlockFormat::Q4_0;
   int64_t bytes = codeBytes(format);
   unsigned t = 0, n = 1, block = 2, half = 3, byte = halves ? 4 : 3;
@@ -182,8 +182,8 @@ static Value sumOverBlocks(
           index = linalg::IndexOp::create(b, b.getLoc(), half);
         Values last = v.take_back(4);
         Value each = term(v.drop_back(4), last[0], index, last[1], last[2]);
-        return {arith::AddFOp::create(b, b.getLoc(), last[3], each,
-                                      b.sumFlags())};
+        return {
+            arith::AddFOp::create(b, b.getLoc(), last[3], each, b.sumFlags())};
       })[0];
 }
 
@@ -242,10 +242,9 @@ Value cria::multiplyExperts(LinalgBuilder &b, BlockRows x, Value experts,
         Value code = at(arith::AddIOp::create(b, b.getLoc(), index(byte),
                                               b.index(kScaleBytes))),
               low = at(b.index(0)), high = at(b.index(1));
-        Value term = termOf(b, v[1], v[2], code,
-                            halves ? index(half) : Value(), low, high);
-        return {
-            arith::AddFOp::create(b, b.getLoc(), v[3], term, b.sumFlags())};
+        Value term = termOf(b, v[1], v[2], code, halves ? index(half) : Value(),
+                            low, high);
+        return {arith::AddFOp::create(b, b.getLoc(), v[3], term, b.sumFlags())};
       })[0];
 }
 

@@ -20,8 +20,8 @@ BlockRows quantizeRows(LinalgBuilder &b, mlir::Value rows);
 mlir::Value multiplyBlocks(LinalgBuilder &b, BlockRows x, mlir::Value weight,
                            llama::BlockFormat format, mlir::Value acc);
 
-/// The same, of rows x (T, K) in 16 bits. The numbers of the weights are rounded
-/// to the type of x.
+/// The same, of rows x (T, K) in 16 bits. The numbers of the weights are
+/// rounded to the type of x.
 mlir::Value multiplyWidened(LinalgBuilder &b, mlir::Value x, mlir::Value weight,
                             llama::BlockFormat format, mlir::Value acc);
 

@@ -51,8 +51,7 @@ public:
   /// Lowers at the builder's insertion point, in `function`. The results of the
   /// entry `entry` are written into `outputs`.
   FunctionLowering(LinalgBuilder &builder, mlir::func::FuncOp function,
-                   llvm::StringRef entry, Outputs outputs,
-                   PromptForm prompt)
+                   llvm::StringRef entry, Outputs outputs, PromptForm prompt)
       : b(builder), function(function), entry(entry), outputs(outputs),
         prompt(std::move(prompt)) {}
 

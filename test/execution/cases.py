@@ -74,9 +74,7 @@ def layernorm():
 def linear_of(p, x, weight, bias=None):
     op = f"llama.linear {x.name}, {weight.name}"
     op += f" bias({bias.name} : {bias.type})" if bias else ""
-    product = lambda call: reference.linear(
-        call.factor(x, weight), call[weight], call[bias]
-    )
+    product = lambda call: call.linear(x, weight, bias)
     shape = (None, weight.shape[0])
     return p.emit(f"{op} : {x.type}, {weight.type}", shape, product, x.dtype)
 
@@ -141,7 +139,7 @@ def blocks():
         p = Program()
         logits = p.head(p.tokens(2080), p.weight(101, 2080, dtype=form))
         yield f"head {form}", p.ends(logits)
-        p = Program()  # several groups of rows
+        p = Program("bf16")  # several groups of rows
         y = linear_of(p, p.tokens(288), p.weight(1213, 288, dtype=form))
         yield f"groups {form}", p.ends(p.head(y, p.weight(128, 1213)))
     p = Program()  # rows of zeros, and of one number: once, and in all places

@@ -30,6 +30,7 @@ import states  # noqa: E402
 import variants  # noqa: E402
 
 TARGETS = ["native", "x86-64-v3", "emulated-amx", "emulated"]
+WIDENED = {"emulated-amx": ["bf16"]}  # types that multiply widened weights
 BAR = {"f32": 1e-7, "bf16": 1e-5, "f16": 1e-5}
 SINGLE = 5  # tokens that are also fed one by one
 LAST = 33  # tokens of which the last one's logits are also asked for alone
@@ -114,6 +115,7 @@ def main():
         for what, program in programs():
             if what not in chosen:
                 continue
+            program.widened = WIDENED.get(cpu, ())
             if cpu == "emulated":
                 run_emulated(tools, program, f"{op} {what}")
             else:

@@ -61,6 +61,7 @@ class Call:
         self.first = first
         self.storage, self.known, self.noise = storage, {}, noise
         self.real = np.float32 if storage else np.float64
+        self.widened = ()  # types of a prompt's rows that multiply widened weights
 
     def __getitem__(self, value):
         if value is None:
@@ -75,6 +76,14 @@ class Call:
             self.known[value.name] = result
         return self.known[value.name]
 
+    def linear(self, x, weight, bias=None):
+        """A llama.linear. Rows of several tokens may multiply widened weights in
+        blocks: their numbers, rounded to the rows' type."""
+        several = len(self.ids) > 1 and weight.shape[0] >= 32
+        if weight.in_blocks and x.dtype in self.widened and several:
+            w = rounded(self[weight], x.dtype) if self.storage else self[weight]
+            return reference.linear(self[x], w, self[bias])
+        return reference.linear(self.factor(x, weight), self[weight], self[bias])
 
     def factor(self, x, weight):
         """x as a product with the weight reads it, or as a cache holds it."""
@@ -97,6 +106,7 @@ class Program:
         self.on_cuda = True  # whether the cuda target takes it
         self.places = None  # of caches that are rings; None: they are whole
         self.whole = False  # whether a text must be one call
+        self.widened = ()  # types of rows that multiply widened weights in prompts
         self.random = np.random.default_rng(0)
         self.symbols, self.body, self.arrays, self.caches = [], [], {}, []
 
@@ -235,6 +245,7 @@ class Program:
         rows, ids = [], np.asarray(ids)
         for at in range(0, len(ids), self.chunk):
             call = Call(ids[at : at + self.chunk], at, caches, storage)
+            call.widened = self.widened
             rows.append(call[self.results[0]])
             caches = [call[cache] for cache in self.results[1:]]
         return np.concatenate(rows)

@@ -223,7 +223,7 @@ class RandomOps(Program):
         bias = self.vector(x, n, scale=0.3) if self.chance(biased) else None
         op = f"llama.linear {x.name}, {w.name}"
         op += f" bias({bias.name} : {bias.type})" if bias else ""
-        product = lambda call: reference.linear(call.factor(x, w), call[w], call[bias])
+        product = lambda call: call.linear(x, w, bias)
         shape = (x.shape[0], n)
         return self.made(x, f"{op} : {x.type}, {w.type}", product, shape)
 

@@ -4,6 +4,10 @@
 #mk = affine_map<(m, n, k) -> (m, k)>
 #nk = affine_map<(m, n, k) -> (n, k)>
 #mn = affine_map<(m, n, k) -> (m, n)>
+#mbj = affine_map<(m, n, b, j) -> (m, b, j)>
+#nbj = affine_map<(m, n, b, j) -> (n, b, j)>
+#nb = affine_map<(m, n, b, j) -> (n, b)>
+#mnb = affine_map<(m, n, b, j) -> (m, n)>
 
 // Two rows and more go to AMX. A step of k loads two tiles of b where it lies
 // and two of packed a, then multiplies each with each. Two blocks share the 32
@@ -195,6 +199,53 @@ func.func @mixed(%a: memref<?x64xf32>, %b: memref<64x64xbf16>, %c: memref<?x64xf
       %p = arith.mulf %x, %ww : f32
       %s = arith.addf %acc, %p fastmath<reassoc> : f32
       linalg.yield %s : f32
+  }
+  return
+}
+
+// Numbers of weights in blocks are rounded into a copy of a group's slice, before
+// its first panel; one row of a, too, is multiplied in tiles.
+// CHECK-LABEL: func @widened
+// CHECK-SAME: %[[X:[^:]*]]: memref<40x96xbf16>, %[[W:[^:]*]]: memref<64x3x34xi8>
+// CHECK: %[[A:.*]] = memref.alloc() {alignment = 64 : i64} : memref<1x2x3x2x16x32xbf16>
+// CHECK: vector.load %[[X]]
+// CHECK: %[[COPY:.*]] = memref.alloc() {alignment = 64 : i64} : memref<2x1x3x2x16x32xbf16>
+// CHECK: scf.forall
+// CHECK: %[[CODES:.*]] = vector.load %[[W]][%{{.*}}, %{{.*}}, %c2] : memref<64x3x34xi8>, vector<32xi8>
+// CHECK: vector.load %[[W]][%{{.*}}, %{{.*}}, %c0]
+// CHECK: arith.sitofp
+// CHECK: arith.mulf
+// CHECK: %[[HALF:.*]] = arith.truncf %{{.*}} : vector<16xf32> to vector<16xbf16>
+// CHECK: vector.store %[[HALF]], %[[COPY]]
+// CHECK: amx.tile_zero
+// CHECK: amx.tile_load %[[COPY]]
+// CHECK-NEXT: amx.tile_load %[[A]]
+// CHECK-NOT: vector.load %[[W]]
+// CHECK: return
+func.func @widened(%x: memref<40x96xbf16>, %w: memref<64x3x34xi8>, %y: memref<40x64xf32>) {
+  %c8 = arith.constant 8 : i16
+  %rows = memref.expand_shape %x [[0], [1, 2]] output_shape [40, 3, 32] : memref<40x96xbf16> into memref<40x3x32xbf16>
+  %codes = memref.subview %w[0, 0, 2] [64, 3, 32] [1, 1, 1] : memref<64x3x34xi8> to memref<64x3x32xi8, strided<[102, 34, 1], offset: 2>>
+  %low = memref.subview %w[0, 0, 0] [64, 3, 1] [1, 1, 1] : memref<64x3x34xi8> to memref<64x3xi8, strided<[102, 34]>>
+  %high = memref.subview %w[0, 0, 1] [64, 3, 1] [1, 1, 1] : memref<64x3x34xi8> to memref<64x3xi8, strided<[102, 34], offset: 1>>
+  linalg.generic {indexing_maps = [#mbj, #nbj, #nb, #nb, #mnb], iterator_types = ["parallel", "parallel", "reduction", "reduction"]}
+      ins(%rows, %codes, %low, %high : memref<40x3x32xbf16>, memref<64x3x32xi8, strided<[102, 34, 1], offset: 2>>, memref<64x3xi8, strided<[102, 34]>>, memref<64x3xi8, strided<[102, 34], offset: 1>>)
+      outs(%y : memref<40x64xf32>) {
+    ^bb0(%a: bf16, %b: i8, %l: i8, %h: i8, %acc: f32):
+      %0 = arith.extf %a : bf16 to f32
+      %1 = arith.extui %l : i8 to i16
+      %2 = arith.extui %h : i8 to i16
+      %3 = arith.shli %2, %c8 : i16
+      %4 = arith.ori %1, %3 : i16
+      %5 = arith.bitcast %4 : i16 to f16
+      %6 = arith.extf %5 : f16 to f32
+      %7 = arith.sitofp %b : i8 to f32
+      %8 = arith.mulf %7, %6 : f32
+      %9 = arith.truncf %8 : f32 to bf16
+      %10 = arith.extf %9 : bf16 to f32
+      %11 = arith.mulf %0, %10 fastmath<reassoc> : f32
+      %12 = arith.addf %acc, %11 fastmath<reassoc> : f32
+      linalg.yield %12 : f32
   }
   return
 }

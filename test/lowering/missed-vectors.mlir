@@ -214,6 +214,36 @@ func.func @rounded_blocks(%x: memref<1x2x32xi8>, %xs: memref<1x2xf16>, %w: memre
   return
 }
 
+// one with widened weights, on a CPU without tiles,
+// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=widened | Op=linalg.generic, Reason="only tiles of AMX multiply widened weights"
+func.func @widened(%x: memref<3x64xbf16>, %w: memref<64x2x34xi8>, %y: memref<3x64xf32>) {
+  %c8 = arith.constant 8 : i16
+  %rows = memref.expand_shape %x [[0], [1, 2]] output_shape [3, 2, 32] : memref<3x64xbf16> into memref<3x2x32xbf16>
+  %codes = memref.subview %w[0, 0, 2] [64, 2, 32] [1, 1, 1] : memref<64x2x34xi8> to memref<64x2x32xi8, strided<[68, 34, 1], offset: 2>>
+  %low = memref.subview %w[0, 0, 0] [64, 2, 1] [1, 1, 1] : memref<64x2x34xi8> to memref<64x2xi8, strided<[68, 34]>>
+  %high = memref.subview %w[0, 0, 1] [64, 2, 1] [1, 1, 1] : memref<64x2x34xi8> to memref<64x2xi8, strided<[68, 34], offset: 1>>
+  linalg.generic {indexing_maps = [#mbj, #nbj, #nb, #nb, #mnb], iterator_types = ["parallel", "parallel", "reduction", "reduction"]}
+      ins(%rows, %codes, %low, %high : memref<3x2x32xbf16>, memref<64x2x32xi8, strided<[68, 34, 1], offset: 2>>, memref<64x2xi8, strided<[68, 34]>>, memref<64x2xi8, strided<[68, 34], offset: 1>>)
+      outs(%y : memref<3x64xf32>) {
+    ^bb0(%a: bf16, %b: i8, %l: i8, %h: i8, %acc: f32):
+      %0 = arith.extf %a : bf16 to f32
+      %1 = arith.extui %l : i8 to i16
+      %2 = arith.extui %h : i8 to i16
+      %3 = arith.shli %2, %c8 : i16
+      %4 = arith.ori %1, %3 : i16
+      %5 = arith.bitcast %4 : i16 to f16
+      %6 = arith.extf %5 : f16 to f32
+      %7 = arith.sitofp %b : i8 to f32
+      %8 = arith.mulf %7, %6 : f32
+      %9 = arith.truncf %8 : f32 to bf16
+      %10 = arith.extf %9 : bf16 to f32
+      %11 = arith.mulf %0, %10 fastmath<reassoc> : f32
+      %12 = arith.addf %acc, %11 fastmath<reassoc> : f32
+      linalg.yield %12 : f32
+  }
+  return
+}
+
 // one whose scales do not stand in front of their blocks,
 // CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=scales_elsewhere | Op=linalg.generic, Reason="its weights are not the bytes of blocks of one matrix"
 func.func @scales_elsewhere(%x: memref<1x2x32xi8>, %xs: memref<1x2xf16>, %w: memref<6x2x34xi8>, %y: memref<1x6xf32>) {
