@@ -181,7 +181,8 @@ std::string cria::blockInstruction(const CpuTarget &target) {
   const VectorUnit &unit = target.unit;
   if (unit.neon)
     return unit.mmlaBytes ? "smmla, of one row by sdot" : "sdot";
-  return std::string(unit.amxBytes ? "tdpbssd, of one row by " : "") +
+  std::string tiles = "tdpbssd, if widened tdpbf16ps, of one row by ";
+  return (unit.amxBytes ? tiles : "") +
          (unit.dotBytes ? "vpdpbusd" : "vpmaddwd, of four bits vpmaddubsw");
 }
 
