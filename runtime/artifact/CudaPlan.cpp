@@ -196,6 +196,15 @@ static TensorMap readMap(const JsonCursor &at) {
   return map;
 }
 
+/// Checks a map of a paged cache: the first page, which others follow.
+static void checkPages(const JsonCursor &at, const TensorMap &map,
+                       uint64_t pageBytes) {
+  if (map.strides.empty() || map.sizes.back() != 1 ||
+      map.strides.back() * 2 != pageBytes)
+    at.fail(
+        concat({"has no pages of ", pageBytes, " bytes as last dimension"}));
+}
+
 /// Bytes from the argument's address, in the last layer, to the end of the
 /// weight, the cache or the arena; 0 for other memory.
 uint64_t Reader::bytesAt(const Argument &argument, uint64_t layers) const {
@@ -221,6 +230,8 @@ Argument Reader::readArgument(const JsonCursor &at, uint64_t layers,
   uint64_t needed = argument.map->bytes(), room = bytesAt(argument, layers);
   if (needed > room)
     map->fail(concat({"has ", needed, " bytes, ", room, " are there"}));
+  if (around.hasPages && argument.kind == Argument::Cache)
+    checkPages(*map, *argument.map, around.cacheBytes[argument.value]);
   return argument;
 }
 

@@ -44,7 +44,8 @@ struct Dimension {
 };
 
 /// A tensor of 16-bit floats from which hardware copies boxes with rows of 128
-/// bytes. The fastest dimension comes first.
+/// bytes. The fastest dimension comes first. The last dimension of a paged
+/// cache counts pages; a plan says 1.
 struct TensorMap {
   bool isBfloat;               // else f16
   std::vector<uint64_t> sizes; // one to five

@@ -40,8 +40,9 @@ Result<CUdeviceptr> Runner::zeroed(uint64_t bytes, const char *purpose) {
   return address;
 }
 
-Status Runner::allocate(const PageCounts &pages, uint64_t stepBytes) {
+Status Runner::allocate(const PageCounts &counts, uint64_t stepBytes) {
   const Manifest &manifest = model.manifest();
+  pages = counts;
   Result<Stream> made = makeStream(context);
   if (!made.ok())
     return made.status();
@@ -219,7 +220,11 @@ Status Runner::bind(const LaunchStep &step, uint64_t layer,
     launch.values.push_back(address(argument, layer));
     if (!argument.map)
       continue;
-    Status status = cuda::encode(*context, *argument.map, launch.values.back(),
+    TensorMap map = *argument.map;
+    if (argument.kind == Argument::Cache) // which has one page, or all in it
+      map.sizes.back() *= static_cast<uint64_t>(
+          pages.of(model.manifest().caches[argument.value].kind()));
+    Status status = cuda::encode(*context, map, launch.values.back(),
                                  step.kernel, launch.maps.emplace_back());
     if (!status.ok())
       return status;

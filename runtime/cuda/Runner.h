@@ -52,7 +52,7 @@ protected:
 
   /// Makes the stream, the caches with `pages`, the scratch, a row of
   /// logits, and `stepBytes` bytes for the data of a step.
-  Status allocate(const PageCounts &pages, uint64_t stepBytes);
+  Status allocate(const PageCounts &counts, uint64_t stepBytes);
 
   struct Expanded {
     const Entry *entry;
@@ -154,6 +154,7 @@ protected:
   const BoundLoras *loras = nullptr; // while launches are made with them
   std::shared_ptr<Context> context;
   Stream stream;
+  PageCounts pages; // of the caches
   std::vector<CUdeviceptr> caches;
   Ropes ropes;
   /// The device memory for each kind of argument that has one place.

@@ -125,7 +125,7 @@ Value KernelFunction::zeroed(int64_t count) {
   return memref::GetGlobalOp::create(host, global.getType(), name);
 }
 
-bool KernelFunction::isLayer(Value index) {
+bool KernelFunction::isLayer(Value index) const {
   auto argument = dyn_cast<BlockArgument>(index);
   return argument && !calls.empty() &&
          llvm::all_of(calls, [&](func::CallOp call) {

@@ -52,7 +52,7 @@ public:
   mlir::Value zeroed(int64_t count);
   /// Whether an argument is the number of a layer in every call: a constant, or
   /// the counter of a loop.
-  bool isLayer(mlir::Value index);
+  bool isLayer(mlir::Value index) const;
   /// Rows of the grid: a size over `each`, rounded up; at least `least`.
   mlir::Value blocks(const Size &size, int64_t each, int64_t least = 1);
   /// `blocks` if a size is at most `bound`, or with `beyond` if it is larger;

@@ -69,8 +69,10 @@ Value AttentionKernel::rowOfKey(Value key, Value token) {
 }
 
 Value AttentionKernel::alignedKey(Value key, int64_t of) {
-  if (!aligns())
-    return key;
+  return aligns() ? floorOf(key, of) : key;
+}
+
+Value AttentionKernel::floorOf(Value key, int64_t of) {
   AffineExpr first = this->of.elements.expr(in.attention.firstKey);
   return b.sub(key, b.rem(b.add(key, launch.value(first, {})), of));
 }

@@ -49,6 +49,8 @@ protected:
   /// are computed together lie together, and do not depend on other tokens. The
   /// earlier keys exist, but are not seen.
   mlir::Value alignedKey(mlir::Value key, int64_t of);
+  /// The last key up to `key` whose position is a multiple of `of`.
+  mlir::Value floorOf(mlir::Value key, int64_t of);
   /// Whether alignedKey may return an earlier key. A single token of a ring has
   /// no bound in its mask: the ring's keys begin at the first that it sees.
   bool aligns() const {

@@ -79,6 +79,33 @@ TEST(CudaManifest, HasLaunchesForImagesWithWgmma) {
   EXPECT_EQ(launch.arguments[0].map->bytes(), (8u + 2 * 16) * 2);
 }
 
+TEST(CudaManifest, HasMapsOfPages) {
+  auto statusOf = [](const json &sizes, const json &strides) {
+    json manifest = cudaManifest(), paged = fakePagedManifest();
+    for (const char *key : {"model", "batch", "rope"})
+      manifest[key] = paged[key];
+    manifest["model"].erase("hidden");
+    manifest["caches"][0].update({{"bytes", 96}, {"shape", {4, 6}}});
+    manifest["cpu"] = paged["cpu"];
+    json &entries = manifest["cuda"]["entries"];
+    entries["batch"] = entries["decode"];
+    entries.erase("decode");
+    entries["batch"][0]["args"][0] = {{"cache", 0},
+                                      {"map",
+                                       {{"dtype", "bf16"},
+                                        {"sizes", sizes},
+                                        {"strides", strides},
+                                        {"box", {64, 2, 1}}}}};
+    return parseManifest(manifest.dump(), "x.cria").status();
+  };
+  EXPECT_EQ(statusOf({8, 2, 1}, {8, 48}).message(), "");
+  std::string wanted = "map' has no pages of 96 bytes as last dimension";
+  EXPECT_THAT(statusOf({8, 2, 1}, {8, 56}),
+              fails(CRIA_INVALID_ARGUMENT, wanted));
+  EXPECT_THAT(statusOf({8, 1, 2}, {8, 24}),
+              fails(CRIA_INVALID_ARGUMENT, wanted));
+}
+
 TEST(CudaManifest, RefusesTensorMapsThatNoDeviceTakes) {
   json map = {
       {"dtype", "f16"}, {"sizes", {8, 3}}, {"strides", {8}}, {"box", {64, 2}}};

@@ -17,11 +17,17 @@
 ///
 /// Copies bring what lies after the last key, too. Such scores are masked, and
 /// such values cleared before the last product: 0 * NaN is not 0.
+///
+/// In paged caches a tile is a box of each of its pages, or of parts of a page.
+/// What would be after the last page is copied from there once more.
 #include "lowering/gpu/cuda/BoxTile.h"
 #include "lowering/gpu/cuda/Ring.h"
 #include "lowering/gpu/cuda/TensorCores.h"
 #include "lowering/gpu/cuda/schedules/AttentionTile.h"
 #include "lowering/gpu/cuda/schedules/Schedules.h"
+
+#include "mlir/Dialect/Utils/IndexingUtils.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 
 #include <numeric>
 
@@ -69,15 +75,34 @@ private:
   /// The slots of a turn.
   enum Operand { Keys, Values };
 
+  /// Keys that lie together in memory, which one box has.
+  int64_t keysOfBox() const {
+    return in.attention.pages ? std::gcd(in.page, tileKeys) : tileKeys;
+  }
   int64_t bytes() const { return (kRows + 2 * steps * tileKeys) * size * 2; }
   SmallVector<int64_t> boxOfQueries() const {
     return {BoxTile::kColumns, together, 1, kRows / together};
   }
+  SmallVector<int64_t> boxOfKeys() const {
+    SmallVector<int64_t> box = {BoxTile::kColumns, keysOfBox()};
+    box.resize(in.attention.pages ? 3 : 2, 1);
+    return box;
+  }
+  /// Rows of all keys in a cache, or in a page of it with all of its layers.
+  int64_t rows() const {
+    auto shape = cast<ShapedType>(in.attention.keys.getType()).getShape();
+    return computeProduct(shape.drop_front(in.attention.pages ? 1 : 0)) / size;
+  }
+  /// Where caches are paged, pages are a dimension of their own: memory that
+  /// begins at a layer has only the layer's rows of each page.
   Value mapOf(const Rows &cache) {
-    auto type = cast<MemRefType>(cache.base.getType());
-    return launch.tensorMap(cache, {{size, type.getNumElements() / size},
-                                    {size},
-                                    {BoxTile::kColumns, tileKeys}});
+    if (!in.attention.pages)
+      return launch.tensorMap(cache, {{size, rows()}, {size}, boxOfKeys()});
+    auto layer = dyn_cast<Value>(in.attention.layer);
+    int64_t of =
+        layer && this->of.isLayer(layer) ? in.kvHeads * in.page : rows();
+    return launch.tensorMap(
+        cache, {{size, of, 1}, {size, rows() * size}, boxOfKeys()});
   }
   Value mapOfQueries() {
     int64_t stride = *tokenStride(in.query, in.group, size);
@@ -103,16 +128,34 @@ private:
                          boxOfQueries());
         });
     b.loop(b.i32(0), turns, 1, [&](Value turn) {
-      Value key = rowOfKey(b.add(firstKey, b.mul(turn, tileKeys)));
+      SmallVector<Value> begins =
+          rowsOf(b.add(firstKey, b.mul(turn, tileKeys)));
       for (auto [map, operand] : {std::pair(mapK, Keys), {mapV, Values}}) {
         Ring::Slot slot = ring->slot(turn, operand);
         ring->fill(slot, tileKeys * size * 2,
                    [&, map = map](auto &barriers, Value full) {
-                     tileOf(slot).copy(b, barriers, full, map, {none, key},
-                                       {BoxTile::kColumns, tileKeys});
+                     BoxTile part = tileOf(slot);
+                     for (Value row : begins) {
+                       SmallVector<Value> at = {none, row};
+                       if (in.attention.pages)
+                         at = {none, b.rem(row, rows()), b.div(row, rows())};
+                       part.copy(b, barriers, full, map, at, boxOfKeys());
+                       part.first = b.add(part.first, keysOfBox());
+                     }
                    });
       }
     });
+  }
+
+  /// The rows at which the boxes of the tile of keys from `key` on begin.
+  SmallVector<Value> rowsOf(Value key) {
+    if (!in.attention.pages)
+      return {rowOfKey(key)};
+    SmallVector<Value> begins;
+    Value last = floorOf(b.max(b.sub(endKey, b.i32(1)), key), keysOfBox());
+    for (int64_t i = 0; i < tileKeys; i += keysOfBox())
+      begins.push_back(rowOfKey(b.min(b.add(key, i), last)));
+    return begins;
   }
 
   /// Describes element (row, column) of a slot's tile. `start` describes the
@@ -243,9 +286,14 @@ private:
 
 bool cuda::takesAttentionWgmma(const KernelFunction &of,
                                const AttentionMemory &in) {
-  bool hasTiles = in.page % 128 == 0; // a tile of keys lies in a ring
+  // A tile of keys lies in a ring. A page has whole boxes, of 8 rows at least,
+  // and a tile begins with one.
+  const Attention &attention = in.attention;
+  bool begins = isConstantIntValue(attention.firstKey, 0) ||
+                !attention.keysSeen().first.empty();
+  bool hasTiles =
+      attention.pages ? in.page % 8 == 0 && begins : in.page % 128 == 0;
   return takesAttentionMma(of, in) && of.mostTokens() && hasTiles &&
-         !in.attention.pages &&
          (in.size == BoxTile::kColumns || in.size == 2 * BoxTile::kColumns) &&
          tokenStride(in.query, in.group, in.size);
 }
