@@ -210,7 +210,7 @@ def figures_of(tools, config, flags, ptx):
     rows = sass.read_report(sass.report(tools, config, *flags))
     for chip, file in ptx.items():
         for name, text in ptxas.kernels(file.read_text()).items():
-            before, wait, _ = text.partition("griddepcontrol.wait")
+            before, wait, _ = text.rpartition("griddepcontrol.wait")
             row = rows[name, chip]
             row["waits"] = bool(wait)
             row["early"] = wait and re.search(r"cp\.async|ld\.global\.nc", before)

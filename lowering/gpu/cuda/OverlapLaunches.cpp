@@ -19,6 +19,9 @@
 /// launch_dependents is after the copies, so that memory serves these copies
 /// before those of the next launch. It is before the wait, so that launches
 /// overlap whose blocks do not fill the device.
+///
+/// A kernel whose threads do different work may have both already
+/// (cuda::awaitLaunch), after copies of given memory in one of its branches.
 #include "lowering/Passes.h"
 #include "lowering/kernel/Launches.h"
 
@@ -146,6 +149,11 @@ namespace {
 struct OverlapLaunches : cria::impl::OverlapLaunchesBase<OverlapLaunches> {
   void runOnOperation() override {
     gpu::GPUFuncOp kernel = getOperation();
+    auto isThere = [](NVVM::GriddepcontrolOp) {
+      return WalkResult::interrupt();
+    };
+    if (kernel.walk(isThere).wasInterrupted())
+      return;
     OpBuilder b(sortByWait(kernel));
     for (auto kind : {NVVM::GridDepActionKind::launch_dependents,
                       NVVM::GridDepActionKind::wait})

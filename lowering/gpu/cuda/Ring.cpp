@@ -38,7 +38,7 @@ void cuda::Ring::fill(const Slot &slot, int64_t bytes, Copy copy) {
 
 void cuda::Ring::bring(const Slot &slot, int64_t bytes, Copy copy) {
   barriers.announce(slot.number, bytes);
-  copy(barriers, slot.number);
+  add(slot, copy);
 }
 
 void cuda::Ring::await(const Slot &slot) {

@@ -39,6 +39,8 @@ public:
       llvm::function_ref<void(PhaseBarriers &barriers, mlir::Value barrier)>;
   void fill(const Slot &slot, int64_t bytes, Copy copy);
   void bring(const Slot &slot, int64_t bytes, Copy copy);
+  /// Begins further copies, whose bytes `fill` or `bring` has announced.
+  void add(const Slot &slot, Copy copy) { copy(barriers, slot.number); }
   /// Waits until the slot is full.
   void await(const Slot &slot);
   /// Tells that one reader is done with the slot of this block, or of the block

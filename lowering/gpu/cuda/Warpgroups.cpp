@@ -152,6 +152,15 @@ void cuda::awaitCluster(KernelBuilder &b) {
   b.create<NVVM::ClusterWaitOp>(b.getUnitAttr());
 }
 
+void cuda::beginNextLaunch(KernelBuilder &b) {
+  NVVM::GriddepcontrolOp::create(b, b.getLoc(),
+                                 NVVM::GridDepActionKind::launch_dependents);
+}
+
+void cuda::awaitLaunch(KernelBuilder &b) {
+  NVVM::GriddepcontrolOp::create(b, b.getLoc(), NVVM::GridDepActionKind::wait);
+}
+
 void cuda::barrierOf(KernelBuilder &b, int64_t threads) {
   // Barrier 0 is the block's.
   b.create<NVVM::BarrierOp>(TypeRange(), b.i32(1), b.i32(threads),

@@ -68,6 +68,10 @@ void formClusters(simt::KernelBuilder &b, llvm::ArrayRef<int32_t> size);
 /// without waiting. All lanes of a warp take each step together.
 void arriveAtCluster(simt::KernelBuilder &b);
 void awaitCluster(simt::KernelBuilder &b);
+/// Lets the next launch begin, when each block does; waits for the launch
+/// before. OverlapLaunches.cpp places both in kernels that have none.
+void beginNextLaunch(simt::KernelBuilder &b);
+void awaitLaunch(simt::KernelBuilder &b);
 /// A barrier of the first `threads` threads of the block.
 void barrierOf(simt::KernelBuilder &b, int64_t threads);
 

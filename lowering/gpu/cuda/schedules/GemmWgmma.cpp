@@ -13,7 +13,9 @@
 /// more.
 ///
 /// The grid is persistent, one block on each multiprocessor: while warpgroups
-/// finish a tile, the first steps of the next one are on their way.
+/// finish a tile, the first steps of the next one are on their way. Weights of
+/// the first tile's first steps are on their way before the launch before has
+/// ended, which makes the input.
 ///
 /// Copies take boxes, which tensor maps describe: zeros where the input has no
 /// row, or a row no element. Rows of weights lie in the tile so that a lane has
@@ -88,7 +90,13 @@ private:
     Value group, row; // of the map, and of the stage
   };
   std::vector<Copy> copiesOf(const Corner &corner, size_t i, Value half);
-  void copyWork(cuda::Ring &ring, const Corner &corner, size_t i, Value before);
+  enum Operands { Input, Weights, Both };
+  void copyWork(cuda::Ring &ring, const Corner &corner, size_t i, Value before,
+                Value first, Value end, Operands operands);
+  /// The end of the steps whose slots are free when the first tile begins.
+  Value endOfFree(const Corner &corner) {
+    return b.min(b.add(corner.first, sizes.stages), corner.end);
+  }
   std::vector<Sums> sum(cuda::Ring &ring, const Corner &corner, Value before);
   /// The steps done after this tile, if `before` were done before it.
   Value behind(const Corner &corner, Value before) {
@@ -215,9 +223,12 @@ std::vector<WgmmaGemm::Copy> WgmmaGemm::copiesOf(const Corner &corner, size_t i,
   return copies;
 }
 
-/// `before` steps of other tiles were before this tile's.
+/// Copies operands of the steps [first, end). `before` steps of other tiles
+/// were before this tile's. Weights alone are copied first, to slots that are
+/// free, and their inputs after them.
 void WgmmaGemm::copyWork(cuda::Ring &ring, const Corner &corner, size_t i,
-                         Value before) {
+                         Value before, Value first, Value end,
+                         Operands operands) {
   Value me = corner.ofPair, other = b.sub(b.i32(1), me);
   auto mask = [&](Value block) {
     return b.create<arith::TruncIOp>(b.getI16Type(), block);
@@ -226,9 +237,9 @@ void WgmmaGemm::copyWork(cuda::Ring &ring, const Corner &corner, size_t i,
   Value blocks = mask(b.select(corner.sharesWeights, both, self));
   std::vector<Copy> mine = copiesOf(corner, i, me),
                     others = copiesOf(corner, i, other);
-  b.loop(corner.first, corner.end, 1, [&](Value at) {
+  b.loop(first, end, 1, [&](Value at) {
     cuda::Ring::Slot slot = ring.slot(b.add(before, b.sub(at, corner.first)));
-    ring.fill(slot, stageBytes(), [&](auto &barriers, Value full) {
+    auto copy = [&](cuda::PhaseBarriers &barriers, Value full) {
       Value start = b.mul(slot.number, stageRows());
       Value column = b.mul(at, kTileK), none = b.i32(0);
       auto copyAll = [&](ArrayRef<Copy> copies, Value blocks) {
@@ -238,12 +249,21 @@ void WgmmaGemm::copyWork(cuda::Ring &ring, const Corner &corner, size_t i,
               copy.from.box, full,
               b.address(slots, b.add(start, copy.row), none), blocks);
       };
-      barriers.copyBox(mapX, {column, corner.row}, {kTileK, kTileM}, full,
-                       b.address(slots, start, none));
+      if (operands != Weights)
+        barriers.copyBox(mapX, {column, corner.row}, {kTileK, kTileM}, full,
+                         b.address(slots, start, none));
+      if (operands == Input)
+        return;
       copyAll(mine, blocks);
       b.when(
           corner.sharesWeights, [] {}, [&] { copyAll(others, mask(self)); });
-    });
+    };
+    if (operands == Both)
+      ring.fill(slot, stageBytes(), copy);
+    else if (operands == Weights)
+      ring.bring(slot, stageBytes(), copy);
+    else
+      ring.add(slot, copy);
   });
 }
 
@@ -330,6 +350,7 @@ void WgmmaGemm::multiplyTiles(Value rows) {
   cuda::arriveAtCluster(b);
   cuda::awaitCluster(b);
   auto multiplyAll = [&] {
+    cuda::awaitLaunch(b);
     forTiles(rows, [&](Value turn, Value before) {
       Corner corner = cornerOf(turn, rows);
       std::vector<Sums> sums = sum(ring, corner, before);
@@ -339,11 +360,29 @@ void WgmmaGemm::multiplyTiles(Value rows) {
       return behind(corner, before);
     });
   };
+  auto copySteps = [&](const Corner &corner, Value before, Value first,
+                       Value end, Operands operands) {
+    branch(b, workTiles, corner.tile, [&](size_t i, Value) {
+      copyWork(ring, corner, i, before, first, end, operands);
+    });
+  };
+  auto copyFirst = [&](Operands operands) {
+    Value turn = b.block(0);
+    b.when(b.less(turn, turns(rows)), [&] {
+      Corner corner = cornerOf(turn, rows);
+      copySteps(corner, b.i32(0), corner.first, endOfFree(corner), operands);
+    });
+  };
   auto copyAll = [&] {
+    copyFirst(Weights);
+    cuda::beginNextLaunch(b);
+    cuda::awaitLaunch(b);
+    copyFirst(Input);
     forTiles(rows, [&](Value turn, Value before) {
       Corner corner = cornerOf(turn, rows);
-      branch(b, workTiles, corner.tile,
-             [&](size_t i, Value) { copyWork(ring, corner, i, before); });
+      Value first =
+          b.select(b.equal(turn, b.block(0)), endOfFree(corner), corner.first);
+      copySteps(corner, before, first, corner.end, Both);
       return behind(corner, before);
     });
   };
