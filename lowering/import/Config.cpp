@@ -451,7 +451,10 @@ static std::string familyNames() {
 std::set<std::string> cria::addDefaults(const Family &family, json &config) {
   std::set<std::string> added;
   json defaults = json::parse(family.defaults);
-  if (!config.value("rope_scaling", json()).is_null()) // an older name
+  json scaling = config.value("rope_scaling", json()); // an older name
+  if (scaling == json::object())
+    config.erase("rope_scaling"); // stands for the default in transformers
+  else if (!scaling.is_null())
     defaults.erase("rope_parameters");
   if (config.value("rope_parameters", json()).is_null())
     config.erase("rope_parameters"); // null stands for the default

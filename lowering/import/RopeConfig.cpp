@@ -5,9 +5,8 @@
 ///   {"rope_parameters": {"rope_theta": 1e4, "rope_type": "linear", "factor":
 ///   2}}
 ///
-/// A model whose layers differ in kind has an object of the second form for
-/// each kind. All objects must be equal, except in families that have a rope of
-/// their own in layers with a window.
+/// Families that have a rope of their own in layers with a window have an
+/// object of the second form for each kind of layer.
 #include "lowering/import/Ledger.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -156,10 +155,13 @@ void RopeReader::readPart() {
 }
 
 /// Reads the positions before scaling. In transformers the key of the top level
-/// has priority; here both keys must agree.
+/// has priority, or is not read where layers with a window have a rope of their
+/// own; here both keys must agree.
 void RopeReader::readOriginal() {
+  bool isOne = draft.family->rope.windowTheta == 0;
   int64_t outer = top.integer(kOriginal, 1, kMaxPositions, 0),
-          inner = rope.integer(kOriginal, 1, kMaxPositions, outer);
+          inner = rope.integer(kOriginal, 1, kMaxPositions,
+                               isOne ? outer : draft.maxPositions);
   if (outer && inner != outer)
     rope.failKey(kOriginal, "expected " + llvm::Twine(outer) +
                                 ", as the top level says, got " +
@@ -289,34 +291,6 @@ void RopeReader::read() {
     top.fail(llvm::toString(std::move(error)));
 }
 
-/// The object with the rope's keys. If there is an object for each kind of
-/// layer, the first one; the others must be equal to it.
-static const json *flattened(const json &object, llvm::StringRef key,
-                             ObjectReader &reader) {
-  if (!object.is_object()) {
-    reader.failKey(key, "expected an object, got " + shownJson(object));
-    return nullptr;
-  }
-  const json *first = nullptr;
-  for (llvm::StringRef type : {"full_attention", "sliding_attention"}) {
-    auto found = object.find(type.str());
-    if (found == object.end())
-      continue;
-    if (!found->is_object() || object.size() > 2)
-      reader.failKey(key, "expected an object for each of full_attention and "
-                          "sliding_attention, got " +
-                              shownJson(object));
-    if (first && *first != *found)
-      reader.failKey(key, "expected the same rope for full_attention and "
-                          "sliding_attention, got " +
-                              shownJson(object));
-    first = &*found;
-  }
-  if (first && reader.failed())
-    return nullptr;
-  return first ? first : &object;
-}
-
 /// Reads one rope. `theta` is its base if neither the object nor the key
 /// `thetaKey` of the top level gives one. `headDim` is the size of a head.
 static void readOne(ObjectReader &reader, const json &object,
@@ -338,39 +312,57 @@ static void readOne(ObjectReader &reader, const json &object,
   rope.read();
 }
 
-/// Reads the ropes of layers that see all keys and of layers with a window. A
-/// scaling that does not say whose it is belongs to the former.
-static void readTwo(ObjectReader &reader, const json &object,
-                    llvm::StringRef key, ConfigDraft &draft) {
+/// Reads the ropes of layers that see all keys and of layers with a window from
+/// an object and its name each.
+static void readTwo(ObjectReader &reader, const json &full,
+                    llvm::StringRef fullName, const json &window,
+                    llvm::StringRef windowName, ConfigDraft &draft) {
+  const RopeRule &rule = draft.family->rope;
+  int64_t headDim = draft.headDim, all = draft.fullHeads.headDim;
+  readOne(reader, full, fullName, rule.theta, "rope_theta", all ? all : headDim,
+          draft);
+  readOne(reader, window, windowName, rule.windowTheta,
+          rule.isProportional ? "rope_theta" : "rope_local_base_freq", headDim,
+          draft);
+}
+
+/// Reads an object that has one for each kind of layer.
+static void readPair(ObjectReader &reader, const json &object,
+                     llvm::StringRef key, ConfigDraft &draft) {
   static constexpr llvm::StringLiteral kFull = "full_attention",
                                        kWindow = "sliding_attention";
   const json none = json::object();
   const json *full = &none, *window = &none;
-  bool isPair = object.contains(kFull) || object.contains(kWindow);
-  if (isPair && object.contains(kFull))
+  if (object.contains(kFull))
     full = &object[kFull.str()];
-  if (isPair && object.contains(kWindow))
+  if (object.contains(kWindow))
     window = &object[kWindow.str()];
-  if (!isPair)
-    full = &object;
-  bool isFlat = !isPair && !object.empty() && key == "rope_parameters";
-  if (isFlat || !full->is_object() || !window->is_object() ||
-      (isPair && object.size() > 2))
+  if (!full->is_object() || !window->is_object() ||
+      object.size() != object.count(kFull) + object.count(kWindow))
     return reader.failKey(key, "expected an object for each of full_attention "
                                "and sliding_attention, got " +
                                    shownJson(object));
-  const RopeRule &rule = draft.family->rope;
-  auto name = [&](llvm::StringRef kind) {
-    return isPair ? (key + "." + kind).str() : key.str();
-  };
-  int64_t headDim = draft.headDim, all = draft.fullHeads.headDim;
-  readOne(reader, *full, name(kFull), rule.theta, "rope_theta",
-          all ? all : headDim, draft);
-  readOne(reader, *window, name(kWindow), rule.windowTheta,
-          "rope_local_base_freq", headDim, draft);
+  readTwo(reader, *full, (key + "." + kFull).str(), *window,
+          (key + "." + kWindow).str(), draft);
+}
+
+/// Reads rope_scaling, whose keys transformers adds to those of layers that see
+/// all keys. These have a rope_type before, so that it does not read "type".
+static void readOlder(ObjectReader &reader, const json &object,
+                      ConfigDraft &draft) {
+  static constexpr llvm::StringLiteral kName = "rope_scaling";
+  json type = object.value("type", json());
+  if (object.value("rope_type", json()).is_null() && !type.is_null() &&
+      type != "default")
+    return reader.failKey("rope_scaling.type",
+                          "transformers reads 'rope_type' instead for " +
+                              draft.family->modelType + ", got " +
+                              shownJson(type));
+  readTwo(reader, object, kName, json::object(), kName, draft);
 }
 
 void cria::readRope(ObjectReader &reader, ConfigDraft &draft) {
+  const RopeRule &rule = draft.family->rope;
   const json *scaling = reader.find("rope_scaling"),
              *parameters = reader.find("rope_parameters");
   if (scaling && parameters && *scaling != *parameters)
@@ -378,10 +370,13 @@ void cria::readRope(ObjectReader &reader, ConfigDraft &draft) {
   llvm::StringRef key = scaling ? "rope_scaling" : "rope_parameters";
   const json none = json::object();
   const json *object = scaling ? scaling : parameters ? parameters : &none;
-  const RopeRule &rule = draft.family->rope;
-  if (rule.windowTheta && object->is_object())
-    return readTwo(reader, *object, key, draft);
-  if ((object = flattened(*object, key, reader)))
+  if (!object->is_object())
+    return reader.failKey(key, "expected an object, got " + shownJson(*object));
+  if (!rule.windowTheta)
     readOne(reader, *object, key, rule.theta, "rope_theta", draft.headDim,
             draft);
+  else if (scaling && !rule.isProportional)
+    readOlder(reader, *object, draft);
+  else
+    readPair(reader, *object, key, draft);
 }
