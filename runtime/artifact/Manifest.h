@@ -171,6 +171,10 @@ struct BatchSpec {
   int64_t windowPages(int64_t tokens) const {
     return (window + tokens - 3 + page) / page + 1;
   }
+  /// The most ids that a text computes at once with `pages` window pages.
+  int64_t windowTokens(int64_t pages) const {
+    return (pages - 1) * page + 2 - window;
+  }
 };
 
 /// What the compiler did with a key of the config; see docs/config.md.

@@ -57,7 +57,9 @@ Status Schedule::shortOf(const Sequence &sequence, PageKind kind,
 int64_t Schedule::mostPages(const Sequence &sequence, PageKind kind,
                             int64_t end) const {
   int64_t most = std::max(options.chunk, manifest.batch->rows); // in a step
-  return pages.most(kind, end, std::min(most, end - sequence.computed));
+  return pages.most(
+      kind, end,
+      std::min({most, end - sequence.computed, pages.mostTokens(end)}));
 }
 
 /// The pages of the text so far and of one id more.
@@ -150,7 +152,8 @@ void Schedule::begin(Chosen &chosen) {
 /// The next ids of a prompt. A step ends with the last full page, after which
 /// states can be found again, unless those before the step serve as well.
 int64_t Schedule::promptTokens(const Sequence &sequence) const {
-  int64_t tokens = std::min(sequence.promptRun(), options.chunk);
+  int64_t tokens = std::min(
+      {sequence.promptRun(), options.chunk, pages.mostTokens(sequence.end())});
   return pages.hasStates() && !pages.isNearEnd(sequence)
              ? std::min(tokens, pages.toLastPage(sequence))
              : tokens;
@@ -159,7 +162,9 @@ int64_t Schedule::promptTokens(const Sequence &sequence) const {
 /// Adds the next ids of a sequence, as far as the step then has `most` rows.
 void Schedule::addRows(Sequence &sequence, int64_t most, Chosen &chosen) {
   auto room = most - static_cast<int64_t>(chosen.rows.size());
-  int64_t first = sequence.computed, count = std::min(sequence.rowRun(), room);
+  int64_t first = sequence.computed,
+          count = std::min(
+              {sequence.rowRun(), room, pages.mostTokens(sequence.end())});
   if (count < 1 || !provide(sequence, first + count))
     return;
   for (int64_t i = 0; i < count; ++i)

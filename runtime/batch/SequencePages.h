@@ -37,6 +37,14 @@ public:
   bool hasWindows() const { return spec.window > 0; }
   /// The pages that a number of positions takes.
   int64_t countFor(int64_t positions) const { return spec.countFor(positions); }
+  /// The most ids that a text of `end` positions computes at once: as many as
+  /// all window pages allow, but one at least.
+  int64_t mostTokens(int64_t end) const {
+    int64_t pages = windows.pages();
+    return !hasWindows() || countFor(end) <= pages
+               ? end
+               : std::max<int64_t>(1, spec.windowTokens(pages));
+  }
   /// The most pages that a text of `end` positions takes to compute ids, at
   /// most `tokens` of them at once.
   int64_t most(PageKind kind, int64_t end, int64_t tokens) const {

@@ -173,7 +173,7 @@ void BatchRandomTest::makeBatch() {
   reference = alone;
   BatchOptions options;
   options.pages = 3 + below(20);
-  options.windowPages = 5 + below(12);
+  options.windowPages = 3 + below(14);
   options.chunk = 1 + below(8);
   options.refuses = below(2);
   options.draftRows = below(2) ? below(9) : 0;

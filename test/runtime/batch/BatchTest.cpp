@@ -1033,6 +1033,29 @@ TEST_F(BatchTest, FindsAPromptAsFarAsItsWindowIsKept) {
   EXPECT_EQ(run(prompt, 8), 0);
 }
 
+// With three pages four ids are computed at once, whether they are fed or
+// computed anew, by prefill or by rows.
+TEST_F(BatchTest, ComputesAsManyIdsAsWindowPagesAllow) {
+  useWindows();
+  for (int64_t pages : {3, 4}) {
+    BatchOptions options;
+    options.windowPages = pages;
+    auto some = batch(options);
+    for (uint64_t i = 1; i <= 3; ++i)
+      ASSERT_TRUE(feed(*some, join(*some, i), text(i, 14), 18).ok());
+    while (some->unfinished() > 0) {
+      int64_t before = some->counts().prefilled;
+      step(*some);
+      EXPECT_LE(some->counts().prefilled - before, pages == 3 ? 4 : 8);
+    }
+    for (int64_t i = 1; i <= 3; ++i)
+      expectSame(i, alone({text(static_cast<uint64_t>(i), 14)}, 18,
+                          static_cast<uint64_t>(i)));
+    EXPECT_GT(some->counts().putBack, 0);
+    drawn.clear();
+  }
+}
+
 TEST_F(BatchTest, ForksShareWindows) {
   useWindows();
   auto some = batch();
@@ -1061,12 +1084,16 @@ TEST_F(BatchTest, ForksShareWindows) {
 TEST_F(BatchTest, RefusesForWantOfWindowPages) {
   useWindows();
   BatchOptions options;
-  options.windowPages = 3;
+  options.windowPages = 2;
   auto some = batch(options);
   EXPECT_THAT(feed(*some, join(*some, 1), text(1, 20), 1),
               fails(CRIA_RESOURCE_EXHAUSTED,
-                    "sequence 1 needs 4 window pages and has 0: 3 of the "
-                    "batch's 3 are free"));
+                    "sequence 1 needs 3 window pages and has 0: 2 of the "
+                    "batch's 2 are free"));
+  // A text that is no longer than its pages needs no others.
+  ASSERT_TRUE(feed(*some, join(*some, 2), text(2, 7), 1).ok());
+  step(*some);
+  expectSame(2, alone({text(2, 7)}, 1, 2));
   options.windowPages = 5;
   options.refuses = true;
   some = batch(options);
