@@ -468,23 +468,45 @@ std::set<std::string> cria::addDefaults(const Family &family, json &config) {
 using Names = std::vector<std::pair<std::string, std::string>>;
 
 /// Gives the keys of a config that the family calls otherwise their usual
-/// names. Returns the names that messages undo: all but those that the config
-/// has as they are, as configs made of GGUF files do.
-static llvm::Expected<Names> useUsualNames(const Family &family, json &config) {
+/// names. Refuses a usual name that transformers does not read, unless the
+/// value is the default, or `draft` allows the key. Returns the names that
+/// messages undo: all but those that the config has as they are.
+static llvm::Expected<Names> useUsualNames(const Family &family, json &config,
+                                           ConfigDraft &draft) {
   Names names;
+  const json defaults = json::parse(family.defaults);
   for (const auto &[own, usual] : family.ownNames()) {
-    bool isUsual = !config.value(usual, json()).is_null();
-    json value = config.value(own, json());
-    if (isUsual && !value.is_null() && config[usual] != value)
+    json value = config.value(own, json()), other = config.value(usual, json());
+    if (!other.is_null() && !value.is_null() && other != value)
       return textError("'" + own + "' and '" + usual + "' disagree: " +
-                       shownJson(value) + " and " + shownJson(config[usual]));
-    if (!isUsual)
+                       shownJson(value) + " and " + shownJson(other));
+    bool isRead = !value.is_null() || family.readsUsual(usual) ||
+                  other == defaults.value(usual, json());
+    if (!other.is_null() && !isRead) {
+      if (!llvm::is_contained(draft.allowed, usual))
+        return textError("'" + usual + "': transformers reads '" + own +
+                         "' instead for " + family.modelType + ", got " +
+                         shownJson(other));
+      draft.ledger.push_back(
+          {usual, shownJson(other), "allowed", "--allow-unknown"});
+      config.erase(usual);
+    } else if (other.is_null()) {
       names.emplace_back(usual, own);
-    if (!isUsual && config.contains(own))
-      config[usual] = value;
+      if (config.contains(own))
+        config[usual] = value;
+    }
     config.erase(own);
   }
   return names;
+}
+
+json cria::inOwnNames(const Family &family, json config) {
+  for (const auto &[own, usual] : family.ownNames())
+    if (auto found = config.find(usual); found != config.end()) {
+      config[own] = *found;
+      config.erase(usual);
+    }
+  return config;
 }
 
 /// Checks and completes the sizes of a vision tower. What does not fill a
@@ -587,7 +609,7 @@ cria::parseConfig(llvm::StringRef text, llvm::ArrayRef<std::string> allowed,
   draft.windowPattern = family->windowPattern;
   draft.interleavesRope = family->rope.isInterleaved;
   draft.allowed = allowed;
-  llvm::Expected<Names> names = useUsualNames(*family, *config);
+  llvm::Expected<Names> names = useUsualNames(*family, *config, draft);
   if (!names)
     return names.takeError();
   draft.json = config->dump();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lowering/import/Family.h"
+#include "lowering/support/Json.h"
 
 #include "llvm/Support/Error.h"
 #include <array>
@@ -247,6 +248,9 @@ llvm::Expected<ModelConfig>
 parseConfig(llvm::StringRef text, llvm::ArrayRef<std::string> allowed = {},
             llvm::ArrayRef<Family> table = families(),
             llvm::StringRef part = kTextPart);
+
+/// The config with the family's own names of keys in place of the usual ones.
+nlohmann::json inOwnNames(const Family &family, nlohmann::json config);
 
 /// Reads a config.json of at most 4 MiB, or the metadata of a GGUF file (see
 /// Gguf.h); errors start with the path.

@@ -30,6 +30,8 @@ static constexpr llvm::StringLiteral kGptNames =
     "activation_function=hidden_act layer_norm_epsilon=layer_norm_eps "
     "n_embd=hidden_size n_head=num_attention_heads n_inner=intermediate_size "
     "n_layer=num_hidden_layers n_positions=max_position_embeddings";
+static constexpr llvm::StringLiteral kGptUsual =
+    "hidden_size max_position_embeddings num_attention_heads num_hidden_layers";
 static constexpr LayerNorms kGptNorms = {.attention = "ln_1", .mlp = "ln_2"};
 static constexpr AttentionModules kGptAttention = {.query = "attn.q",
                                                    .key = "attn.k",
@@ -648,6 +650,7 @@ static const Family kFamilies[] = {
          "scale_attn_by_inverse_layer_idx": false,
          "scale_attn_weights": true})",
      .renamed = kGptNames,
+     .usual = kGptUsual,
      .ignored = "head_dim n_ctx n_special num_key_value_heads "
                 "predict_special_tokens rope_parameters rope_scaling "
                 "rope_theta",
@@ -674,6 +677,7 @@ static const Family kFamilies[] = {
      .fixed = R"({"multi_query": true, "num_key_value_heads": 1,
          "scale_attn_weights": true})",
      .renamed = kGptNames,
+     .usual = kGptUsual,
      .ignored = "attention_softmax_in_fp32 head_dim inference_runner "
                 "max_batch_size n_ctx pad_key_length pre_allocate_kv_cache "
                 "rope_parameters rope_scaling rope_theta "
@@ -914,6 +918,7 @@ static const Family kFamilies[] = {
        "tie_word_embeddings": true})",
      .renamed = "block_ff_dim=intermediate_size "
                 "tie_embedding=tie_word_embeddings",
+     .usual = "intermediate_size tie_word_embeddings",
      .ignored = "block_dim block_mlp_init_scale block_norm_eps "
                 "block_out_init_scale block_use_swiglu block_use_xavier_init "
                 "conv_dim conv_dim_out conv_use_xavier_init num_heads theta "
@@ -940,6 +945,7 @@ static const Family kFamilies[] = {
          "num_key_value_heads": 8, "rope_theta": 1000000.0,
          "tie_word_embeddings": true, "use_expert_bias": true})",
      .renamed = "tie_embedding=tie_word_embeddings",
+     .usual = "tie_word_embeddings",
      .norms = kLfm2Norms,
      .lastNorm = "model.embedding_norm",
      .attention = kLfm2Attention,
@@ -1123,6 +1129,7 @@ static const Family kFamilies[] = {
                 "mamba_num_heads=mamba_n_heads mlp_hidden_act=hidden_act "
                 "n_groups=mamba_n_groups ssm_state_size=mamba_d_state "
                 "use_conv_bias=mamba_conv_bias",
+     .usual = "layer_types mamba_conv_bias mamba_d_conv mamba_n_groups",
      .ignored = "auto_map chunk_size expand mamba_expand "
                 "mamba_ssm_cache_dtype "
                 "moe_shared_expert_overlap mtp_hybrid_override_pattern "
@@ -1588,6 +1595,10 @@ static const Family kFamilies[] = {
 
 bool Family::reads(llvm::StringRef key) const {
   return llvm::is_contained(llvm::split(keys, ' '), key);
+}
+
+bool Family::readsUsual(llvm::StringRef key) const {
+  return llvm::is_contained(llvm::split(usual, ' '), key);
 }
 
 bool Family::ignores(llvm::StringRef key) const {

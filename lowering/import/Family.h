@@ -342,6 +342,9 @@ struct Family {
   /// Keys that the family calls otherwise than most do: "n_embd=hidden_size",
   /// separated by spaces. The other members of the row have the usual names.
   llvm::StringLiteral renamed = "";
+  /// Usual names of such keys that transformers reads, too, separated by
+  /// spaces.
+  llvm::StringLiteral usual = "";
   /// Keys whose values have no effect on this family, separated by spaces.
   llvm::StringLiteral ignored = "";
   /// For a model of several parts: the family of its text, if the object
@@ -422,6 +425,7 @@ struct Family {
   bool readsImages() const { return !vision.patches.empty(); }
   bool reads(llvm::StringRef key) const;
   bool ignores(llvm::StringRef key) const;
+  bool readsUsual(llvm::StringRef key) const;
   /// The pairs of `renamed`: the family's own name of a key, and the usual one.
   std::vector<std::pair<std::string, std::string>> ownNames() const;
 };

@@ -12,12 +12,24 @@ using namespace cria;
 
 bool cria::isGguf(llvm::StringRef path) { return gguf::isGguf(path.str()); }
 
+/// Gives the keys of the config the names that files of its family have.
+static void useOwnNames(gguf::Config &file) {
+  auto config = nlohmann::json::parse(file.json);
+  const Family *family = findFamily(config.value("model_type", ""));
+  file.json = inOwnNames(*family, config).dump();
+  for (auto &[key, origin] : file.origins)
+    for (const auto &[own, usual] : family->ownNames())
+      if (key == usual)
+        key = own;
+}
+
 llvm::Expected<ModelConfig>
 cria::readGgufConfig(llvm::StringRef path,
                      llvm::ArrayRef<std::string> allowed) {
   auto file = gguf::readConfig(path.str(), allowed.vec());
   if (!file.ok())
     return textError(file.status().message());
+  useOwnNames(*file);
   llvm::Expected<ModelConfig> config = parseConfig(file->json);
   if (!config)
     return textError(

@@ -36,7 +36,8 @@ public:
   void shrinkExperts(const std::vector<size_t> &kept);
   void shrinkIds();
   llvm::Error shrinkWidth();
-  json sibling() const;
+  /// The edited config, in the family's own names of keys.
+  json sibling() const { return inOwnNames(*config.family, result); }
 
 private:
   bool isGiven(const char *key) const;
@@ -87,17 +88,6 @@ bool Shrinker::isGiven(const char *key) const {
   if (!result.contains(key))
     value = json::parse(config.family->defaults).value(key, json());
   return !value.is_null();
-}
-
-/// The edited config, in the family's own names of keys.
-json Shrinker::sibling() const {
-  json own = result;
-  for (const auto &[name, usual] : config.family->ownNames())
-    if (auto found = own.find(usual); found != own.end()) {
-      own[name] = *found;
-      own.erase(usual);
-    }
-  return own;
 }
 
 /// The first layer of each kind, and the first of the other layers, up to the

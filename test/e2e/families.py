@@ -387,8 +387,10 @@ FAMILIES = {
 }
 
 GPT_NAMES = {
+    "hidden_act": "activation_function",
     "hidden_size": "n_embd",
     "intermediate_size": "n_inner",
+    "layer_norm_eps": "layer_norm_epsilon",
     "max_position_embeddings": "n_positions",
     "num_attention_heads": "n_head",
     "num_hidden_layers": "n_layer",
@@ -398,7 +400,8 @@ GPT_NAMES = {
 def own_names(config):
     """What its family calls keys, by the usual names."""
     opt = {"intermediate_size": "ffn_dim"}
-    families = {"gpt2": GPT_NAMES, "gpt_bigcode": GPT_NAMES, "opt": opt}
+    neox = {"rope_theta": "rotary_emb_base", "partial_rotary_factor": "rotary_pct"}
+    families = {"gpt2": GPT_NAMES, "gpt_bigcode": GPT_NAMES, "gpt_neox": neox, "opt": opt}
     return families.get(config["model_type"], {})
 
 

@@ -194,7 +194,7 @@ class Model:
         self.folder = tools.scratch / name
         self.folder.mkdir()
         self.path = self.folder / "config.json"
-        self.path.write_text(json.dumps(self.config))
+        self.path.write_text(json.dumps(families.in_own_names(self.config)))
         self.artifacts = {}
         self.arrays = self.random()
 

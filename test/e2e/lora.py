@@ -174,7 +174,7 @@ class Case:
         self.tools, self.name, self.device = tools, name, device
         self.dtype, family, self.adapters = CASES[name]
         config = tools.scratch / f"{name}.json"
-        config.write_text(json.dumps(families.FAMILIES[family]))
+        config.write_text(json.dumps(families.in_own_names(families.FAMILIES[family])))
         targets = "cpu" if device == "cpu" else "cpu,cuda"
         self.flags = [config, f"--dtype={self.dtype}", f"--target={targets}"]
         self.artifact = tools.compile(*self.flags, out=f"{name}.cria")

@@ -71,7 +71,7 @@ class Ranks(Tools):
 def config_of(tools, name, **changes):
     config = families.FAMILIES[name] | CHANGES.get(name, {}) | changes
     path = tools.scratch / f"{name}.json"
-    path.write_text(json.dumps(config))
+    path.write_text(json.dumps(families.in_own_names(config)))
     return path
 
 

@@ -82,7 +82,7 @@ def shrunk(tools, name, config, sizes):
     """The small config and its path."""
     whole = tools.scratch / f"{name}.json"
     small = tools.scratch / f"{name}-small.json"
-    whole.write_text(json.dumps(config))
+    whole.write_text(json.dumps(families.in_own_names(config)))
     asked = ",".join(f"{key}={value}" for key, value in sizes.items())
     compiler = tools.bin / "cria-compile"
     execute([compiler, whole, f"--shrink={asked}", "-o", small]).ok()
