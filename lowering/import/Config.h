@@ -196,9 +196,10 @@ struct ModelConfig {
   bool interleavesRope = false; // see RopeRule
   std::vector<LayerKind> kinds; // of each layer
   GateFunction gate = GateFunction::Silu;
-  /// The function of what Mamba convolved, whether a norm follows its
-  /// scan, and whether that is in front of its gate.
+  /// The function of what Mamba or a delta rule convolved.
   GateFunction convFunction = GateFunction::Silu;
+  /// Whether a norm follows Mamba's scan, and whether it is in front of the
+  /// gate.
   bool normalizesScan = true, normalizesFirst = false;
   /// Factors of what Mamba's first linear makes: gates, values, keys, queries
   /// and steps.

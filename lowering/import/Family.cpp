@@ -704,7 +704,7 @@ static const Family kFamilies[] = {
          "layer_norm_eps": 1e-5, "max_position_embeddings": 2048})",
      .fixed = R"({"use_parallel_residual": true})",
      .renamed = "rotary_emb_base=rope_theta rotary_pct=partial_rotary_factor",
-     .ignored = "head_dim num_key_value_heads",
+     .ignored = "num_key_value_heads",
      .norm = kLayerNorm,
      .embedding = "gpt_neox.embed_in",
      .layers = "gpt_neox.layers",

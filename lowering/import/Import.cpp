@@ -1091,7 +1091,8 @@ Value Importer::delta(const Text &text, Value x, LayerIndex number,
           values = c.deltaHeads * c.deltaValueDim;
   auto [columns, gates, rate, step] = deltaInputs(text, x, layer);
   Value mixed = convolved(text, columns, number, states[0]);
-  mixed = ActivateOp::create(b, loc, Activation::Silu, mixed);
+  mixed = ActivateOp::create(b, loc, static_cast<Activation>(c.convFunction),
+                             mixed);
   auto headsOf = [&](int64_t first, int64_t size, int64_t heads) {
     return splitHeads(text.tokens, part(text, mixed, first, size), heads);
   };

@@ -73,12 +73,11 @@ static void function(Reader &reader, llvm::StringRef key, Draft &draft) {
                             shownJson(name));
 }
 
-/// The function of an MLP. It is also that of what Mamba convolved, unless
-/// another key, which is read later, says so.
+/// The function of an MLP. It is also that of what Mamba or a delta rule
+/// convolved, unless another key, which is read later, says so.
 static void gate(Reader &reader, llvm::StringRef key, Draft &draft) {
   function<&Draft::gate>(reader, key, draft);
-  if (!draft.family->mamba.in.empty())
-    draft.convFunction = draft.gate;
+  draft.convFunction = draft.gate;
 }
 
 /// Reads a size that only families which read ids have.
