@@ -288,6 +288,13 @@ static void filterSize(Reader &reader, llvm::StringRef key, Draft &draft) {
   draft.filterSize = reader.integer(key, 2, 64);
 }
 
+/// Reads the size of a key of a recurrence. With keys of one number a layer's
+/// state would have the shape of a token's values, which would be taken for a
+/// copy of it.
+static void keySize(Reader &reader, llvm::StringRef key, Draft &draft) {
+  draft.deltaKeyDim = reader.integer(key, 2, kMaxHeadDim);
+}
+
 /// Reads the list that says for each layer whether it has experts.
 static void mlpTypes(Reader &reader, llvm::StringRef key, Draft &draft) {
   const json *list = reader.find(key);
@@ -594,7 +601,7 @@ static const LedgerKey kKeys[] = {
     {"linear_conv_kernel_dim", false, "",
      "tokens that a convolution's filter reads", filterSize},
     {"linear_key_head_dim", false, "", "size of a key of the delta rule",
-     size<&Draft::deltaKeyDim, kMaxHeadDim>},
+     keySize},
     {"linear_num_key_heads", false, "", "heads of keys of the delta rule",
      size<&Draft::deltaKeyHeads, kMaxHeads>},
     {"linear_num_value_heads", false, "", "heads of the delta rule",
@@ -614,8 +621,7 @@ static const LedgerKey kKeys[] = {
     {"mamba_d_ssm", false, "",
      "width of Mamba; default: mamba_expand * hidden_size",
      optionalSize<&Draft::mambaWidth, kMaxDim>},
-    {"mamba_d_state", false, "", "size of a key of Mamba",
-     size<&Draft::deltaKeyDim, kMaxHeadDim>},
+    {"mamba_d_state", false, "", "size of a key of Mamba", keySize},
     {"mamba_expand", false, "", "width of Mamba, in hidden sizes",
      size<&Draft::mambaExpansion, kMaxDim>},
     {"mamba_hidden_act", false, "", "the function of what Mamba convolved",
