@@ -472,13 +472,18 @@ static bool addsToZeros(LinalgOp op) {
          cast<ShapedType>(init.getType()).getElementType().isF32();
 }
 
-Dot Elements::blockDot(const BlockProduct &product, const Element &leaf) {
+Dot Elements::blockDot(const BlockProduct &product, const Element &leaf,
+                       ArrayRef<Size> box) {
   AffineExpr t = leaf.at[0], n = leaf.at[1], zero = constant(0);
   Dot dot;
-  dot.x = {product.codes, {t, zero, zero}};
   dot.w = {product.weights, {n, zero, zero}};
   dot.terms = {product.blocks() * BlockProduct::kNumbers};
   dot.bits = product.bits;
+  if (product.rows) {
+    dot.x = {product.rows, {t, dim(box.size())}};
+    return dot;
+  }
+  dot.x = {product.codes, {t, zero, zero}};
   dot.scale = {product.scales, {t, zero}};
   return dot;
 }
@@ -575,7 +580,7 @@ std::optional<Dot> Elements::dot(const Element &leaf, ArrayRef<Size> box) {
     return std::nullopt;
   StringRef reason;
   if (auto product = BlockProduct::match(op, reason))
-    return blockDot(*product, leaf);
+    return blockDot(*product, leaf, box);
   if (auto product = ChosenBlockProduct::match(op))
     return blockDot(*product, leaf);
   if (auto generic = dyn_cast<linalg::GenericOp>(op.getOperation()))

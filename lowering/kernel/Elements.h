@@ -73,12 +73,14 @@ struct Dot {
   /// row of one of several matrices; else its tensor is null.
   Element chosen = {};
   /// The bits of a number of `w`, if `w` is a matrix in blocks
-  /// (BlockProduct.h), else 0. Then `x` is the first code of a row, `w` is the
-  /// first byte of a row, and `scale` is the scale of the first block of x's
+  /// (BlockProduct.h), else 0. Then `w` is the first byte of a row, `x` is the
+  /// first code of a row, and `scale` is the scale of the first block of x's
   /// row. If rows choose one of several matrices, x may have a row for each
-  /// choice.
+  /// choice. With widened weights `x` is element `k` of a row, and there is no
+  /// `scale`.
   int64_t bits = 0;
   Element scale = {};
+  bool isWidened() const { return bits && !scale.tensor; }
 };
 
 /// A reduction of a row: each iteration of the loop `k`, which follows the
@@ -203,7 +205,8 @@ public:
                             llvm::ArrayRef<Size> box) const;
 
 private:
-  Dot blockDot(const BlockProduct &product, const Element &leaf);
+  Dot blockDot(const BlockProduct &product, const Element &leaf,
+               llvm::ArrayRef<Size> box);
   std::optional<Dot> blockDot(const ChosenBlockProduct &product,
                               const Element &leaf);
   std::optional<Dot> chosenDot(mlir::linalg::GenericOp op, const Element &leaf,

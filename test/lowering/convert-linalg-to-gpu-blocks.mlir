@@ -497,3 +497,61 @@ func.func private @many_chosen(%x: tensor<?x8x32xi8>, %dx: tensor<?x8xf16>, %e: 
   } -> tensor<?x2x24xf32>
   return %p : tensor<?x2x24xf32>
 }
+
+// -----
+
+#x = affine_map<(t, n, b, j) -> (t, b, j)>
+#bytes = affine_map<(t, n, b, j) -> (n, b, j)>
+#byte = affine_map<(t, n, b, j) -> (n, b)>
+#sum = affine_map<(t, n, b, j) -> (t, n)>
+#id = affine_map<(t, n) -> (t, n)>
+
+// Widened weights: their bytes are copied as they lie, 16 at once. A lane takes
+// the bytes that it multiplies, places each in an f32, takes the bias off,
+// scales and rounds it, two numbers for each register of a product in 16 bits.
+// CHECK-LABEL: gpu.func @widened(
+// CHECK: nvgpu.device_async_copy {{.*}}, 16 {bypassL1} : memref<17408xi8> to
+// CHECK: nvvm.cp.async.wait.group
+// CHECK: vector.load {{.*}} {alignment = 2 : i64} : {{.*}}, vector<2xi8>
+// CHECK: nvvm.prmt <default>
+// CHECK: arith.constant -3.289600e+04 : f32
+// CHECK: nvvm.prmt <default>
+// CHECK: %[[BASED:.*]] = llvm.bitcast %{{.*}} : i32 to f32
+// CHECK: math.fma %[[BASED]], {{.*}} : f32
+// CHECK: arith.truncf {{.*}} : vector<2xf32> to vector<2xbf16>
+// CHECK: nvgpu.ldmatrix
+// CHECK: nvvm.mma.sync {{.*}} shape = #nvvm.shape<m = 16, n = 8, k = 16>
+func.func private @widened(%x: tensor<20x256xbf16>, %w: tensor<64x8x34xi8>, %out: tensor<20x64xf32>) -> tensor<20x64xf32> {
+  %zero = arith.constant 0.0 : f32
+  %c8 = arith.constant 8 : i16
+  %e = tensor.empty() : tensor<20x64xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<20x64xf32>) -> tensor<20x64xf32>
+  %rows = tensor.expand_shape %x [[0], [1, 2]] output_shape [20, 8, 32] : tensor<20x256xbf16> into tensor<20x8x32xbf16>
+  %codes = tensor.extract_slice %w[0, 0, 2] [64, 8, 32] [1, 1, 1] : tensor<64x8x34xi8> to tensor<64x8x32xi8>
+  %low = tensor.extract_slice %w[0, 0, 0] [64, 8, 1] [1, 1, 1] : tensor<64x8x34xi8> to tensor<64x8xi8>
+  %high = tensor.extract_slice %w[0, 0, 1] [64, 8, 1] [1, 1, 1] : tensor<64x8x34xi8> to tensor<64x8xi8>
+  %p = linalg.generic {indexing_maps = [#x, #bytes, #byte, #byte, #sum], iterator_types = ["parallel", "parallel", "reduction", "reduction"]}
+      ins(%rows, %codes, %low, %high : tensor<20x8x32xbf16>, tensor<64x8x32xi8>, tensor<64x8xi8>, tensor<64x8xi8>) outs(%z : tensor<20x64xf32>) {
+  ^bb0(%a: bf16, %q: i8, %lo: i8, %hi: i8, %acc: f32):
+    %wide = arith.extf %a : bf16 to f32
+    %fq = arith.sitofp %q : i8 to f32
+    %l16 = arith.extui %lo : i8 to i16
+    %h16 = arith.extui %hi : i8 to i16
+    %hs = arith.shli %h16, %c8 : i16
+    %both = arith.ori %l16, %hs : i16
+    %half = arith.bitcast %both : i16 to f16
+    %scale = arith.extf %half : f16 to f32
+    %number = arith.mulf %fq, %scale : f32
+    %rounded = arith.truncf %number : f32 to bf16
+    %factor = arith.extf %rounded : bf16 to f32
+    %term = arith.mulf %wide, %factor fastmath<reassoc> : f32
+    %next = arith.addf %acc, %term fastmath<reassoc> : f32
+    linalg.yield %next : f32
+  } -> tensor<20x64xf32>
+  %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%p : tensor<20x64xf32>) outs(%out : tensor<20x64xf32>) {
+  ^bb0(%v: f32, %o: f32):
+    %s = arith.addf %o, %v : f32
+    linalg.yield %s : f32
+  } -> tensor<20x64xf32>
+  return %r : tensor<20x64xf32>
+}

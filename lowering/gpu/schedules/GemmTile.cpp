@@ -36,7 +36,8 @@ GemmTile::GemmTile(Launch &launch, ArrayRef<Work> works, const GemmShape &shape,
     SmallVector<Operand> &own = weights.emplace_back();
     for (const Dot &dot : work.dots) {
       own.push_back(Operand::of(launch, work, dot.w, k));
-      width = std::min(width, own.back().width);
+      if (!dot.bits)
+        width = std::min(width, own.back().width);
     }
   }
   room = tiles() < shape.splits.wholeTiles ? shape.blocks / tiles() : 1;

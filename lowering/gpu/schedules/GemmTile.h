@@ -163,7 +163,8 @@ protected:
   std::vector<llvm::SmallVector<Operand>> weights; // of each sum of each work
   /// Tiles that the units of each work take.
   llvm::SmallVector<int64_t> workTiles;
-  /// Elements that lie side by side in all operands.
+  /// Elements that lie side by side in all operands; in the input alone if
+  /// weights are in blocks.
   int64_t width;
 
 private:

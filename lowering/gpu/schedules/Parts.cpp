@@ -190,8 +190,10 @@ static int64_t sharedBytes(const Work &work) {
 bool PartsSchedule::areRowsInMemory(const Dot &dot, const Element &element,
                                     ArrayRef<Size> box) {
   size_t inner = element.tensor == dot.scale.tensor ? 1 : 2;
-  return dot.bits ? areBlockRows(elements, element, box, inner)
-                  : rowInMemory(elements, element, box).has_value();
+  if (dot.bits && !(dot.isWidened() && element == dot.x))
+    return areBlockRows(elements, element, box, inner);
+  return rowInMemory(elements, element, box) &&
+         (!dot.isWidened() || beginsAtWord(elements, element, box));
 }
 
 /// Sets the loop over rows and the loops of units. False if they are not one
@@ -226,23 +228,20 @@ StringRef PartsSchedule::refusal(const Work &work, const Dot &dot) {
     return isa<Float32Type, BFloat16Type, Float16Type>(
         getElementTypeOrSelf(element.tensor.getType()));
   };
-  if (!dot.bits && (!isFloat(dot.x) || !isFloat(dot.w)))
+  if ((!dot.scale.tensor && !isFloat(dot.x)) || (!dot.bits && !isFloat(dot.w)))
     return "a product is not of f32, bf16 or f16";
-  if (dot.bits) {
+  if (dot.scale.tensor) {
     Element first{dot.x.tensor, {dot.x.at[0], elements.dim(box.size() - 1)}};
     if (!isOwnRow(elements, first, box, work.row))
       return kNoOwnRow;
-    if (!areBlockRows(elements, dot.w, box, 2))
-      return kNoBlockRows;
-  } else {
-    if (!rowInMemory(elements, dot.x, box) &&
-        !isOwnRow(elements, dot.x, box, work.row))
-      return dot.x.at.size() == 2 && dot.x.at[1] == elements.dim(box.size() - 1)
-                 ? kNoOwnRow
-                 : kNoRow;
-    if (!rowInMemory(elements, dot.w, box))
-      return kNoRow;
+  } else if (!areRowsInMemory(dot, dot.x, box) &&
+             !isOwnRow(elements, dot.x, box, work.row)) {
+    return dot.x.at.size() == 2 && dot.x.at[1] == elements.dim(box.size() - 1)
+               ? kNoOwnRow
+               : kNoRow;
   }
+  if (!areRowsInMemory(dot, dot.w, box))
+    return dot.bits ? kNoBlockRows : kNoRow;
   for (const Element &element : {dot.x, dot.w})
     if (Element read = elements.origin(element, box);
         elements.isStored(read.tensor) && !hasMemory(read.tensor))
@@ -250,9 +249,10 @@ StringRef PartsSchedule::refusal(const Work &work, const Dot &dot) {
   return {};
 }
 
-/// Whether products have few rows, and a block can hold these if it must.
+/// Whether products have few rows, and a block can hold these if it must. Those
+/// with widened weights are tiled.
 bool PartsSchedule::isGemv(const Work &work) {
-  return choose.hasFewRows(function, work) &&
+  return choose.hasFewRows(function, work) && !work.dots[0].isWidened() &&
          (!work.dots[0].bits || sharedBytes(work) <= kGemvShared);
 }
 
@@ -316,7 +316,7 @@ Part PartsSchedule::partOf(Value tensor) {
 /// blocks, all codes and their scales.
 Part PartsSchedule::inputOf(const Dot &dot) {
   Part part = partOf(dot.x.tensor);
-  if (dot.bits) {
+  if (dot.scale.tensor) {
     Element scale{dot.scale.tensor, part.stores[0].value.at};
     scale.at.pop_back();
     part.stores.push_back({scale, scale});
@@ -486,7 +486,7 @@ bool PartsSchedule::emitProducts(ArrayRef<Work> works, StringRef suffix) {
   Ingredients made;
   bool inBlock = false;
   bool isRead = areRowsInMemory(dot, dot.x, box) &&
-                (!dot.bits || areRowsInMemory(dot, dot.scale, box));
+                (!dot.scale.tensor || areRowsInMemory(dot, dot.scale, box));
   // The input of products with blocks is laid out again by each block of
   // threads.
   if ((few && dot.bits) || !isRead) {

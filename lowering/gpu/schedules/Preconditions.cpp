@@ -57,17 +57,20 @@ static AffineExpr elementNumber(const Element &read) {
   return number;
 }
 
+bool simt::beginsAtWord(Elements &elements, const Element &element,
+                        ArrayRef<Size> box) {
+  Element read = *rowInMemory(elements, element, box);
+  AffineExpr first = elementNumber(read).replace(elements.dim(box.size() - 1),
+                                                 elements.constant(0));
+  unsigned bits = typeOf(read).getElementTypeBitWidth();
+  return elements.simplify(first, box).isMultipleOf(32 / std::min(bits, 32u));
+}
+
 bool simt::beginAtWords(Elements &elements, const Work &work) {
   Box box = work.longBox();
-  auto isAtWord = [&](const Element &operand) {
-    Element read = *rowInMemory(elements, operand, box);
-    AffineExpr first = elementNumber(read).replace(elements.dim(box.size() - 1),
-                                                   elements.constant(0));
-    unsigned bits = typeOf(read).getElementTypeBitWidth();
-    return elements.simplify(first, box).isMultipleOf(32 / std::min(bits, 32u));
-  };
   return llvm::all_of(work.dots, [&](const Dot &dot) {
-    return isAtWord(dot.x) && isAtWord(dot.w);
+    return beginsAtWord(elements, dot.x, box) &&
+           beginsAtWord(elements, dot.w, box);
   });
 }
 

@@ -11,7 +11,7 @@
 ///   hasMemory       an address is row * (size of the last dimension) + column
 ///   rowInMemory     the terms of a product lie side by side in memory
 ///   beginAtWords    tensor cores multiply words of two 16-bit numbers; others
-///                   are multiplied one by one (GemmFma.cpp)
+///                   are multiplied one by one (GemmFma.cpp), or copied first
 ///   isOwnRow        a block of threads computes row i of the input for row i
 ///                   of the product
 ///   areBlockRows    the same for rows of blocks of integers
@@ -56,8 +56,10 @@ std::optional<Element> rowInMemory(Elements &elements, const Element &element,
 inline constexpr llvm::StringLiteral kNoRow =
     "the terms of a product do not lie side by side in memory";
 
-/// Whether the rows of a work's operands, which are in memory, begin at words
-/// of four bytes.
+/// Whether a row that is in memory begins at a word of four bytes.
+bool beginsAtWord(Elements &elements, const Element &element,
+                  llvm::ArrayRef<Size> box);
+/// Whether those of all operands of a work do.
 bool beginAtWords(Elements &elements, const Work &work);
 
 /// Whether an element is (row, k) of its tensor, or (0, k) without a loop over

@@ -13,11 +13,16 @@
 /// A row of a stage has 64 or 128 bytes, in chunks of 16. Chunk c of row r lies
 /// at c ^ (r / 2 % 4), or at c ^ (r % 8) if the row has 128 bytes, so that the
 /// eight rows of an ldmatrix hit all banks.
+///
+/// Weights in blocks lie in a ring of their own, as bytes, and lanes widen what
+/// they multiply (WidenedBlocks.h). So that each number is widened once, a warp
+/// has all rows of the tile and a quarter of its columns; a stage has 64 terms.
 #include "lowering/gpu/cuda/Layouts.h"
 #include "lowering/gpu/cuda/TensorCores.h"
 #include "lowering/gpu/cuda/Warpgroups.h"
 #include "lowering/gpu/cuda/schedules/MmaTile.h"
 #include "lowering/gpu/cuda/schedules/Schedules.h"
+#include "lowering/gpu/cuda/schedules/WidenedBlocks.h"
 
 using namespace mlir;
 using namespace cria;
@@ -30,23 +35,46 @@ namespace {
 class MmaGemm : public MmaTile {
 public:
   MmaGemm(Launch &launch, const GemmProblem &problem, bool clusters)
-      : MmaGemm(launch, problem, problem.tile(), clusters) {}
+      : MmaGemm(launch, problem, problem.tile(), clusters,
+                /*rowsOfW=*/problem.tile().n) {}
   /// Makes the blocks of each tile a cluster.
   void formClusters() {
     cuda::formClusters(b, {static_cast<int32_t>(tileSplits()), 1, 1});
   }
 
-private:
+protected:
+  /// A stage has `rowsOfW` rows of weights beside those of the input.
   MmaGemm(Launch &launch, const GemmProblem &problem, const TileSizes &tile,
-          bool clusters)
+          bool clusters, int64_t rowsOfW)
       : MmaTile(launch, problem.works,
                 problem.grouped(shapeOf(problem.tuning, tile, clusters)),
                 problem.rows(), tile.warpsDown),
-        clusters(clusters), count(tile.stages), terms(tile.terms),
-        stages(makeStages()) {
+        count(tile.stages), clusters(clusters), terms(tile.terms),
+        stageRows(m + rowsOfW), stages(makeStages()) {
     // Else ptxas takes registers that one block less fits.
     cuda::fitBlocks(b, tile.resident);
   }
+  virtual void fetchW(const Corner &corner, Value step);
+  /// Where the lane's matrices begin in the first stage, for each 16 terms of a
+  /// step.
+  struct Starts {
+    SmallVector<Address> x, w;
+  };
+  virtual SmallVector<Value> step(const Starts &starts, Value step,
+                                  ValueRange sums);
+  /// Loads the matrices of the input, 16 rows from row `row` of the warp on.
+  SmallVector<Value> loadX(Address start, int64_t row) {
+    // A multiple of 8 rows further on, chunks lie in the same order.
+    return cuda::loadMatrices(b, b.further(start, stages, row, 0));
+  }
+  /// Elements from the first stage to that of a step.
+  Value stageOf(Value step) {
+    return b.mul(b.rem(step, count), stageRows * terms);
+  }
+
+  int64_t count; // of stages
+
+private:
   static GemmShape shapeOf(const Tuning &tuning, const TileSizes &tile,
                            bool clusters) {
     GemmShape shape = {tile.m, tile.n, tile.terms,
@@ -73,29 +101,21 @@ private:
   std::vector<Sums> multiply(const Corner &corner);
   void prefetch(const Corner &corner);
   Rows freeMemory() const override { return stages; }
+  /// Weights in blocks take what a kernel may declare.
   int64_t launchedBytes() const override {
-    return bytes() > kDeclaredMemory ? bytes() : 0;
+    return stageRows == m || bytes() > kDeclaredMemory ? bytes() : 0;
   }
-  int64_t bytes() const { return count * (m + n) * 2 * terms; }
+  int64_t bytes() const { return count * stageRows * 2 * terms; }
   Rows makeStages() {
-    int64_t elements = count * (m + n) * terms;
+    int64_t elements = count * stageRows * terms;
     return launchedBytes() ? b.launchedShared(x.rows.element, elements, terms)
                            : b.shared(x.rows.element, elements, terms);
   }
   void fetchX(const Corner &corner, Value step);
-  void fetchW(const Corner &corner, Value step);
   void fetch(const Corner &corner, Value step);
   void fetchRows(Value stage, int64_t firstRow, int64_t rows, Value first,
                  llvm::function_ref<Guarded(Value, Value)> at);
-  struct Starts {
-    SmallVector<Address> x, w;
-  };
   Starts starts();
-  SmallVector<Value> step(const Starts &starts, Value step, ValueRange sums);
-  /// Elements from the first stage to that of a step.
-  Value stageOf(Value step) {
-    return b.mul(b.rem(step, count), (m + n) * terms);
-  }
   /// Where chunk `chunk` of a stage's row lies.
   Value swizzled(Value row, Value chunk) {
     ArrayRef<int64_t> order = cuda::kSwizzle64;
@@ -105,9 +125,34 @@ private:
   }
 
   bool clusters;
-  int64_t count; // of stages
   int64_t terms; // of a stage
-  Rows stages;   // the input's rows, then the weights', stage after stage
+  int64_t stageRows;
+  Rows stages; // the input's rows, then the weights', stage after stage
+};
+
+/// The same with weights in blocks.
+class WidenedMmaGemm : public MmaGemm {
+public:
+  WidenedMmaGemm(Launch &launch, const GemmProblem &problem, bool clusters)
+      : WidenedMmaGemm(launch, problem, tileOf(problem), clusters) {}
+
+private:
+  WidenedMmaGemm(Launch &launch, const GemmProblem &problem,
+                 const TileSizes &tile, bool clusters)
+      : MmaGemm(launch, problem, tile, clusters, /*rowsOfW=*/0),
+        blocks(b, works[0].dots[0].bits, weightLength, n, count,
+               x.rows.element) {}
+  static TileSizes tileOf(const GemmProblem &problem);
+  int64_t rowsOfWarp() const { return across() * 8; }
+  /// The stages' row that is the first of the warp.
+  Value rowOf(Value step) {
+    return b.add(b.mul(b.rem(step, count), n), firstColumn(b.warp()));
+  }
+  void fetchW(const Corner &corner, Value step) override;
+  SmallVector<Value> step(const Starts &starts, Value step,
+                          ValueRange sums) override;
+
+  cuda::WidenedBlocks blocks; // stage after stage
 };
 } // namespace
 
@@ -171,8 +216,6 @@ void MmaGemm::prefetch(const Corner &corner) {
   }
 }
 
-/// Where a lane's matrices begin in the first stage, for each 16 terms of a
-/// step.
 MmaGemm::Starts MmaGemm::starts() {
   Value lane = b.lane();
   Value rowX = b.add(firstRow(b.warp()), cuda::kLoadX.row(b, lane));
@@ -185,7 +228,8 @@ MmaGemm::Starts MmaGemm::starts() {
   Starts result;
   for (int64_t chunk = 0; chunk < terms / kChunk; chunk += 2) {
     result.x.push_back(start(rowX, 0, b.add(chunkX, chunk)));
-    result.w.push_back(start(rowW, m, b.add(chunkW, chunk)));
+    if (stageRows > m)
+      result.w.push_back(start(rowW, m, b.add(chunkW, chunk)));
   }
   return result;
 }
@@ -195,12 +239,11 @@ SmallVector<Value> MmaGemm::step(const Starts &starts, Value step,
   SmallVector<Value> next(sums);
   Value stage = stageOf(step);
   for (auto [firstX, firstW] : llvm::zip(starts.x, starts.w)) {
-    // A multiple of 8 rows further on, chunks lie in the same order.
     Address startX = b.further(firstX, stage);
     Address startW = b.further(firstW, stage);
     SmallVector<SmallVector<Value>> xs, ws;
     for (int64_t i = 0; i < down(); ++i)
-      xs.push_back(cuda::loadMatrices(b, b.further(startX, stages, i * 16, 0)));
+      xs.push_back(loadX(startX, i * 16));
     for (int64_t j = 0; j < across(); j += 2)
       ws.push_back(cuda::loadMatrices(b, b.further(startW, stages, j * 8, 0)));
     for (int64_t i = 0; i < down(); ++i)
@@ -233,16 +276,66 @@ std::vector<GemmTile::Sums> MmaGemm::multiply(const Corner &corner) {
   return sumsOf(sums);
 }
 
+/// The problem's tile in stages of whole steps, as many as there is room for.
+TileSizes WidenedMmaGemm::tileOf(const GemmProblem &problem) {
+  TileSizes tile = problem.tile();
+  int64_t bytes =
+      tile.n * cuda::WidenedBlocks::strideOf(problem.works[0].dots[0].bits);
+  tile.stages = std::min(tile.stages, kDeclaredMemory / bytes);
+  tile.terms = cuda::WidenedBlocks::kTerms;
+  tile.warpsDown = 1;
+  return tile;
+}
+
+/// A warp copies the rows that it multiplies.
+void WidenedMmaGemm::fetchW(const Corner &corner, Value step) {
+  Value first = firstColumn(b.warp());
+  blocks.fetch(rowOf(step), rowsOfWarp(), step, [&](Value row, Value byte) {
+    Guarded from = elementW(corner, unitOf(b.add(first, row)), byte);
+    return std::pair(from.address, from.exists);
+  });
+}
+
+SmallVector<Value> WidenedMmaGemm::step(const Starts &starts, Value step,
+                                        ValueRange sums) {
+  SmallVector<Value> next(sums);
+  Value g = cuda::kMmaW.row(b, b.lane());
+  auto first = blocks.startOf(b.add(rowOf(step), g), step);
+  for (int64_t block = 0; block < cuda::WidenedBlocks::kBlocks; ++block) {
+    // Of the block's first 16 terms, and of the others.
+    std::array<SmallVector<Value>, 2> ws;
+    for (int64_t j = 0; j < across(); ++j) {
+      auto pairs = blocks.widen(blocks.further(first, j * 8), block);
+      ws[0].append(pairs.begin(), pairs.begin() + 2);
+      ws[1].append(pairs.begin() + 2, pairs.end());
+    }
+    for (auto [half, w] : llvm::enumerate(ws)) {
+      Address start = b.further(starts.x[block * 2 + half], stageOf(step));
+      for (int64_t i = 0; i < down(); ++i)
+        cuda::mma(b, x.rows.element, loadX(start, i * 16), w,
+                  MutableArrayRef(next).slice(i * across() * 4, across() * 4));
+    }
+  }
+  return next;
+}
+
+static std::unique_ptr<MmaGemm>
+makeGemm(Launch &launch, const GemmProblem &problem, bool clusters) {
+  if (problem.works[0].dots[0].bits)
+    return std::make_unique<WidenedMmaGemm>(launch, problem, clusters);
+  return std::make_unique<MmaGemm>(launch, problem, clusters);
+}
+
 GemmKernel cuda::makeMmaGemm(const GemmProblem &problem, const Twine &name) {
   auto launch = std::make_unique<Launch>(problem.function, name, kGemmThreads);
-  auto tile = std::make_unique<MmaGemm>(*launch, problem, /*clusters=*/false);
+  auto tile = makeGemm(*launch, problem, /*clusters=*/false);
   return {std::move(launch), std::move(tile)};
 }
 
 GemmKernel cuda::makeClusterGemm(const GemmProblem &problem,
                                  const Twine &name) {
   auto launch = std::make_unique<Launch>(problem.function, name, kGemmThreads);
-  auto tile = std::make_unique<MmaGemm>(*launch, problem, /*clusters=*/true);
+  auto tile = makeGemm(*launch, problem, /*clusters=*/true);
   if (tile->tileSplits() == 1) { // each tile has one block
     launch->erase();
     return {};

@@ -7,10 +7,12 @@ using namespace cria::simt;
 
 static bool isBlocks(ArrayRef<Work> works) { return works[0].dots[0].bits; }
 
-/// Whether tensor cores multiply the problem's floats: cp.async copies 4 bytes
-/// at least, two of 16 bits.
+/// Whether tensor cores multiply the problem's floats, or widened weights:
+/// cp.async copies 4 bytes at least, two of 16 bits.
 static bool takesMma(const GemmProblem &problem) {
   const Dot &dot = problem.works[0].dots[0];
+  if (dot.isWidened())
+    return problem.range.has_value();
   auto elementOf = [](const Element &element) {
     return cast<RankedTensorType>(element.tensor.getType()).getElementType();
   };
@@ -44,7 +46,7 @@ const Schedules &cuda::schedules() {
       {"_wgmma", true,
        [](const GemmProblem &problem) {
          return takesMma(problem) && isLastRange(problem) &&
-                !isGrouped(problem);
+                !isGrouped(problem) && !isBlocks(problem.works);
        },
        makeWgmmaGemm},
       {"_cluster", true,
