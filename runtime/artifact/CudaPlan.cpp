@@ -34,7 +34,7 @@ uint64_t TensorMap::bytes() const {
   uint64_t last = sizes[0];
   for (size_t i = 1; i < sizes.size(); ++i)
     last += (sizes[i] - 1) * strides[i - 1];
-  return last * 2;
+  return last * elementBytes();
 }
 
 namespace {
@@ -171,12 +171,14 @@ static std::vector<uint64_t> readNumbers(const JsonCursor &at, size_t count,
 static TensorMap readMap(const JsonCursor &at) {
   static constexpr size_t mostDimensions = 5;
   static constexpr int64_t mostSize = int64_t(1) << 32, mostBox = 256;
-  static constexpr uint64_t rowElements = 64, strideElements = 8;
+  static constexpr uint64_t rowElements = 64, unit = 16;
   TensorMap map;
   std::string type = at["dtype"].string();
-  map.isBfloat = type == "bf16";
-  if (!map.isBfloat && type != "f16")
-    at["dtype"].expected("bf16 or f16");
+  map.type = type == "u8"     ? TensorMap::Bytes
+             : type == "bf16" ? TensorMap::Bfloat16
+                              : TensorMap::Float16;
+  if (map.type == TensorMap::Float16 && type != "f16")
+    at["dtype"].expected("bf16, f16 or u8");
   size_t rank = at["sizes"].elements(mostDimensions).size();
   if (rank == 0)
     at["sizes"].fail("is empty");
@@ -188,11 +190,12 @@ static TensorMap readMap(const JsonCursor &at) {
     map.box.push_back(static_cast<uint32_t>(size));
   if (!at.ok())
     return map;
-  if (map.box[0] != rowElements)
-    at["box"].expected("rows of 64 elements");
+  if (map.type == TensorMap::Bytes ? map.box[0] % unit != 0
+                                   : map.box[0] != rowElements)
+    at["box"].expected("rows of 64 floats, or of a multiple of 16 bytes");
   for (uint64_t stride : map.strides)
-    if (stride % strideElements)
-      at["strides"].expected("multiples of 8 elements");
+    if (stride * map.elementBytes() % unit)
+      at["strides"].expected("multiples of 16 bytes");
   return map;
 }
 
@@ -200,7 +203,7 @@ static TensorMap readMap(const JsonCursor &at) {
 static void checkPages(const JsonCursor &at, const TensorMap &map,
                        uint64_t pageBytes) {
   if (map.strides.empty() || map.sizes.back() != 1 ||
-      map.strides.back() * 2 != pageBytes)
+      map.strides.back() * map.elementBytes() != pageBytes)
     at.fail(
         concat({"has no pages of ", pageBytes, " bytes as last dimension"}));
 }

@@ -43,16 +43,20 @@ struct Dimension {
   uint64_t at(int64_t tokens, int64_t logits, int64_t hidden = 0) const;
 };
 
-/// A tensor of 16-bit floats from which hardware copies boxes with rows of 128
-/// bytes. The fastest dimension comes first. The last dimension of a paged
-/// cache counts pages; a plan says 1.
+/// A tensor from which hardware copies boxes. Rows of 16-bit floats have 128
+/// bytes and are swizzled; rows of bytes have a multiple of 16. The fastest
+/// dimension comes first. The last dimension of a paged cache counts pages; a
+/// plan says 1.
 struct TensorMap {
-  bool isBfloat;               // else f16
+  enum Type { Float16, Bfloat16, Bytes };
+
+  Type type;
   std::vector<uint64_t> sizes; // one to five
   /// Of all dimensions but the first, in elements.
   std::vector<uint64_t> strides;
   std::vector<uint32_t> box; // its sizes
 
+  uint64_t elementBytes() const { return type == Bytes ? 1 : 2; }
   /// Bytes from the first element to the end of the last.
   uint64_t bytes() const;
 };

@@ -332,17 +332,19 @@ Status encode(Context &context, const TensorMap &map, CUdeviceptr address,
               const std::string &kernel, CUtensorMap &encoded) {
   std::vector<cuuint64_t> sizes(map.sizes.begin(), map.sizes.end()), strides;
   for (uint64_t stride : map.strides)
-    strides.push_back(stride * 2);
+    strides.push_back(stride * map.elementBytes());
   std::vector<cuuint32_t> each(sizes.size(), 1);
+  static constexpr CUtensorMapDataType types[] = {
+      CU_TENSOR_MAP_DATA_TYPE_FLOAT16, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+      CU_TENSOR_MAP_DATA_TYPE_UINT8};
   return context.check(
       context->cuTensorMapEncodeTiled(
-          &encoded,
-          map.isBfloat ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-                       : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-          static_cast<cuuint32_t>(sizes.size()),
+          &encoded, types[map.type], static_cast<cuuint32_t>(sizes.size()),
           reinterpret_cast<void *>(address), sizes.data(), strides.data(),
           map.box.data(), each.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
-          CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+          map.type == TensorMap::Bytes ? CU_TENSOR_MAP_SWIZZLE_NONE
+                                       : CU_TENSOR_MAP_SWIZZLE_128B,
+          CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
           CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
       "cuTensorMapEncodeTiled", "preparing kernel " + quote(kernel));
 }

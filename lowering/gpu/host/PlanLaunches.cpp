@@ -83,7 +83,10 @@ static DictionaryAttr withMap(DictionaryAttr place, Value memref,
   Type element = cast<MemRefType>(memref.getType()).getElementType();
   NamedAttrList attrs(map), all(place);
   Builder b(place.getContext());
-  attrs.set("dtype", b.getStringAttr(element.isBF16() ? "bf16" : "f16"));
+  StringRef name = element.isInteger(8) ? "u8"
+                   : element.isBF16()   ? "bf16"
+                                        : "f16";
+  attrs.set("dtype", b.getStringAttr(name));
   all.set("map", attrs.getDictionary(place.getContext()));
   return all.getDictionary(place.getContext());
 }

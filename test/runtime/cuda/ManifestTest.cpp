@@ -116,18 +116,27 @@ TEST(CudaManifest, RefusesTensorMapsThatNoDeviceTakes) {
     EXPECT_THAT(statusWith(plain, {{place, 0}, {"map", changed}}),
                 fails(CRIA_INVALID_ARGUMENT, message));
   };
-  refused("dtype", "f32", "expected bf16 or f16");
+  refused("dtype", "f32", "expected bf16, f16 or u8");
+  refused("dtype", "u8", "expected multiples of 16 bytes");
   refused("sizes", json::array(), "is empty");
   refused("sizes", {8, 0}, "is 0, expected");
   refused("sizes", {1, 1, 1, 1, 1, 1}, "sizes");
   refused("strides", {8, 8}, "strides");
-  refused("strides", {12}, "expected multiples of 8 elements");
-  refused("box", {32, 2}, "expected rows of 64 elements");
+  refused("strides", {12}, "expected multiples of 16 bytes");
+  refused("box", {32, 2}, "expected rows of 64 floats");
   refused("box", {64, 257}, "is 257, expected");
   refused("box", {64}, "expected 2 numbers");
   refused("sizes", {8, 64}, "has 1024 bytes, 512 are there");
   refused("sizes", {8, 64}, "has 1024 bytes, 96 are there", "cache");
   refused("dtype", "f16", "has 48 bytes, 0 are there", "state");
+  // Bytes.
+  map = {
+      {"dtype", "u8"}, {"sizes", {8, 3}}, {"strides", {16}}, {"box", {144, 2}}};
+  refused("box", {72, 2}, "or of a multiple of 16 bytes");
+  refused("sizes", {8, 64}, "has 1016 bytes, 512 are there");
+  map["dtype"] = "f16";
+  map["strides"] = {8};
+  map["box"] = {64, 2};
   // The last layer of a cache.
   json layer = {{"cache", 0}, {"layer_bytes", 48}, {"map", map}};
   layer["map"]["sizes"] = {8, 4};
