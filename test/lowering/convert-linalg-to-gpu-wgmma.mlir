@@ -330,3 +330,62 @@ func.func private @split(%x: tensor<?x1024xbf16>, %w: tensor<64x1024xbf16>, %out
   %made = bufferization.materialize_in_destination %p in %out : (tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
   return %made : tensor<?x64xf32>
 }
+
+// -----
+
+#x = affine_map<(t, n, b, j) -> (t, b, j)>
+#bytes = affine_map<(t, n, b, j) -> (n, b, j)>
+#byte = affine_map<(t, n, b, j) -> (n, b)>
+#sum = affine_map<(t, n, b, j) -> (t, n)>
+#id = affine_map<(t, n) -> (t, n)>
+
+// Weights in blocks are copied as bytes, 144 of each row for four blocks of 34, so
+// that eight lanes read neighbouring rows. Lanes widen them to registers,
+// which are what is multiplied: the input is the other operand, in two boxes.
+// CHECK-LABEL: gpu.func @blocks_wgmma(
+// CHECK-SAME: memref<300x256xbf16> {cria.tensor_map = {box = [64, 128], sizes = [256, 300], strides = [256]}}
+// CHECK-SAME: memref<64x8x34xi8> {cria.tensor_map = {box = [144, 8, 2, 4], sizes = [272, 8, 2, 4], strides = [544, 272, 4352]}}
+// CHECK: nvgpu.mbarrier.try_wait.parity
+// CHECK: vector.load {{.*}} vector<2xi8>
+// CHECK: nvvm.prmt <default>
+// CHECK: llvm.inline_asm {{.*}}wgmma.fence
+// CHECK: wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {{.*}} p, 1, 1, 0;
+// CHECK: nvvm.wgmma.wait.group.sync.aligned 1
+// CHECK-COUNT-2: nvgpu.tma.async.load {{.*}} <tensor = memref<128x64xbf16
+// CHECK: nvgpu.tma.async.load {{.*}} <tensor = memref<4x2x8x144xi8, {{.*}} swizzle = none
+// CHECK-LABEL: gpu.func @blocks(
+// CHECK: nvvm.mma.sync
+func.func private @blocks(%x: tensor<300x256xbf16>, %w: tensor<64x8x34xi8>, %out: tensor<300x64xf32>) -> tensor<300x64xf32> {
+  %zero = arith.constant 0.0 : f32
+  %c8 = arith.constant 8 : i16
+  %e = tensor.empty() : tensor<300x64xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<300x64xf32>) -> tensor<300x64xf32>
+  %rows = tensor.expand_shape %x [[0], [1, 2]] output_shape [300, 8, 32] : tensor<300x256xbf16> into tensor<300x8x32xbf16>
+  %codes = tensor.extract_slice %w[0, 0, 2] [64, 8, 32] [1, 1, 1] : tensor<64x8x34xi8> to tensor<64x8x32xi8>
+  %low = tensor.extract_slice %w[0, 0, 0] [64, 8, 1] [1, 1, 1] : tensor<64x8x34xi8> to tensor<64x8xi8>
+  %high = tensor.extract_slice %w[0, 0, 1] [64, 8, 1] [1, 1, 1] : tensor<64x8x34xi8> to tensor<64x8xi8>
+  %p = linalg.generic {indexing_maps = [#x, #bytes, #byte, #byte, #sum], iterator_types = ["parallel", "parallel", "reduction", "reduction"]}
+      ins(%rows, %codes, %low, %high : tensor<300x8x32xbf16>, tensor<64x8x32xi8>, tensor<64x8xi8>, tensor<64x8xi8>) outs(%z : tensor<300x64xf32>) {
+  ^bb0(%a: bf16, %q: i8, %lo: i8, %hi: i8, %acc: f32):
+    %wide = arith.extf %a : bf16 to f32
+    %fq = arith.sitofp %q : i8 to f32
+    %l16 = arith.extui %lo : i8 to i16
+    %h16 = arith.extui %hi : i8 to i16
+    %hs = arith.shli %h16, %c8 : i16
+    %both = arith.ori %l16, %hs : i16
+    %half = arith.bitcast %both : i16 to f16
+    %scale = arith.extf %half : f16 to f32
+    %number = arith.mulf %fq, %scale : f32
+    %rounded = arith.truncf %number : f32 to bf16
+    %factor = arith.extf %rounded : bf16 to f32
+    %term = arith.mulf %wide, %factor fastmath<reassoc> : f32
+    %next = arith.addf %acc, %term fastmath<reassoc> : f32
+    linalg.yield %next : f32
+  } -> tensor<300x64xf32>
+  %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%p : tensor<300x64xf32>) outs(%out : tensor<300x64xf32>) {
+  ^bb0(%v: f32, %o: f32):
+    %s = arith.addf %o, %v : f32
+    linalg.yield %s : f32
+  } -> tensor<300x64xf32>
+  return %r : tensor<300x64xf32>
+}

@@ -84,7 +84,9 @@ void cuda::PhaseBarriers::copyBox(Value map, ValueRange coordinates,
   auto dense = MemRefType::get(shape, element, MemRefLayoutAttrInterface(),
                                sharedSpace(b));
   auto type = nvgpu::TensorMapDescriptorType::get(
-      b.getContext(), dense, nvgpu::TensorMapSwizzleKind::SWIZZLE_128B,
+      b.getContext(), dense,
+      element.isInteger(8) ? nvgpu::TensorMapSwizzleKind::SWIZZLE_NONE
+                           : nvgpu::TensorMapSwizzleKind::SWIZZLE_128B,
       nvgpu::TensorMapL2PromoKind::L2PROMO_256B,
       nvgpu::TensorMapOOBKind::OOB_ZERO,
       nvgpu::TensorMapInterleaveKind::INTERLEAVE_NONE);
@@ -295,9 +297,27 @@ void cuda::fenceProducts(KernelBuilder &b) {
   b.create<NVVM::WgmmaFenceAlignedOp>();
 }
 
-// nvvm's op cannot take x in registers.
-Value cuda::multiplyRegisters(KernelBuilder &b, Type element, int64_t columns,
-                              ValueRange x, Value w, Value sums) {
+// nvvm's op has no operands, so that LLVM could compute words after it.
+SmallVector<Value> cuda::fenceOperands(KernelBuilder &b, ValueRange words) {
+  std::string outputs, inputs;
+  for (size_t i = 0; i < words.size(); ++i) {
+    outputs += i ? ",=r" : "=r";
+    inputs += "," + std::to_string(i);
+  }
+  auto type = LLVM::LLVMStructType::getLiteral(
+      b.getContext(), SmallVector<Type>(words.size(), b.getI32Type()));
+  Value fenced = inlineAssembly(b, type, words, "wgmma.fence.sync.aligned;",
+                                outputs + inputs);
+  SmallVector<Value> same;
+  for (size_t i = 0; i < words.size(); ++i)
+    same.push_back(b.create<LLVM::ExtractValueOp>(fenced, i));
+  return same;
+}
+
+// nvvm's op cannot take x in registers. `order` says how w lies in memory: rows
+// of columns (1), or of terms (0).
+static Value multiply(KernelBuilder &b, Type element, int64_t columns,
+                      ValueRange x, Value w, Value sums, int64_t order) {
   auto type = cast<LLVM::LLVMStructType>(sums.getType());
   size_t count = type.getBody().size();
   SmallVector<Value> operands(x);
@@ -313,7 +333,8 @@ Value cuda::multiplyRegisters(KernelBuilder &b, Type element, int64_t columns,
                      "wgmma.mma_async.sync.aligned.m64n" +
                      std::to_string(columns) + "k16.f32." + kind + "." + kind +
                      " " + list(0, count) + ", " + list(count, count + 4) +
-                     ", $" + std::to_string(count + 4) + ", p, 1, 1, 1;\n}\n";
+                     ", $" + std::to_string(count + 4) + ", p, 1, 1, " +
+                     std::to_string(order) + ";\n}\n";
   for (size_t i = 0; i < count; ++i) {
     operands.push_back(b.create<LLVM::ExtractValueOp>(sums, i));
     outputs += "=f,";
@@ -321,6 +342,16 @@ Value cuda::multiplyRegisters(KernelBuilder &b, Type element, int64_t columns,
   }
   return inlineAssembly(b, type, operands, text,
                         outputs + "r,r,r,r,l" + inputs);
+}
+
+Value cuda::multiplyRegisters(KernelBuilder &b, Type element, int64_t columns,
+                              ValueRange x, Value w, Value sums) {
+  return multiply(b, element, columns, x, w, sums, /*order=*/1);
+}
+
+Value cuda::multiplyTransposed(KernelBuilder &b, Type element, int64_t columns,
+                               ValueRange x, Value w, Value sums) {
+  return multiply(b, element, columns, x, w, sums, /*order=*/0);
 }
 
 void cuda::fenceWrites(KernelBuilder &b) {

@@ -36,9 +36,10 @@ public:
   /// Begins to copy a box to shared memory aligned to 1024 bytes. `coordinates`
   /// begin with the fastest dimension. `map` is an argument of the kernel that
   /// is a tensor map. Rows of 128 bytes are swizzled: part c of row r, 16
-  /// bytes, is stored as part c ^ (r % 8). `blocks`, an i16, has a bit for each
-  /// block of the cluster that gets the box: at the same place in its shared
-  /// memory, counted by its own barrier of the same number.
+  /// bytes, is stored as part c ^ (r % 8). If elements are bytes, memory is
+  /// aligned to 128 bytes, and rows are not swizzled. `blocks`, an i16, has a
+  /// bit for each block of the cluster that gets the box: at the same place in
+  /// its shared memory, counted by its own barrier of the same number.
   void copyBox(mlir::Value map, mlir::ValueRange coordinates,
                llvm::ArrayRef<int64_t> box, mlir::Value barrier,
                simt::Address to, mlir::Value blocks = {});
@@ -110,12 +111,19 @@ llvm::SmallVector<mlir::Value> awaitSums(simt::KernelBuilder &b,
 mlir::Value joinSums(simt::KernelBuilder &b, mlir::ValueRange sums);
 /// Lets the products after this write registers that hold no value now.
 void fenceProducts(simt::KernelBuilder &b);
+/// The same words, i32, for products to read after this.
+llvm::SmallVector<mlir::Value> fenceOperands(simt::KernelBuilder &b,
+                                             mlir::ValueRange words);
 /// Begins sums += x * w for 64 x 16 and 16 x `columns` elements. x is in
 /// registers: a lane has the four pairs, as i32, that mma.sync's m16n8k16
 /// takes. w is a descriptor.
 mlir::Value multiplyRegisters(simt::KernelBuilder &b, mlir::Type element,
                               int64_t columns, mlir::ValueRange x,
                               mlir::Value w, mlir::Value sums);
+/// The same with w^T, `columns` x 16 elements.
+mlir::Value multiplyTransposed(simt::KernelBuilder &b, mlir::Type element,
+                               int64_t columns, mlir::ValueRange x,
+                               mlir::Value w, mlir::Value sums);
 /// Makes this thread's writes to shared memory visible to the products after
 /// the next barrier.
 void fenceWrites(simt::KernelBuilder &b);

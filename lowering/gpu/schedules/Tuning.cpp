@@ -12,10 +12,9 @@ using namespace cria;
 using namespace cria::simt;
 using llvm::StringRef;
 
-/// Shared memory of a block that a launch gives, at most; threads of a
-/// multiprocessor.
-static constexpr int64_t kLaunched = 227 << 10, kThreads = 2048;
-/// Of a block: an A100 has room for two.
+/// Threads of a multiprocessor.
+static constexpr int64_t kThreads = 2048;
+/// Shared memory of a block: an A100 has room for two.
 static constexpr int64_t kTileMemory = 81 << 10;
 
 /// A number of the table: its row and name, and the values that it may have.
@@ -175,9 +174,9 @@ static llvm::Error checkWarpgroups(const WarpgroupSizes &sizes) {
     return textError("gemm_warpgroups.blocks: expected an even number, got " +
                      llvm::Twine(sizes.blocks));
   int64_t bytes = sizes.stages * (128 + sizes.wide) * 128;
-  if (bytes > kLaunched)
+  if (bytes > kLaunchedMemory)
     return textError("gemm_warpgroups: expected at most " +
-                     llvm::Twine(kLaunched) +
+                     llvm::Twine(kLaunchedMemory) +
                      " bytes of shared memory, got stages * (128 + wide) * "
                      "128 = " +
                      llvm::Twine(bytes));
@@ -189,9 +188,9 @@ static llvm::Error checkPrompt(const PromptWarpgroupSizes &sizes) {
     return textError("attention_warpgroups.keys: expected 64 or 128, got " +
                      llvm::Twine(sizes.keys));
   int64_t bytes = (128 + 2 * sizes.stages * sizes.keys) * 128 * 2;
-  if (bytes > kLaunched)
+  if (bytes > kLaunchedMemory)
     return textError("attention_warpgroups: expected at most " +
-                     llvm::Twine(kLaunched) +
+                     llvm::Twine(kLaunchedMemory) +
                      " bytes of shared memory for heads of 128, got (128 + 2 * "
                      "stages * keys) * 256 = " +
                      llvm::Twine(bytes));

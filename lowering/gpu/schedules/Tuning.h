@@ -18,8 +18,10 @@ namespace cria::simt {
 /// Multiprocessors of an H200. Grids are cut for it; an A100 has 108.
 inline constexpr int64_t kMultiprocessors = 132;
 
-/// Shared memory of a block that a kernel declares, at most, in bytes.
-inline constexpr int64_t kDeclaredMemory = 48 << 10;
+/// Shared memory of a block that a kernel declares, and that a launch gives on
+/// Hopper, at most, in bytes.
+inline constexpr int64_t kDeclaredMemory = 48 << 10,
+                         kLaunchedMemory = 227 << 10;
 
 /// Products of few rows (Gemv.h, GemvRing.h).
 struct GemvSizes {

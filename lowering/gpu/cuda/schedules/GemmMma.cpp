@@ -23,6 +23,7 @@
 #include "lowering/gpu/cuda/schedules/MmaTile.h"
 #include "lowering/gpu/cuda/schedules/Schedules.h"
 #include "lowering/gpu/cuda/schedules/WidenedBlocks.h"
+#include "lowering/kernel/BlockProduct.h"
 
 using namespace mlir;
 using namespace cria;
@@ -140,9 +141,16 @@ private:
   WidenedMmaGemm(Launch &launch, const GemmProblem &problem,
                  const TileSizes &tile, bool clusters)
       : MmaGemm(launch, problem, tile, clusters, /*rowsOfW=*/0),
-        blocks(b, works[0].dots[0].bits, weightLength, n, count,
-               x.rows.element) {}
+        blocks(b, works[0].dots[0].bits, weightLength, kBlocks,
+               x.rows.element) {
+    int64_t stride = strideOf(problem);
+    blocks.lieIn(b.shared(b.getI8Type(), count * n * stride, stride));
+  }
   static TileSizes tileOf(const GemmProblem &problem);
+  static int64_t strideOf(const GemmProblem &problem) {
+    return cuda::WidenedBlocks::strideOf(problem.works[0].dots[0].bits,
+                                         kBlocks);
+  }
   int64_t rowsOfWarp() const { return across() * 8; }
   /// The stages' row that is the first of the warp.
   Value rowOf(Value step) {
@@ -152,6 +160,8 @@ private:
   SmallVector<Value> step(const Starts &starts, Value step,
                           ValueRange sums) override;
 
+  /// Of a step.
+  static constexpr int64_t kBlocks = 2;
   cuda::WidenedBlocks blocks; // stage after stage
 };
 } // namespace
@@ -276,13 +286,14 @@ std::vector<GemmTile::Sums> MmaGemm::multiply(const Corner &corner) {
   return sumsOf(sums);
 }
 
-/// The problem's tile in stages of whole steps, as many as there is room for.
+/// The problem's tile, with two products side by side for each warp at least,
+/// in stages of whole steps, as many as there is room for.
 TileSizes WidenedMmaGemm::tileOf(const GemmProblem &problem) {
   TileSizes tile = problem.tile();
-  int64_t bytes =
-      tile.n * cuda::WidenedBlocks::strideOf(problem.works[0].dots[0].bits);
-  tile.stages = std::min(tile.stages, kDeclaredMemory / bytes);
-  tile.terms = cuda::WidenedBlocks::kTerms;
+  tile.n = std::max<int64_t>(tile.n, 64);
+  tile.stages =
+      std::min(tile.stages, kDeclaredMemory / (tile.n * strideOf(problem)));
+  tile.terms = kBlocks * BlockProduct::kNumbers;
   tile.warpsDown = 1;
   return tile;
 }
@@ -300,14 +311,14 @@ SmallVector<Value> WidenedMmaGemm::step(const Starts &starts, Value step,
                                         ValueRange sums) {
   SmallVector<Value> next(sums);
   Value g = cuda::kMmaW.row(b, b.lane());
-  auto first = blocks.startOf(b.add(rowOf(step), g), step);
-  for (int64_t block = 0; block < cuda::WidenedBlocks::kBlocks; ++block) {
+  auto first = blocks.startOf(b.add(rowOf(step), g), b.i32(0), step);
+  for (int64_t block = 0; block < kBlocks; ++block) {
     // Of the block's first 16 terms, and of the others.
     std::array<SmallVector<Value>, 2> ws;
     for (int64_t j = 0; j < across(); ++j) {
-      auto pairs = blocks.widen(blocks.further(first, j * 8), block);
-      ws[0].append(pairs.begin(), pairs.begin() + 2);
-      ws[1].append(pairs.begin() + 2, pairs.end());
+      auto own = blocks.read(blocks.further(first, j * 8), block);
+      for (int64_t half = 0; half < 2; ++half)
+        llvm::append_range(ws[half], blocks.widen(own, half));
     }
     for (auto [half, w] : llvm::enumerate(ws)) {
       Address start = b.further(starts.x[block * 2 + half], stageOf(step));

@@ -49,6 +49,12 @@ const Schedules &cuda::schedules() {
                 !isGrouped(problem) && !isBlocks(problem.works);
        },
        makeWgmmaGemm},
+      {"_wgmma", true,
+       [](const GemmProblem &problem) {
+         return takesMma(problem) && isLastRange(problem) &&
+                isBlocks(problem.works);
+       },
+       makeWidenedWgmmaGemm},
       {"_cluster", true,
        [](const GemmProblem &problem) {
          return takesMma(problem) && !isLastRange(problem) &&

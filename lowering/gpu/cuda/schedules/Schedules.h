@@ -20,14 +20,16 @@ std::unique_ptr<simt::Gemv> makeBlockGemv(simt::Launch &launch,
                                           const simt::GemvSizes &sizes);
 
 // Products of many rows, of 16 bits or with widened weights by mma.sync, alone
-// or with the blocks of a tile in a cluster (GemmMma.cpp); of 16 bits by
-// warpgroups (GemmWgmma.cpp); of integers in blocks (GemmBlocks.cpp).
+// or with the blocks of a tile in a cluster (GemmMma.cpp); both by warpgroups
+// (GemmWgmma.cpp, GemmWgmmaBlocks.cpp); of integers in blocks (GemmBlocks.cpp).
 simt::GemmKernel makeMmaGemm(const simt::GemmProblem &problem,
                              const llvm::Twine &name);
 simt::GemmKernel makeClusterGemm(const simt::GemmProblem &problem,
                                  const llvm::Twine &name);
 simt::GemmKernel makeWgmmaGemm(const simt::GemmProblem &problem,
                                const llvm::Twine &name);
+simt::GemmKernel makeWidenedWgmmaGemm(const simt::GemmProblem &problem,
+                                      const llvm::Twine &name);
 simt::GemmKernel makeBlockGemm(const simt::GemmProblem &problem,
                                const llvm::Twine &name);
 

@@ -10,36 +10,47 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
-/// Bytes of the longest copy; a step begins at a multiple of a word.
-static constexpr int64_t kChunk = 16, kWord = 4;
+/// Bytes of the longest copy.
+static constexpr int64_t kChunk = 16;
 /// The f32 that has a byte, in bits 8 to 15, added to it.
 static constexpr int64_t kBase = 1 << 15, kBaseBits = 0x47000000;
 /// A base's bytes around byte 0 or 1.. of a word of four codes.
 static constexpr int64_t kPlaceByte = 0x7404, kNextByte = 0x10;
 /// The bytes of the low halves of two words.
 static constexpr int64_t kLowHalves = 0x5410;
+/// The signs of four bytes, and their low halves.
+static constexpr int64_t kSigns = 0x80808080, kNibbles = 0x0f0f0f0f;
+/// What is added to codes so that none is negative.
+static int64_t biasOf(int64_t bits) { return 1 << (bits - 1); }
+
+/// Bytes of a step, with the most that a copy of `piece` bytes has before them.
+static int64_t copiedBytes(int64_t stepBytes, int64_t piece) {
+  return stepBytes + piece - std::gcd(stepBytes, piece);
+}
 
 cuda::WidenedBlocks::WidenedBlocks(KernelBuilder &b, int64_t bits,
-                                   int64_t rowBytes, int64_t rows,
-                                   int64_t stages, Type type)
+                                   int64_t rowBytes, int64_t blocks, Type type)
     : b(b), bits(bits), blockBytes(BlockProduct::blockBytes(bits)),
-      piece(std::gcd(rowBytes, kChunk)),
-      pieces(llvm::divideCeil(kBlocks * blockBytes + piece - kWord, piece)),
-      type(type), memory(b.shared(b.getI8Type(), stages * rows * strideOf(bits),
-                                  strideOf(bits))) {}
+      stepBytes(blocks * blockBytes), piece(std::gcd(rowBytes, kChunk)),
+      pieces(llvm::divideCeil(copiedBytes(stepBytes, piece), piece)),
+      type(type) {}
 
-int64_t cuda::WidenedBlocks::strideOf(int64_t bits) {
-  int64_t most = kBlocks * BlockProduct::blockBytes(bits) + kChunk - kWord;
+int64_t cuda::WidenedBlocks::strideOf(int64_t bits, int64_t blocks) {
+  int64_t most = copiedBytes(blocks * BlockProduct::blockBytes(bits), kChunk);
   return llvm::alignTo(most - kChunk, 2 * kChunk) + kChunk;
 }
 
 /// Bytes of a stage's row before those of the step.
 Value cuda::WidenedBlocks::before(Value step) {
-  return b.mul(b.rem(step, piece / kWord), kWord);
+  return b.rem(b.mul(step, stepBytes), piece);
+}
+
+Value cuda::WidenedBlocks::firstByte(Value step) {
+  return b.sub(b.mul(step, stepBytes), before(step));
 }
 
 void cuda::WidenedBlocks::fetch(Value first, int64_t count, Value step, At at) {
-  Value from = b.sub(b.mul(step, kBlocks * blockBytes), before(step));
+  Value from = firstByte(step);
   auto copy = [&](Value i) {
     Value row = b.div(i, pieces), byte = b.mul(b.rem(i, pieces), piece);
     auto [address, exists] = at(row, b.add(from, byte));
@@ -59,9 +70,10 @@ void cuda::WidenedBlocks::fetch(Value first, int64_t count, Value step, At at) {
   }
 }
 
-cuda::WidenedBlocks::Start cuda::WidenedBlocks::startOf(Value row, Value step) {
+cuda::WidenedBlocks::Start cuda::WidenedBlocks::startOf(Value row, Value byte,
+                                                        Value step) {
   Value own = cuda::kMmaW.column(b, b.lane());
-  Address scale = b.address(memory, row, before(step));
+  Address scale = b.address(memory, row, b.add(byte, before(step)));
   return {scale, b.further(b.further(scale, own), memory, 0,
                            BlockProduct::kScaleBytes)};
 }
@@ -72,46 +84,59 @@ cuda::WidenedBlocks::Start cuda::WidenedBlocks::further(const Start &start,
           b.further(start.codes, memory, rows, 0)};
 }
 
-SmallVector<Value> cuda::WidenedBlocks::widen(const Start &start,
-                                              int64_t block) {
-  auto half = [&](Address from, int64_t byte) {
-    Address at = b.further(from, memory, 0, block * blockBytes + byte);
-    Value bytes = b.loadFrom(at, VectorType::get({2}, b.getI8Type()));
-    return b.bitcast(b.getI16Type(), bytes);
+/// Two bytes, i16.
+static Value twoBytes(KernelBuilder &b, Address at) {
+  Value bytes = b.loadFrom(at, VectorType::get({2}, b.getI8Type()));
+  return b.bitcast(b.getI16Type(), bytes);
+}
+
+static Value permute(KernelBuilder &b, Value low, Value high,
+                     int64_t selector) {
+  return b.create<NVVM::PermuteOp>(low.getType(), low, high, b.i32(selector),
+                                   NVVM::PermuteMode::DEFAULT);
+}
+
+/// The lane's bytes 2t, 2t + 1, 2t + 8 and 2t + 9 from `byte` on.
+Value cuda::WidenedBlocks::fourCodes(const Address &codes, int64_t byte) {
+  auto pair = [&](int64_t at) -> Value {
+    return b.create<arith::ExtUIOp>(
+        b.getI32Type(), twoBytes(b, b.further(codes, memory, 0, at)));
   };
-  auto permute = [&](Value a, Value other, int64_t selector) -> Value {
-    return b.create<NVVM::PermuteOp>(a.getType(), a, other, b.i32(selector),
-                                     NVVM::PermuteMode::DEFAULT);
-  };
-  // Codes 2t, 2t + 1, 2t + 8 and 2t + 9 from `byte` on, one in each byte.
-  auto four = [&](int64_t byte) {
-    auto pair = [&](int64_t at) -> Value {
-      return b.create<arith::ExtUIOp>(b.getI32Type(), half(start.codes, at));
-    };
-    return permute(pair(byte), pair(byte + 8), kLowHalves);
-  };
-  SmallVector<Value> words;
-  int64_t bias = 1 << (bits - 1);
+  return permute(b, pair(byte), pair(byte + 8), kLowHalves);
+}
+
+cuda::WidenedBlocks::Block cuda::WidenedBlocks::read(const Start &start,
+                                                     int64_t block) {
+  Address scale = b.further(start.scale, memory, 0, block * blockBytes);
+  Block result;
+  result.codes = b.further(start.codes, memory, 0, block * blockBytes);
+  result.scale = b.widen(b.bitcast(b.getF16Type(), twoBytes(b, scale)));
+  auto bias = static_cast<double>(-kBase - biasOf(bits));
+  result.bias = b.fmul(result.scale, b.f32(bias));
+  if (bits == 4)
+    result.bytes = fourCodes(result.codes, 0);
+  return result;
+}
+
+SmallVector<Value> cuda::WidenedBlocks::widen(const Block &block,
+                                              int64_t half) {
+  Value codes; // plus the bias
   if (bits == 8) {
-    for (int64_t byte : {0, 16})
-      words.push_back(b.exclusiveOr(four(byte), b.i32(0x80808080)));
+    codes = b.exclusiveOr(fourCodes(block.codes, half * 16), b.i32(kSigns));
   } else {
-    Value both = four(0), halves = b.i32(0x0f0f0f0f);
-    Value high = b.create<arith::ShRUIOp>(both, b.i32(4));
-    words = {b.both(both, halves), b.both(high, halves)};
+    Value bytes =
+        half ? b.create<arith::ShRUIOp>(block.bytes, b.i32(4)) : block.bytes;
+    codes = b.both(bytes, b.i32(kNibbles));
   }
-  Value scale = b.widen(b.bitcast(b.getF16Type(), half(start.scale, 0))),
-        less = b.fmul(scale, b.f32(static_cast<double>(-kBase - bias)));
-  auto number = [&](Value word, int64_t byte) {
+  auto number = [&](int64_t byte) {
     Value based =
-        permute(word, b.i32(kBaseBits), kPlaceByte + byte * kNextByte);
-    return b.fma(b.bitcast(b.getF32Type(), based), scale, less);
+        permute(b, codes, b.i32(kBaseBits), kPlaceByte + byte * kNextByte);
+    return b.fma(b.bitcast(b.getF32Type(), based), block.scale, block.bias);
   };
   SmallVector<Value> pairs;
-  for (Value word : words)
-    for (int64_t byte : {0, 2}) {
-      Value two = b.pack({number(word, byte), number(word, byte + 1)});
-      pairs.push_back(b.bits(b.narrow(two, type)));
-    }
+  for (int64_t byte : {0, 2}) {
+    Value two = b.pack({number(byte), number(byte + 1)});
+    pairs.push_back(b.bits(b.narrow(two, type)));
+  }
   return pairs;
 }

@@ -1,12 +1,14 @@
 /// Rows of weights in blocks, whose numbers lanes widen on their way from
 /// shared memory to tensor cores (BlockProduct.h, "with widened weights").
 ///
-/// A step of a product takes two blocks of a row, 68 or 36 bytes, which begin
-/// at a word. Copies have 16 bytes where rows are multiples of 16, else 8 or 4.
-/// So a row of a stage begins with up to 12 bytes of the blocks before:
+/// A step of a product takes some blocks of a row, which begin at a multiple of
+/// 4 or 8 bytes. Copies have 16 bytes where rows are multiples of 16, else 8 or
+/// 4. So a row of a stage may begin with bytes of the blocks before, for
+/// example with two blocks of 34 bytes:
 ///
-///   step     0                1                  2
-///   bytes    0 .. 67, 68..79  64..67, 68 .. 135, 136 .. 143   128..135, ..
+///   step             0        1         2          3          4
+///   its bytes        0..67    68..135   136..203   204..271   272..
+///   bytes of a row   0..79    64..143   128..207   192..271   272..
 ///
 /// Rows lie an odd number of 16 bytes apart: words of eight rows are in all
 /// banks.
@@ -25,16 +27,17 @@ namespace cria::cuda {
 
 class WidenedBlocks {
 public:
-  /// Terms of a step, and blocks.
-  static constexpr int64_t kTerms = 64, kBlocks = 2;
-
-  /// Room for `stages` stages of `rows` rows of weights, which are `rowBytes`
-  /// bytes long and have numbers of `bits` bits; these are rounded to `type`.
+  /// `blocks` of a step, 2 or 4, of rows that are `rowBytes` bytes long and
+  /// have numbers of `bits` bits. They are rounded to `type`.
   WidenedBlocks(simt::KernelBuilder &b, int64_t bits, int64_t rowBytes,
-                int64_t rows, int64_t stages, mlir::Type type);
-  /// Bytes of shared memory of a row of a stage.
-  static int64_t strideOf(int64_t bits);
+                int64_t blocks, mlir::Type type);
+  /// Bytes of shared memory from one row of a stage to the next.
+  static int64_t strideOf(int64_t bits, int64_t blocks);
+  /// Says where the rows of all stages lie.
+  void lieIn(const simt::Rows &rows) { memory = rows; }
 
+  /// The first byte that is copied of a row for a step.
+  mlir::Value firstByte(mlir::Value step);
   /// The lanes of a warp begin to copy a step's bytes of `count` rows, to the
   /// stages' rows from `first` on. `at` gives the address of a byte of row i,
   /// and whether the row exists (null: always).
@@ -42,22 +45,30 @@ public:
       mlir::Value i, mlir::Value byte)>;
   void fetch(mlir::Value first, int64_t count, mlir::Value step, At at);
 
-  /// Where the lane's bytes of the step's blocks begin in row `row` of the
-  /// stages.
+  /// Where a step's first scale and the lane's first codes are.
   struct Start {
     simt::Address scale, codes;
   };
-  Start startOf(mlir::Value row, mlir::Value step);
+  /// Of row `row`, which begins `byte` bytes further on.
+  Start startOf(mlir::Value row, mlir::Value byte, mlir::Value step);
   Start further(const Start &start, int64_t rows);
-  /// The lane's numbers of a block, as pairs: what mma.m16n8k16 takes of one
-  /// row for the block's first 16 terms, then for the others.
-  llvm::SmallVector<mlir::Value> widen(const Start &start, int64_t block);
+  /// Reads what both halves of a block of the row need.
+  struct Block {
+    simt::Address codes;
+    mlir::Value scale, bias; // the bias times the scale
+    mlir::Value bytes;       // with the codes of both halves; null: of each
+  };
+  Block read(const Start &start, int64_t block);
+  /// The lane's numbers of the first or the second 16 terms of a block, as two
+  /// pairs: what mma.m16n8k16 takes of one row.
+  llvm::SmallVector<mlir::Value> widen(const Block &block, int64_t half);
 
 private:
+  mlir::Value fourCodes(const simt::Address &codes, int64_t byte);
   mlir::Value before(mlir::Value step);
 
   simt::KernelBuilder &b;
-  int64_t bits, blockBytes;
+  int64_t bits, blockBytes, stepBytes;
   /// Bytes of a copy, and copies of a step's row.
   int64_t piece, pieces;
   mlir::Type type;
