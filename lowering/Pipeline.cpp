@@ -60,6 +60,9 @@ static void buildLinalg(OpPassManager &pm, const PipelineOptions &options) {
     if (options.cpu.unit.amx)
       form.widenedTypes = {"bf16"};
   }
+  // So do GPUs (docs/performance/nvidia.md, "Predicted times").
+  if (options.device == Device::Cuda)
+    form.widenedTypes = {"bf16", "f16"};
   pm.addPass(createConvertLlamaToLinalg(form));
   // Folds sizes and extensions that the lowering leaves. There is no CSE,
   // because merging two tensor.empty would make one buffer of two, and a copy.

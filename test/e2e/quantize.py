@@ -7,7 +7,9 @@ its format allows. Prompts and single tokens agree, and a cache of weights holds
 quantized weights.
 
 On the emulated CUDA driver a prompt and single tokens give the CPU's logits. So does a
-model whose rows are multiples of 16 bytes, which those of examples/tiny are not.
+model whose rows are multiples of 16 bytes, which those of examples/tiny are not. In bf16
+its prompts multiply widened weights: they are as near to the model in f32 as those of the
+CPU, which rounds activations, or nearer.
 """
 
 import json
@@ -90,6 +92,18 @@ def check_emulated(tools, what, config, formats, ids, vocab, weights=None):
         check(error <= BESIDE_CPU, f"{what}, {formats}, {how}: NMSE {error:.2e}")
 
 
+def check_widened(tools, config, formats, ids, vocab):
+    def logits(dtype, target, device):
+        flags = [f"--quantize={formats}", f"--dtype={dtype}", f"--target={target}"]
+        artifact = tools.compile(config, *flags, out=f"{target}.cria")
+        return Model(tools, artifact, 1, vocab, device).session().feed(ids)
+
+    exact = logits("f32", "cpu", "cpu")
+    cpu, cuda = logits("bf16", "cpu", "cpu"), logits("bf16", "cuda", "emulated")
+    ours, others = divergence(exact, cuda), divergence(exact, cpu)
+    check(ours <= 1.25 * others, f"{formats}, bf16: KLD {ours:.2e}, CPU {others:.2e}")
+
+
 def emulated(tools, ids):
     tiny = TINY / "config.json"
     sizes = {"hidden_size": 256, "intermediate_size": 512, "vocab_size": 300}
@@ -98,6 +112,7 @@ def emulated(tools, ids):
     for formats in ["q8_0", "q4_0,head=q8_0"]:
         check_emulated(tools, "tiny", tiny, formats, ids, 768, TINY)
         check_emulated(tools, "wide", wide, formats, range(3, 40), 300)
+        check_widened(tools, wide, formats, range(3, 40), 300)
 
 
 def main():

@@ -11,6 +11,7 @@ from program import ROWS, Program
 
 TYPES = ["f32", "bf16", "f16"]
 INV_FREQ = [1.0, 0.31622776, 0.1, 0.031622775, 0.01]
+INV_FREQ += [10 ** (-i / 2) for i in range(5, 32)]
 
 
 def embed():
@@ -152,6 +153,63 @@ def blocks():
     most[:, ::32] = -8
     z = linear_of(p, x, p.weight(32, 64, dtype="q4_0", array=most))
     yield "zeros", p.returns(elementwise(p, "residual", y, z, lambda a, b: a + b))
+
+
+def widened():
+    """Prompts whose rows of 16 bits multiply widened weights in blocks, of up to three
+    tiles: rows of weights that begin at 2, 4, 8 and 16 bytes, more than a tile has and
+    fewer, of enough terms to be split; units of two products, which are an MLP's or
+    pairs of RoPE."""
+
+    def of(dtype):
+        p = Program(dtype, positions=320, chunk=300)
+        p.counts, p.slack = [2, 33, 70, 300], 4
+        return p
+
+    for dtype, form, n, k in [
+        ("bf16", "q8_0", 320, 512),
+        ("f16", "q4_0", 101, 2304),
+        ("bf16", "q4_0", 1024, 256),
+        ("f16", "q8_0", 33, 192),
+        ("bf16", "q8_0", 67, 384),
+        ("bf16", "q4_0", 32, 96),
+    ]:
+        p = of(dtype)
+        y = linear_of(p, p.tokens(k), p.weight(n, k, dtype=form), p.weight(n))
+        yield f"{dtype} {form} {n}x{k}", p.ends(p.head(y, p.weight(128, n)))
+    p = of("bf16")  # rows of the input that do not begin at words
+    wide = p.tokens(193)
+    op = f"tensor.extract_slice {wide.name}[0, 1] [%n, 192] [1, 1]"
+    op += f" : {wide.type} to tensor<?x192xbf16>"
+    x = p.emit(op, (None, 192), lambda call: call[wide][:, 1:])
+    y = linear_of(p, x, p.weight(64, 192, dtype="q8_0"))
+    yield "from the second column", p.ends(p.head(y, p.weight(128, 64)))
+    for dtype, form in [("bf16", "q8_0"), ("f16", "q4_0")]:
+        p = of(dtype)
+        x = p.tokens(256)
+        y = rmsnorm_of(p, x, p.weight(256, scale=0.1, shift=1.0))
+        up, down = (512, 256), (256, 512)
+        weight = lambda shape: p.weight(*shape, dtype=form, scale=0.1)
+        gate, up = (linear_of(p, y, weight(up)) for _ in "gu")
+        z = linear_of(p, swiglu_of(p, gate, up), weight(down))
+        z = elementwise(p, "residual", x, z, lambda a, b: a + b)
+        yield f"MLP {dtype} {form}", p.ends(p.head(z, p.weight(128, 256)))
+    for dtype, form in [("bf16", "q4_0"), ("f16", "q8_0")]:
+        p = of(dtype)
+        x = p.tokens(256)
+        y = rmsnorm_of(p, x, p.weight(256, scale=0.1, shift=1.0))
+        weight = lambda shape: p.weight(*shape, dtype=form, scale=0.1)
+        q, k, v = (
+            p.heads(linear_of(p, y, weight((n * 64, 256))), n, 64) for n in (4, 2, 2)
+        )
+        caches = [p.cache(1, 2, 64) for _ in range(2)]
+        keys = p.append(rope_of(p, k), caches[0], 0)
+        values = p.append(v, caches[1], 0)
+        out = p.flat(gqa_of(p, rope_of(p, q), keys, values))
+        yield (
+            f"attention {dtype} {form}",
+            p.ends(p.head(out, p.weight(128, 256)), keys, values),
+        )
 
 
 def head():

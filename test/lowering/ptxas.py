@@ -55,7 +55,10 @@ def check_text(name, text, in_blocks, where):
         begin = text.split("bar.sync")[0].count("cp.async.cg")
         check(begin >= 4, f"{where}: {begin} copies before the input is computed")
     else:
-        wanted += ["ldmatrix", "m16n8k32" if in_blocks else "mma.sync"]
+        wanted += ["ldmatrix", "mma.sync"]
+        if in_blocks:  # integers, or widened weights
+            of_integers = name.startswith("head") or "experts" in name
+            wanted += ["m16n8k32"] if of_integers else ["m16n8k16", "prmt.b32"]
     for instruction in wanted:
         check(instruction in text, f"{where}: no {instruction}")
 
