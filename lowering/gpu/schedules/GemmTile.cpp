@@ -336,9 +336,9 @@ void GemmTile::finishWorks(const Corner &corner, ArrayRef<Sums> sums) {
   // All that q, k and v read at once does not fit registers, nor do the biases
   // that each row's expert has for gate and up. So they are finished in at
   // least two parts, and in as many as a work reads elements for a unit.
-  size_t parts = 1;
+  size_t parts = finishedParts();
   if (works.size() > 1 || (shape.groups.order && works[0].sums.size() > 1)) {
-    parts = 2;
+    parts = std::max(parts, size_t(2));
     for (const Work &work : works)
       parts = std::max(parts, readsOf(launch.of.elements, work));
   }

@@ -143,6 +143,9 @@ protected:
   virtual Rows freeMemory() const = 0;
   /// A barrier of the threads that hold sums.
   virtual void barrier() { b.barrier(); }
+  /// Parts that a thread finishes its sums in, at least: one after the other,
+  /// what they read fits registers.
+  virtual size_t finishedParts() const { return 1; }
   /// Bytes of shared memory that the launch says.
   virtual int64_t launchedBytes() const { return 0; }
   int64_t unitsOfTile() const { return n / sumsOfUnit(); }

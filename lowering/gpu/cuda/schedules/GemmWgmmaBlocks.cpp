@@ -70,6 +70,8 @@ private:
     return b.add(b.mul(slot, slotBytes()), bytesOfX());
   }
   int64_t bytesOfW() const override { return n * stride; }
+  /// A lane has few units of many rows.
+  size_t finishedParts() const override { return 4; }
   std::vector<Sums> sum(cuda::Ring &ring, const Corner &corner,
                         Value before) override;
   using Products = SmallVector<Value>; // the sums of each
