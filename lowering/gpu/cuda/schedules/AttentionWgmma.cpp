@@ -88,21 +88,24 @@ private:
     box.resize(in.attention.pages ? 3 : 2, 1);
     return box;
   }
-  /// Rows of all keys in a cache, or in a page of it with all of its layers.
-  int64_t rows() const {
-    auto shape = cast<ShapedType>(in.attention.keys.getType()).getShape();
-    return computeProduct(shape.drop_front(in.attention.pages ? 1 : 0)) / size;
+  /// Rows of a page, of all its layers.
+  int64_t rowsOfPage() const {
+    auto type = cast<ShapedType>(in.attention.keys.getType());
+    return computeProduct(type.getShape().drop_front()) / size;
   }
   /// Where caches are paged, pages are a dimension of their own: memory that
   /// begins at a layer has only the layer's rows of each page.
   Value mapOf(const Rows &cache) {
-    if (!in.attention.pages)
-      return launch.tensorMap(cache, {{size, rows()}, {size}, boxOfKeys()});
+    if (!in.attention.pages) {
+      auto type = cast<MemRefType>(cache.base.getType());
+      return launch.tensorMap(
+          cache, {{size, type.getNumElements() / size}, {size}, boxOfKeys()});
+    }
     auto layer = dyn_cast<Value>(in.attention.layer);
-    int64_t of =
-        layer && this->of.isLayer(layer) ? in.kvHeads * in.page : rows();
+    int64_t rows =
+        layer && of.isLayer(layer) ? in.kvHeads * in.page : rowsOfPage();
     return launch.tensorMap(
-        cache, {{size, of, 1}, {size, rows() * size}, boxOfKeys()});
+        cache, {{size, rows, 1}, {size, rowsOfPage() * size}, boxOfKeys()});
   }
   Value mapOfQueries() {
     int64_t stride = *tokenStride(in.query, in.group, size);
@@ -138,7 +141,8 @@ private:
                      for (Value row : begins) {
                        SmallVector<Value> at = {none, row};
                        if (in.attention.pages)
-                         at = {none, b.rem(row, rows()), b.div(row, rows())};
+                         at = {none, b.rem(row, rowsOfPage()),
+                               b.div(row, rowsOfPage())};
                        part.copy(b, barriers, full, map, at, boxOfKeys());
                        part.first = b.add(part.first, keysOfBox());
                      }
