@@ -131,18 +131,13 @@ private:
                          boxOfQueries());
         });
     b.loop(b.i32(0), turns, 1, [&](Value turn) {
-      SmallVector<Value> begins =
-          rowsOf(b.add(firstKey, b.mul(turn, tileKeys)));
+      auto places = placesOf(b.add(firstKey, b.mul(turn, tileKeys)));
       for (auto [map, operand] : {std::pair(mapK, Keys), {mapV, Values}}) {
         Ring::Slot slot = ring->slot(turn, operand);
         ring->fill(slot, tileKeys * size * 2,
                    [&, map = map](auto &barriers, Value full) {
                      BoxTile part = tileOf(slot);
-                     for (Value row : begins) {
-                       SmallVector<Value> at = {none, row};
-                       if (in.attention.pages)
-                         at = {none, b.rem(row, rowsOfPage()),
-                               b.div(row, rowsOfPage())};
+                     for (const SmallVector<Value> &at : places) {
                        part.copy(b, barriers, full, map, at, boxOfKeys());
                        part.first = b.add(part.first, keysOfBox());
                      }
@@ -151,15 +146,19 @@ private:
     });
   }
 
-  /// The rows at which the boxes of the tile of keys from `key` on begin.
-  SmallVector<Value> rowsOf(Value key) {
+  /// Where the boxes of the tile of keys from `key` on begin in the map.
+  std::vector<SmallVector<Value>> placesOf(Value key) {
+    Value none = b.i32(0);
     if (!in.attention.pages)
-      return {rowOfKey(key)};
-    SmallVector<Value> begins;
+      return {{none, rowOfKey(key)}};
+    std::vector<SmallVector<Value>> places;
     Value last = floorOf(b.max(b.sub(endKey, b.i32(1)), key), keysOfBox());
-    for (int64_t i = 0; i < tileKeys; i += keysOfBox())
-      begins.push_back(rowOfKey(b.min(b.add(key, i), last)));
-    return begins;
+    for (int64_t i = 0; i < tileKeys; i += keysOfBox()) {
+      Value row = rowOfKey(b.min(b.add(key, i), last));
+      places.push_back(
+          {none, b.rem(row, rowsOfPage()), b.div(row, rowsOfPage())});
+    }
+    return places;
   }
 
   /// Describes element (row, column) of a slot's tile. `start` describes the
