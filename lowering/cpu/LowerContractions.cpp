@@ -218,9 +218,11 @@ private:
                         bool isBounded) {
     Sharings sharings;
     for (linalg::LinalgOp op : ops) {
-      StringRef reason, said; // by findPackings
+      // Why an op is no product with blocks, findPackings has said.
+      StringRef reason, ofBlocks;
       std::optional<Contraction> product = Contraction::match(op, reason);
-      if (auto blocks = BlockProduct::match(op, said); blocks && blocks->rows)
+      if (auto blocks = BlockProduct::match(op, ofBlocks);
+          blocks && blocks->rows)
         product = Contraction::of(*blocks);
       if (product && ShapedType::isDynamic(product->m()) && !isBounded)
         reason = "its number of rows has no upper bound";

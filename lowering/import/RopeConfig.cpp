@@ -346,8 +346,8 @@ static void readPair(ObjectReader &reader, const json &object,
           (key + "." + kWindow).str(), draft);
 }
 
-/// Reads rope_scaling, whose keys transformers adds to those of layers that see
-/// all keys. These have a rope_type before, so that it does not read "type".
+/// Reads rope_scaling. transformers adds its keys to the rope of layers without
+/// a window, which has a rope_type already: so it does not read "type".
 static void readOlder(ObjectReader &reader, const json &object,
                       ConfigDraft &draft) {
   static constexpr llvm::StringLiteral kName = "rope_scaling";

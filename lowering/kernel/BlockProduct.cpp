@@ -128,7 +128,8 @@ std::optional<BlockProduct> BlockProduct::match(linalg::LinalgOp op,
       (op.getNumDpsInputs() != 5 && !widened) ||
       (op.getNumLoops() != 4 && !halves))
     return std::nullopt;
-  // The operands after those of x: bytes of codes, low and high of scales, out.
+  // Then follow the weights' codes, the low and the high bytes of their scales,
+  // and the result.
   unsigned first = widened ? 1 : 2;
   Block &body = *op.getBlock();
   auto argument = [&](unsigned i) -> Value { return body.getArgument(i); };

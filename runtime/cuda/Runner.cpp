@@ -221,7 +221,7 @@ Status Runner::bind(const LaunchStep &step, uint64_t layer,
     if (!argument.map)
       continue;
     TensorMap map = *argument.map;
-    if (argument.kind == Argument::Cache) // which has one page, or all in it
+    if (argument.kind == Argument::Cache) // counts pages, or has one
       map.sizes.back() *= static_cast<uint64_t>(
           pages.of(model.manifest().caches[argument.value].kind()));
     Status status = cuda::encode(*context, map, launch.values.back(),

@@ -50,7 +50,7 @@ protected:
   /// `model` must outlive it.
   explicit Runner(const Model &model);
 
-  /// Makes the stream, the caches with `pages`, the scratch, a row of
+  /// Makes the stream, the caches with `counts` pages, the scratch, a row of
   /// logits, and `stepBytes` bytes for the data of a step.
   Status allocate(const PageCounts &counts, uint64_t stepBytes);
 

@@ -59,7 +59,7 @@ inline constexpr llvm::StringLiteral kNoRow =
 /// Whether a row that is in memory begins at a word of four bytes.
 bool beginsAtWord(Elements &elements, const Element &element,
                   llvm::ArrayRef<Size> box);
-/// Whether those of all operands of a work do.
+/// Whether the rows of all operands of a work begin at such words.
 bool beginAtWords(Elements &elements, const Work &work);
 
 /// Whether an element is (row, k) of its tensor, or (0, k) without a loop over

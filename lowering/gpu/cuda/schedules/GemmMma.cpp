@@ -44,7 +44,7 @@ public:
   }
 
 protected:
-  /// A stage has `rowsOfW` rows of weights beside those of the input.
+  /// A stage has the tile's rows of the input, and `rowsOfW` rows of weights.
   MmaGemm(Launch &launch, const GemmProblem &problem, const TileSizes &tile,
           bool clusters, int64_t rowsOfW)
       : MmaTile(launch, problem.works,

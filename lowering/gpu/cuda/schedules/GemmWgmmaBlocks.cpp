@@ -9,9 +9,9 @@
 ///                         smaller groups of `together`; rows 8p + 2t and 8p +
 ///                         2t + 1 of the input
 ///
-/// A product has 64 rows of weights: rows g and g + 8 of a warp's 16 are two of
-/// the lane's, in the order of its units, those of the first sum before those
-/// of the second. A tile of 256 rows of weights is two such products.
+/// A product has 64 rows of weights. Rows g and g + 8 of a warp's 16 belong to
+/// a lane: the rows of its units for the first sum, in order, and then those
+/// for the second. A tile of 256 rows of weights is two such products.
 ///
 /// So that eight lanes read rows that lie side by side, weights are placed by
 /// lanes: to the map a weight is a tensor of bytes
@@ -106,8 +106,8 @@ WgmmaTile::Boxes WidenedWgmmaGemm::boxesOf(const Operand &weight,
   return {launch.tensorMap(weight.rows, map), box, units};
 }
 
-/// Multiplies a step. `begun` is called when its first products have begun and
-/// those of the step before are done.
+/// Multiplies a step. `begun` is called when the step's first products have
+/// begun, and all products of the previous step are done.
 WidenedWgmmaGemm::Products
 WidenedWgmmaGemm::multiply(const cuda::Ring::Slot &slot, Value step,
                            Products sums, llvm::function_ref<void()> begun) {

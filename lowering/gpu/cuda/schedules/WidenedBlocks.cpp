@@ -40,7 +40,7 @@ int64_t cuda::WidenedBlocks::strideOf(int64_t bits, int64_t blocks) {
   return llvm::alignTo(most - kChunk, 2 * kChunk) + kChunk;
 }
 
-/// Bytes of a stage's row before those of the step.
+/// How many bytes of earlier steps a row of a stage begins with.
 Value cuda::WidenedBlocks::before(Value step) {
   return b.rem(b.mul(step, stepBytes), piece);
 }
