@@ -95,12 +95,11 @@ llvm::Error Compilation::select(const CompileOptions &options) {
   pipeline.cpu = cpus->front();
   pipeline.plain = options.plain;
   pipeline.lines = options.lines;
-  pipeline.alsoForGpus = options.alsoForGpus;
-  linalgFile = options.linalgFile;
+  alsoForGpus = options.alsoForGpus;
   pipeline.beforeTile = options.beforeTile;
   pipeline.chips = options.chips.empty() ? options.defaultChips : options.chips;
-  pipeline.others.assign(cpus->begin() + 1, cpus->end());
-  if (!pipeline.others.empty())
+  others.assign(cpus->begin() + 1, cpus->end());
+  if (!others.empty())
     suffix = "." + pipeline.cpu.name;
   return llvm::Error::success();
 }
@@ -240,6 +239,8 @@ Compilation Compilation::fork(Device device) const {
   other.context = context;
   other.pipeline = pipeline;
   other.pipeline.device = device;
+  other.others = others;
+  other.alsoForGpus = alsoForGpus;
   other.cubins = cubins;
   other.module = OwningOpRef<ModuleOp>((*module).clone());
   other.manifest = manifest;

@@ -32,12 +32,11 @@ struct CompileOptions {
   std::vector<std::string> chips;
   /// NVIDIA chips for which the PTX is also assembled.
   std::vector<std::string> cubins;
-  /// See PipelineOptions.
-  bool plain = false, lines = false, alsoForGpus = false;
-  /// The file in which the text of Linalg will be. `lines` then counts lines in
-  /// this file for CPUs. If it is empty, `input` must be a text of Linalg or
-  /// Tile, and `lines` counts lines in `input`.
-  std::string linalgFile;
+  /// Whether a CPU's artifact is to have code for GPUs, too.
+  bool alsoForGpus = false;
+  /// See PipelineOptions. For CPUs `lines` counts lines of `input`, which must
+  /// be a text of Linalg or Tile, unless countLinesIn is called.
+  bool plain = false, lines = false;
   std::function<void(mlir::OpPassManager &)> beforeTile;
   /// The NVIDIA chips, if neither `chips` nor a text names any.
   std::vector<std::string> defaultChips = {"sm_80", "sm_90", "sm_90a"};
@@ -55,7 +54,7 @@ public:
                                            mlir::MLIRContext &context);
 
   /// The same program for another device, or another CPU. The phase must be
-  /// before Tile.
+  /// Import, Fuse or, of a text, Linalg.
   Compilation fork(Device device) const;
   Compilation fork(const CpuTarget &cpu) const;
 
@@ -67,6 +66,10 @@ public:
     listener = std::move(told);
     listener(current, *module);
   }
+
+  /// Lets PipelineOptions.lines count lines of a file that will have the text
+  /// of Linalg. The phase must be before Linalg, the device Cpu.
+  void countLinesIn(std::string file) { linalgFile = std::move(file); }
 
   /// Adds timers of later phases to `scope`, which must outlive these phases. A
   /// phase's timer has timers for MLIR's passes and for LLVM's work in it.
@@ -109,7 +112,9 @@ public:
   /// The chips that PTX is generated for, the oldest first.
   llvm::ArrayRef<std::string> chips() const { return pipeline.chips; }
   /// The other CPUs, besides `cpu`, that the artifact gets code for.
-  llvm::ArrayRef<CpuTarget> otherCpus() const { return pipeline.others; }
+  llvm::ArrayRef<CpuTarget> otherCpus() const { return others; }
+  /// Whether a CPU's artifact gets code for GPUs, too.
+  bool isAlsoForGpus() const { return alsoForGpus; }
 
   /// The costs of a forward pass. The phase must be Import.
   Costs costs() { return costsOf(*module); }
@@ -145,6 +150,8 @@ private:
 
   mlir::MLIRContext *context = nullptr;
   PipelineOptions pipeline;
+  std::vector<CpuTarget> others;
+  bool alsoForGpus = false;
   /// The suffix of function names. It distinguishes them from the functions of
   /// other CPUs' code.
   std::string suffix;
@@ -156,7 +163,7 @@ private:
   Phase current = Phase::Import;
   Listener listener;
   mlir::TimingScope *timing = nullptr;
-  std::string linalgFile; // see CompileOptions
+  std::string linalgFile; // of countLinesIn
   bool fromText = false;
   std::vector<CodePart> parts;                     // LlvmIr and Asm
   llvm::SmallVector<char, 0> assembly;             // Asm

@@ -32,7 +32,8 @@
 using namespace mlir;
 using namespace cria;
 
-/// The tokens that a recurrence takes at once in a prefill. Products of a chunk
+/// The tokens that a CPU's recurrence takes at once in a prefill; what its
+/// schedules do not take would become loops of scalars. Products of a chunk
 /// are as many multiply-adds as its tokens one by one. With eight lanes they
 /// are measured to be faster (docs/performance.md, "States"); with 16, single
 /// tokens are near the multiply-add rate, and chunks are worth it on AMX alone,
@@ -45,25 +46,18 @@ static int64_t recurrenceChunk(const VectorUnit &unit) {
 static void buildLinalg(OpPassManager &pm, const PipelineOptions &options) {
   ConvertLlamaToLinalgOptions form;
   form.chunk = options.program.chunkSize();
-  // What a target does not take would become loops of scalars.
-  int64_t chunk = recurrenceChunk(options.cpu.unit);
-  auto isShared = [&](const CpuTarget &other) {
-    return recurrenceChunk(other.unit) == chunk &&
-           other.unit.amx == options.cpu.unit.amx;
-  };
-  if (options.device == Device::Cpu && !options.alsoForGpus &&
-      llvm::all_of(options.others, isShared)) {
-    form.recurrenceChunk = chunk;
+  if (options.device == Device::Cuda) {
+    // GPUs multiply 16 bits in less time than integers of blocks
+    // (docs/performance/nvidia.md, "Predicted times").
+    form.widenedTypes = {"bf16", "f16"};
+  } else {
+    form.recurrenceChunk = recurrenceChunk(options.cpu.unit);
     form.recurrenceInParts = options.cpu.unit.amx;
     // AMX multiplies bf16 in less time than it takes to turn sums of integers
     // into floats (docs/performance/xeon-amx.md).
     if (options.cpu.unit.amx)
       form.widenedTypes = {"bf16"};
   }
-  // GPUs multiply 16 bits in less time than integers of blocks, too
-  // (docs/performance/nvidia.md, "Predicted times").
-  if (options.device == Device::Cuda)
-    form.widenedTypes = {"bf16", "f16"};
   pm.addPass(createConvertLlamaToLinalg(form));
   // Folds sizes and extensions that the lowering leaves. There is no CSE,
   // because merging two tensor.empty would make one buffer of two, and a copy.
@@ -258,7 +252,6 @@ static const Pipeline &pipelineTo(Device device, Phase phase) {
 
 void cria::buildPhase(OpPassManager &pm, Phase phase,
                       const PipelineOptions &options) {
-  // Up to here the module is the same for all targets.
   if (phase == Phase::Tile && options.beforeTile)
     options.beforeTile(pm);
   bool isCpu = options.device == Device::Cpu;

@@ -16,20 +16,16 @@ namespace cria {
 struct PipelineOptions {
   Device device = Device::Cpu;
   CpuTarget cpu;
-  /// Further CPUs that share the program up to Linalg.
-  std::vector<CpuTarget> others;
   /// NVIDIA architectures that PTX is generated for, the oldest first. Later
   /// architectures also run the PTX.
   std::vector<std::string> chips = {"sm_80"};
   ProgramOptions program;
-  /// Whether the program of a CPU is also compiled for GPUs, from Linalg on.
-  bool alsoForGpus = false;
   /// Whether each op becomes plain loops on CPUs, without our schedules.
   bool plain = false;
   /// Whether code says which lines of a text it comes from.
   bool lines = false;
-  /// Adds passes over the program that all targets share, before the first pass
-  /// to Tile; null for none. For tools that look into programs.
+  /// Adds passes over the program at Linalg, before the first pass to Tile;
+  /// null for none. For tools that look into programs.
   std::function<void(mlir::OpPassManager &)> beforeTile;
 };
 

@@ -10,6 +10,7 @@
 #include "tools/CompilerVersion.h"
 #include "tools/ProgramFlags.h"
 #include "tools/Remarks.h"
+#include "tools/compile/Build.h"
 #include "tools/plan/Html.h"
 #include "tools/taps/Passes.h"
 
@@ -304,12 +305,6 @@ static llvm::Expected<CompileOptions> readOptions() {
   options.lines = lines || reportKind == "html"; // which follows PTX by them
   if (lines && taps.getNumOccurrences())
     return llvm::createStringError("-g: expected no --taps with it");
-  if (lines && !dumpPhases.empty()) {
-    llvm::SmallString<128> path(dumpPhases);
-    llvm::sys::path::append(path, dumpName(Device::Cpu, Phase::Linalg));
-    (void)llvm::sys::fs::make_absolute(path);
-    options.linalgFile = path.str();
-  }
   if (taps.getNumOccurrences())
     options.beforeTile = [](mlir::OpPassManager &pm) {
       AddTapsOptions kept;
@@ -318,69 +313,6 @@ static llvm::Expected<CompileOptions> readOptions() {
       pm.addPass(createAddTaps(kept));
     };
   return options;
-}
-
-static bool hasCpus(const Compilation &compilation) {
-  return cpu.find(',') != std::string::npos &&
-         compilation.device() == Device::Cpu;
-}
-
-/// Writes each chip's PTX into a folder named after the chip.
-static llvm::Error dumpPtx(const CudaImage &image, llvm::StringRef folder,
-                           llvm::StringRef name) {
-  for (const CudaBinary &binary : image.binaries) {
-    if (binary.format != "ptx")
-      continue;
-    llvm::SmallString<128> path(folder);
-    llvm::sys::path::append(path, binary.chip);
-    if (std::error_code code = llvm::sys::fs::create_directories(path))
-      return llvm::createStringError(code, path + ": " + code.message());
-    llvm::sys::path::append(path, name);
-    if (llvm::Error error =
-            writeFile(path, binary.bytes, OutputFile::Named::ByProgram))
-      return error;
-  }
-  return llvm::Error::success();
-}
-
-/// Writes the current phase to DIR/NN-name.ext. If each target has its own
-/// program, "cpu" or "cuda" follows DIR; if each CPU or chip has, its name
-/// follows: DIR/cpu/x86-64-v3/NN-name.ext. An object has the code for all of
-/// them.
-static llvm::Error dump(Compilation &compilation) {
-  llvm::SmallString<128> path(dumpPhases);
-  if (hasBoth() && !isShared(compilation.phase()))
-    llvm::sys::path::append(path, compilation.device() == Device::Cuda ? "cuda"
-                                                                       : "cpu");
-  if (hasCpus(compilation) && !isShared(compilation.phase()) &&
-      compilation.phase() != Phase::Obj)
-    llvm::sys::path::append(path, compilation.cpu().name);
-  if (std::error_code code = llvm::sys::fs::create_directories(path))
-    return llvm::createStringError(code, path + ": " + code.message());
-  std::string name = dumpName(compilation.device(), compilation.phase());
-  if (compilation.chips().size() > 1 && compilation.phase() == Phase::Ptx)
-    return dumpPtx(compilation.cudaImage(), path, name);
-  llvm::sys::path::append(path, name);
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  if (llvm::Error error = compilation.print(stream, !noLocations))
-    return error;
-  return writeFile(path, text, OutputFile::Named::ByProgram);
-}
-
-/// Takes the program to `last`, and dumps phases on the way if asked to.
-static llvm::Error run(Compilation &compilation, Phase last) {
-  if (dumpPhases.empty())
-    return compilation.advance(last);
-  for (Phase next : phasesOf(compilation.device())) {
-    if (next <= compilation.phase() || next > last)
-      continue;
-    if (llvm::Error error = compilation.advance(next))
-      return error;
-    if (llvm::Error error = dump(compilation))
-      return error;
-  }
-  return llvm::Error::success();
 }
 
 /// Writes to a file, or to standard output if its name is empty.
@@ -425,30 +357,6 @@ static int writeShrunk() {
   if (!sibling)
     return fail("--shrink: " + llvm::toString(sibling.takeError()));
   return writeText(output, *sibling);
-}
-
-/// Takes a program that all targets and CPUs share to `last`. If `last` comes
-/// after the shared phases, also compiles the program for NVIDIA GPUs and other
-/// CPUs, if asked to, and adds that code to it.
-static llvm::Error runAll(Compilation &compilation, Phase last) {
-  if (llvm::Error error = run(compilation, std::min(last, Phase::Linalg)))
-    return error;
-  if (isShared(last))
-    return llvm::Error::success();
-  if (hasBoth()) {
-    Compilation cuda = compilation.fork(Device::Cuda);
-    if (llvm::Error error = run(cuda, Phase::Ptx))
-      return error;
-    compilation.embed(cuda.cudaImage());
-  }
-  for (const CpuTarget &other : compilation.otherCpus()) {
-    Compilation version = compilation.fork(other);
-    Phase before = dumpPhases.empty() ? Phase::LlvmIr : Phase::Asm;
-    if (llvm::Error error = run(version, before))
-      return error;
-    compilation.embed(std::move(version));
-  }
-  return run(compilation, last);
 }
 
 /// Prints the page of --report=html.
@@ -535,7 +443,7 @@ static llvm::Error checkPhases(const Compilation &compilation,
   llvm::ArrayRef<Phase> ahead = phasesOf(compilation.device());
   ahead = ahead.drop_until(
       [&](Phase phase) { return phase == compilation.phase(); });
-  if (hasBoth() && !isShared(compilation.phase()))
+  if (hasBoth() && compilation.phase() >= Phase::Tile)
     return llvm::createStringError(
         "--target=cpu,cuda: expected the target that " + input +
         " is made for");
@@ -544,7 +452,9 @@ static llvm::Error checkPhases(const Compilation &compilation,
     return llvm::createStringError("--emit=" + emit +
                                    ": expected one target with it, "
                                    "--target=cpu or --target=cuda");
-  if (hasCpus(compilation) && last && !isShared(*last) && *last != Phase::Obj)
+  bool hasCpus =
+      compilation.device() == Device::Cpu && !compilation.otherCpus().empty();
+  if (hasCpus && last && !isShared(*last) && *last != Phase::Obj)
     return llvm::createStringError("--emit=" + emit +
                                    ": expected one CPU with "
                                    "it, got --cpu=" +
@@ -607,14 +517,10 @@ static void setThreads(mlir::MLIRContext &context, int64_t count,
 /// Takes a program to `last` and writes what is asked for.
 static int finish(Compilation &compilation, Phase last,
                   mlir::TimingScope &timing) {
-  if (!dumpPhases.empty())
-    if (llvm::Error error = dump(compilation))
-      return fail(std::move(error));
   std::string path = output; // lld resets command-line options.
   bool prints = !emit.empty();
-  bool several = hasBoth() || hasCpus(compilation);
-  if (llvm::Error error =
-          several ? runAll(compilation, last) : run(compilation, last))
+  Build build({dumpPhases, !noLocations, lines});
+  if (llvm::Error error = build.run(compilation, last))
     return fail(std::move(error));
   if (prints)
     return print(compilation, path);

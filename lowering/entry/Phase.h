@@ -27,8 +27,9 @@ llvm::ArrayRef<PhaseInfo> phases();
 std::string dumpName(Device device, Phase phase);
 /// The phases that programs for a device go through, in order.
 llvm::ArrayRef<Phase> phasesOf(Device device);
-/// Whether a phase is the same for all devices.
-inline bool isShared(Phase phase) { return phase <= Phase::Linalg; }
+/// Whether a phase is the same for all devices and CPUs. Linalg has the forms
+/// that each of them computes fastest.
+inline bool isShared(Phase phase) { return phase <= Phase::Fuse; }
 std::optional<Phase> phaseByName(llvm::StringRef name);
 
 /// The phase of a module, Import to Tile, as its ops show.

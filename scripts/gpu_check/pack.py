@@ -19,10 +19,8 @@ CARRIED = ("libpcre2-8.so", "libutf8proc.so", "libpng16.so", "libjpeg.so", "libz
 EXPECTED = ("libc.so", "libm.so", "libstdc++.so", "libgcc_s.so", "ld-linux", "linux-vdso")
 PYTHON = ("capi.py", "cases.py", "emulated.py", "families.py", "harness.py")
 CHECKS = ("check.py", "tasks.py", "torch_tasks.py", "ncu.py", "predicted.json")
-CUDA = ("--target=cuda", "--chip=sm_80,sm_90,sm_90a")
 # Code for any x86-64 of the last ten years.
-CPU = ("--target=cpu", "--cpu=x86-64-v3")
-BOTH = ("--target=cpu,cuda", *CUDA[1:], *CPU[1:])
+BOTH = ("--target=cpu,cuda", "--chip=sm_80,sm_90,sm_90a", "--cpu=x86-64-v3")
 # One golden for each schedule and type that can be wrong on its own.
 GOLDENS = (
     "bf16-gemma2", "bf16-qwen3", "bf16-multi-head", "f16-grouped", "f32-phi3-longrope",
@@ -87,9 +85,8 @@ class Compiler:
         self.environment = os.environ | {"PATH": path}
         self.cubin = ["--cubin=sm_90a"] if shutil.which("ptxas", path=path) else []
 
-    def __call__(self, config, out, *flags, target=BOTH):
-        cubin = self.cubin if target != CPU else []
-        command = [self.tool, config, "-o", self.to / out, *target, *cubin, *flags]
+    def __call__(self, config, out, *flags):
+        command = [self.tool, config, "-o", self.to / out, *BOTH, *self.cubin, *flags]
         subprocess.run(command, check=True, env=self.environment)
 
     def figures(self, config, *flags):
@@ -123,9 +120,7 @@ def copy_tiny(tiny, to, compile_to):
 
 
 def compile_models(source, to, compile_to):
-    """The models to time: {name: {artifact, config: folder of its config.json}}. Weights
-    in blocks have artifacts for one target, as GPUs have other prompts of them than
-    artifacts for both; `beside` is that for the CPU."""
+    """The models to time: {name: {artifact, config: folder of its config.json}}."""
     flags = ("--max-seq=512", "--chunk=8")
     config = f"python/goldens/{SMALL}"
     compile_to(to / config / "config.json", "artifacts/small.cria", *flags)
@@ -143,14 +138,8 @@ def compile_models(source, to, compile_to):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "config.json").write_text(json.dumps(keys))
         out = name.replace(" ", "-") + ".cria"
+        compile_to(folder / "config.json", f"artifacts/{out}", "--max-seq=4608", *flags)
         models[name] = {"artifact": out, "config": f"configs/{config}"}
-        targets = {out: BOTH}
-        if name.endswith("q8_0"):
-            models[name]["beside"] = "cpu-" + out
-            targets = {out: CUDA, "cpu-" + out: CPU}
-        for file, target in targets.items():
-            made = f"artifacts/{file}"
-            compile_to(folder / "config.json", made, "--max-seq=4608", *flags, target=target)
     return models
 
 

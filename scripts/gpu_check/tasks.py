@@ -36,10 +36,8 @@ def model_named(name):
     return plan()["models"][name]
 
 
-def artifact_of(name, on_cpu=False):
-    model = model_named(name)
-    beside = model.get("beside") if on_cpu else None
-    return FOLDER / "artifacts" / (beside or model["artifact"])
+def artifact_of(name):
+    return FOLDER / "artifacts" / model_named(name)["artifact"]
 
 
 def config_of(name):
@@ -127,10 +125,10 @@ def greedy_tiny():
     return got == case["greedy"][:count], f"{sum(map(int.__eq__, got, case['greedy']))} of {count}"
 
 
-def beside_cpu(artifact, on_cpu, vocab, length, count, *weights):
+def beside_cpu(artifact, vocab, length, count, *weights):
     """(NMSE of the device's logits against the CPU's, how many greedy ids are equal)."""
     ids = prompt(vocab, length)
-    wanted_ids, wanted = ids_and_logits(on_cpu, "cpu", ids, count, *weights)
+    wanted_ids, wanted = ids_and_logits(artifact, "cpu", ids, count, *weights)
     got_ids, got = ids_and_logits(artifact, DEVICE, ids, count, *weights)
     return nmse(wanted, got), f"{sum(map(int.__eq__, got_ids, wanted_ids))} of {count}"
 
@@ -144,7 +142,7 @@ def variant(name):
     vocab = json.loads(config.read_text())["vocab_size"]
     artifact = FOLDER / "artifacts" / f"{golden}.cria"
     length = LONG if GPU else 6
-    error, _ = beside_cpu(artifact, artifact, vocab, length, 1, "--random-weights=1")
+    error, _ = beside_cpu(artifact, vocab, length, 1, "--random-weights=1")
     code = code_of(artifact)
     others = list(unlike_ptxas(code))
     print(*others, sep="\n", file=sys.stderr)
@@ -185,8 +183,8 @@ def golden(name):
 def beside(name):
     """Compares the logits of a prompt and the ids after it with the CPU's."""
     length, count = (LONG, 16) if GPU else (6, 2)
-    vocab, both = config_of(name)["vocab_size"], (artifact_of(name), artifact_of(name, True))
-    error, equal = beside_cpu(*both, vocab, length, count, "--random-weights=1")
+    vocab = config_of(name)["vocab_size"]
+    error, equal = beside_cpu(artifact_of(name), vocab, length, count, "--random-weights=1")
     bar = BARS["q8_0" if name.endswith("q8_0") else "bf16"]
     # Random weights make near ties: ids are counted, logits decide.
     row("beside the CPU", error <= bar, model=name, NMSE=error, at_most=bar, equal_ids=equal)

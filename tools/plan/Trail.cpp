@@ -176,7 +176,7 @@ llvm::Error Trail::follow(const Compilation &compilation,
   shared.listen([&](Phase phase, ModuleOp module) {
     record(phase, module, devices.front());
   });
-  if (llvm::Error error = shared.advance(Phase::Linalg))
+  if (llvm::Error error = shared.advance(Phase::Fuse))
     return error;
   for (Device device : devices.drop_front())
     ofDevice[device] = ofDevice[devices.front()];
