@@ -33,6 +33,9 @@ using namespace cria;
 static constexpr int64_t kRowBytes = 32 << 10;
 /// The most bytes of a group's rows of b, which stay in the L2 cache.
 static constexpr int64_t kGroupBytes = 256 << 10;
+/// The least bytes of b that are fetched ahead if one tile has all rows: what
+/// memory delivers while it is asked for one of them.
+static constexpr int64_t kNearBytes = 8 << 10;
 /// The least number of groups for the threads, unless each is one block.
 /// Threads also share the experts, so these need no such number.
 static constexpr int64_t kLeastGroups = 64;
@@ -52,9 +55,9 @@ namespace {
 /// What a tile prefetches while it reads its rows of b.
 struct Fetch {
   bool none = false;
-  /// How many rows later the elements are. 0: in the tile's own rows, some
+  /// How many rows later the elements are. Null: in the tile's own rows, some
   /// turns later; after a row's end they are in the next row of a stream.
-  int64_t rows = 0;
+  Value rows = {};
   /// If set, in which turns of the loop: those with turn & mask == `first` or
   /// `second`.
   Value mask = {}, first = {}, second = {};
@@ -150,10 +153,10 @@ void DotTile::fetchRows(Value k, int64_t vectors) {
   auto fetchAll = [&] {
     for (const Column &column : of)
       for (int64_t at = 0; at < vectors * width * bytes; at += 64)
-        b.prefetch(
-            column.product->b,
-            {b.add(column.n, fetch.rows), b.add(k, (ahead + at) / bytes)},
-            /*level=*/fetch.rows ? 2 : 1);
+        b.prefetch(column.product->b,
+                   {fetch.rows ? b.add(column.n, fetch.rows) : column.n,
+                    b.add(k, (ahead + at) / bytes)},
+                   /*level=*/fetch.rows ? 2 : 1);
   };
   if (!fetch.mask)
     return fetchAll();
@@ -286,7 +289,8 @@ namespace {
 /// loaded weight is used as often. A last tile that rows do not fill computes
 /// the last row more than once. Blocks of columns are adjacent rows of b, or
 /// far ones (`streams`). Groups of blocks stay in the L2 cache while all rows
-/// are multiplied, and the next group is fetched:
+/// are multiplied, and the next group is fetched; if one tile has all rows, the
+/// next blocks are:
 ///
 ///   for groups of blocks, in parallel:
 ///     for tiles of rows:
@@ -328,7 +332,7 @@ private:
   void multiply(Value begin, Value end, Value first, Value last,
                 int64_t columns);
   int64_t blocksOfTile(int64_t rows) const;
-  Fetch fetchOf(Value tile, Value tiles);
+  Fetch fetchOf(Value tile, Value tiles, int64_t columnsOfTile);
   /// Calls a function for each tile of some rows, with the tile's first block.
   using ForTiles =
       llvm::function_ref<void(llvm::function_ref<void(DotTile &, Value)>)>;
@@ -353,17 +357,22 @@ int64_t FewRows::blocksOfTile(int64_t rows) const {
   return fits ? std::gcd(std::gcd(blocks, together), most / rows) : 1;
 }
 
-/// The tiles of all rows divide the turns in which the next group is fetched:
-/// each has every nth of them, where n is the next power of two. Streams fetch
-/// their own rows, in the first tile.
-Fetch FewRows::fetchOf(Value tile, Value tiles) {
+/// If one tile has all rows, it fetches the columns of the next tile. Otherwise
+/// the tiles divide the turns in which the next group is fetched: each has
+/// every nth of them, where n is the next power of two. Streams fetch their own
+/// rows, in the first tile.
+Fetch FewRows::fetchOf(Value tile, Value tiles, int64_t columnsOfTile) {
   Fetch fetch;
   fetch.first = fetch.second = tile;
   if (streams) {
     fetch.mask = b.index(0);
     return fetch;
   }
-  fetch.rows = together * columns;
+  int64_t bytes = c.k() * c.bType().getIntOrFloatBitWidth() / 8;
+  int64_t near =
+      llvm::alignTo(llvm::divideCeil(kNearBytes, bytes), columnsOfTile);
+  fetch.rows = b.create<arith::SelectOp>(
+      b.equal(tiles, b.index(1)), b.index(near), b.index(together * columns));
   fetch.second = b.add(tile, tiles);
   fetch.mask = b.sub(tiles, b.index(1));
   for (int64_t shift : {1, 2, 4, 8})
@@ -386,9 +395,10 @@ void FewRows::multiply(Value begin, Value end, Value first, Value last,
     Value count = b.div(b.add(b.sub(end, now), (rows - 1) / 2), rows);
     Value next = b.min(b.add(now, b.mul(count, rows)), end);
     b.loop(now, next, rows, [&](Value m) {
-      Fetch fetch = fetchOf(b.add(done, b.div(b.sub(m, now), rows)), tiles);
-      fetch.none = columns == 1;
       int64_t step = columns > 1 ? blocksOfTile(rows) : 1;
+      Fetch fetch = fetchOf(b.add(done, b.div(b.sub(m, now), rows)), tiles,
+                            step * columns);
+      fetch.none = columns == 1;
       auto forTiles = [&](llvm::function_ref<void(DotTile &, Value)> body) {
         b.loop(first, last, step, [&](Value number) {
           SmallVector<Column> of;
