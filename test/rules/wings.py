@@ -45,6 +45,10 @@ TABLES = {
         gpu: entry kernel memory support
         artifact: cpu entry gpu import support
     """,
+    "lowering/import": """
+        gguf:
+        forward: Config.h Import.h Layers.h Rope.h
+    """,
     "lowering/gpu": """
         build:
         schedules: build
@@ -62,6 +66,10 @@ DOORS = {
         Binding.h: lora/Lora.h
         Checkpoint.cpp: gguf/Tensors.h
         WeightLoader.cpp: cache/WeightCache.h
+    """,
+    "lowering/import": """
+        Gguf.cpp: gguf/Config.h
+        Import.cpp: forward/Forward.h
     """,
 }
 ENDINGS = {".c", ".cpp", ".h", ".hpp", ".td"}
