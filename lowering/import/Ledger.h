@@ -1,5 +1,5 @@
-/// The ledger: one table of every key of config.json drives what is read, what
-/// is refused, the report of `--report=config` and the list in docs/config.md.
+/// The ledger: a row for every key of config.json drives what is read, what is
+/// refused, the report of `--report=config` and the list in docs/config.md.
 #pragma once
 
 #include "lowering/import/Config.h"
@@ -75,7 +75,7 @@ struct LedgerKey {
   std::string readers() const;
 };
 
-/// The table, by key.
+/// All keys, sorted by name. They are read in this order.
 llvm::ArrayRef<LedgerKey> ledgerKeys();
 
 /// Fails on the first key of `config`, in alphabetical order, that is refused,

@@ -48,6 +48,7 @@ TABLES = {
     "lowering/import": """
         gguf:
         forward: Config.h Import.h Layers.h Rope.h
+        keys: Ledger.h Quantization.h
     """,
     "lowering/gpu": """
         build:
@@ -70,6 +71,7 @@ DOORS = {
     "lowering/import": """
         Gguf.cpp: gguf/Config.h
         Import.cpp: forward/Forward.h
+        Ledger.cpp: keys/Keys.h
     """,
 }
 ENDINGS = {".c", ".cpp", ".h", ".hpp", ".td"}
