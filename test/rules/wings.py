@@ -47,6 +47,7 @@ TABLES = {
     """,
     "lowering/import": """
         gguf:
+        families: Family.h
         forward: Config.h Import.h Layers.h Rope.h
         keys: Ledger.h Quantization.h
     """,
@@ -69,6 +70,7 @@ DOORS = {
         WeightLoader.cpp: cache/WeightCache.h
     """,
     "lowering/import": """
+        Family.cpp: families/Families.h
         Gguf.cpp: gguf/Config.h
         Import.cpp: forward/Forward.h
         Ledger.cpp: keys/Keys.h
