@@ -6,6 +6,7 @@ decoded by it and by libcria-text.so, which must agree.
 usage: tokenizer_families.py LIBCRIA.SO FOLDER [STRINGS [FAMILY...]]
 """
 
+import itertools
 import json
 import pathlib
 import random
@@ -313,32 +314,48 @@ EXPRESSIONS = [
     r"\p{Han}+|\P{Latin}+|[\p{^Hiragana}&&\p{L}]+",
     r"[一-龥]+",
     r"(?:[ab[a ]])*\n",
+    r"[\n-[a]-é^]|[^^b[ ]]",
+    r"b*",
 ]
 
 
+def cutting(expression, texts):
+    """Cuts at the matches; each piece is a token."""
+    one = Tokenizer(models.BPE(vocab={}, merges=[]))
+    one.pre_tokenizer = pre.Sequence(
+        [pre.Split(Regex(expression), "isolated"), pre.ByteLevel(False, use_regex=False)]
+    )
+    pieces = {cut for text in texts for cut, _ in one.pre_tokenizer.pre_tokenize_str(text)}
+    pieces |= set(pre.ByteLevel.alphabet())
+    vocabulary = {piece: id for id, piece in enumerate(sorted(pieces))}
+    one.model = models.BPE(vocab=vocabulary, merges=[], ignore_merges=True)
+    return one
+
+
+def replacing(expression, texts):
+    """Replaces the matches, empty ones too; each character is a token."""
+    vocabulary = {c: id for id, c in enumerate(sorted({*"#", *"".join(texts)}))}
+    one = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    one.normalizer = norm.Replace(Regex(expression), "#")
+    return one
+
+
 def expression_differences(library, folder):
-    """Yields where the two cut a text differently: short ones, and ones that are
-    longer than what machine code sees at once."""
+    """Yields where the two find other matches: in short texts, and in texts that
+    are longer than what machine code sees at once."""
     draw, path = random.Random(1), folder / "expression.json"
     texts = ["".join(draw.choices("ab \n\té0漢、ー字", k=draw.randrange(12))) for _ in range(300)]
     for tail in ("", "a", "\n", " \n", "\n\n", "é"):
         for length in (126, 127, 128, 129, 255, 256, 257, 700):
             texts += [" " * length + tail, "a" * length + tail, "a" * (length - 1) + " " + tail]
-    for expression in EXPRESSIONS:
-        theirs = Tokenizer(models.BPE(vocab={}, merges=[]))
-        theirs.pre_tokenizer = pre.Sequence(
-            [pre.Split(Regex(expression), "isolated"), pre.ByteLevel(False, use_regex=False)]
-        )
-        pieces = {cut for text in texts for cut, _ in theirs.pre_tokenizer.pre_tokenize_str(text)}
-        pieces |= set(pre.ByteLevel.alphabet())
-        vocabulary = {piece: id for id, piece in enumerate(sorted(pieces))}
-        theirs.model = models.BPE(vocab=vocabulary, merges=[], ignore_merges=True)
+    for expression, form in itertools.product(EXPRESSIONS, (cutting, replacing)):
+        theirs = form(expression, texts)
         theirs.save(str(path))
         ours = libcria.Tokenizer(library, path)
         for text in texts:
             expected = theirs.encode(text, add_special_tokens=False).ids
             if (found := ours.encode(text, 0)) != expected:
-                yield f"{expression} {text!r}: expected {expected}, got {found}"
+                yield f"{form.__name__} {expression} {text!r}: expected {expected}, got {found}"
         ours.close()
 
 

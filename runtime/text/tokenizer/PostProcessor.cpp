@@ -75,10 +75,13 @@ PostProcessor PostProcessor::read(const JsonCursor &post, ComponentCount &count,
   onlyKeys(post, {"type", "processors"});
   PostProcessor all;
   for (const JsonCursor &one : post["processors"].elements(64)) {
-    PostProcessor next = read(one, count, contains); // around the earlier ones
-    all.before.insert(all.before.begin(), next.before.begin(),
-                      next.before.end());
-    all.after.insert(all.after.end(), next.after.begin(), next.after.end());
+    PostProcessor next = read(one, count, contains);
+    if (next.before.empty() && next.after.empty())
+      continue;
+    // A second one would put its tokens around each token of the first.
+    if (!all.before.empty() || !all.after.empty())
+      refuse(one["type"], "one step that adds tokens");
+    all = std::move(next);
   }
   return all;
 }

@@ -19,7 +19,6 @@
 /// the expression. The limit of steps depends on the length of the expression,
 /// so that one place takes at most some milliseconds. After some hundred
 /// places, the CPU time of the thread is paid for.
-/// the thread is paid for.
 #include "runtime/text/tokenizer/Regex.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -150,15 +149,16 @@ compileWith(const std::string &syntax, uint32_t options, std::string &message) {
 }
 
 /// PCRE2's spelling of a property: "p{Han}" is a script in Oniguruma. In PCRE2
-/// it would also be the characters that scripts share.
+/// it would also be the characters that scripts share. Empty if PCRE2 does not
+/// know the property.
 static std::string translateProperty(std::string_view property) {
   bool negated = (property[0] == 'P') != (property.substr(2, 1) == "^");
   std::string name(property.substr(property.substr(2, 1) == "^" ? 3 : 2));
   std::string script = std::string(negated ? "\\P{sc:" : "\\p{sc:") + name;
-  std::string ignored;
+  std::string plain = "\\" + std::string(property), ignored;
   if (name.size() > 3 && compileWith(script, 0, ignored))
     return script;
-  return "\\" + std::string(property);
+  return compileWith(plain, 0, ignored) ? plain : "";
 }
 
 /// Translates the escape at `at` to PCRE2's spelling and moves `at` to its last
@@ -229,6 +229,7 @@ public:
   std::string members; // the characters of the current part
 
   void addSet(std::string set) {
+    endMembers(); // "[a-[b]c]" has no range "-c"
     sets.push_back(std::move(set));
     isPlain = false;
   }
@@ -251,9 +252,12 @@ public:
   }
 
 private:
-  std::string takePart() {
+  void endMembers() {
     if (!members.empty())
       sets.push_back("[" + std::exchange(members, "") + "]");
+  }
+  std::string takePart() {
+    endMembers();
     std::string part;
     for (const std::string &set : sets)
       part += (part.empty() ? "" : "|") + set;
@@ -275,6 +279,9 @@ private:
 static std::string translateSet(std::string_view pattern, size_t &at,
                                 int depth = 0) {
   bool negated = pattern.substr(at + 1, 1) == "^";
+  // Of letters in either case, Oniguruma folds the inner set before it negates.
+  if (negated && depth > 0 && pattern.find("(?i") != pattern.npos)
+    return "";
   size_t first = at + 1 + negated;
   SetParts parts;
   for (at = first; at < pattern.size(); ++at) {
@@ -297,7 +304,8 @@ static std::string translateSet(std::string_view pattern, size_t &at,
     } else if (pattern[at] == ']' && at > first) {
       return parts.take(negated);
     } else {
-      parts.members += pattern[at];
+      // A part of a set may begin with what stood behind another one.
+      parts.members += pattern[at] == '^' ? "\\^" : pattern.substr(at, 1);
     }
   }
   return ""; // does not close
@@ -325,8 +333,15 @@ static std::string translateAnchor(std::string_view pattern, size_t &at) {
   return "";
 }
 
+/// Whether the brace at `at` ends "{n}". "{n}?" is n times or not at all in
+/// Oniguruma, and n times in PCRE2.
+static bool endsCount(std::string_view pattern, size_t at) {
+  size_t begin = pattern.find_last_not_of("0123456789", at - 1);
+  return begin != pattern.npos && pattern[begin] == '{' && begin + 1 < at;
+}
+
 /// Translates an expression. Refuses what PCRE2 understands otherwise or not at
-/// all: \w, \b, \h and the like, `}+`, inline options except (?i:...).
+/// all: \w, \b, \h and the like, `}+`, `{n}?`, inline options except (?i:...).
 static Result<Syntax> translate(std::string_view pattern) {
   Syntax result;
   auto append = [&](std::string_view text) {
@@ -356,6 +371,7 @@ static Result<Syntax> translate(std::string_view pattern) {
       continue;
     }
     bool differs = c == '^' || c == '$' || two == "}+" || two == "{," ||
+                   (two == "}?" && endsCount(pattern, at)) ||
                    (c == '(' && !sameGroup(pattern, at));
     if (differs)
       return unsupported(pattern, two);
@@ -494,6 +510,7 @@ Status Regex::find(std::string_view text, Effort &effort, SpanSink sink) const {
   Status status;
   size_t done = 0; // end of the last match
   size_t from = 0; // where to search
+  bool first = true;
   while (from <= text.size()) {
     int found = match(text, from, *scratch);
     if (found == PCRE2_ERROR_NOMATCH)
@@ -507,10 +524,12 @@ Status Regex::find(std::string_view text, Effort &effort, SpanSink sink) const {
       return matchError(PCRE2_ERROR_INTERNAL, from);
     if (begin > done)
       status = sink({done, begin, false});
-    if (status.ok() && (begin < end || begin > done))
+    // An empty match right behind a match is none.
+    if (status.ok() && (begin < end || begin > done || first))
       status = sink({begin, end, true});
     if (!status.ok())
       return status;
+    first = false;
     done = end;
     from = end;
     if (begin == end) // empty: the next search starts one character on

@@ -67,6 +67,8 @@ TEST(Unigram, SaysWhichCharacterIsUnknownWhereNoneMayBe) {
   ASSERT_TRUE(one.ok()) << one.status().message();
   EXPECT_THAT(one->encode("ab?").status(),
               fails(CRIA_INVALID_ARGUMENT, "'?' has no token"));
+  // Within a token, a character needs none.
+  EXPECT_EQ(encode(one, "abc"), (std::vector<int32_t>{1, 4}));
 }
 
 static json wordPiece() {

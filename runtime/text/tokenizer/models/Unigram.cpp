@@ -4,7 +4,6 @@
 /// cut. Every token that begins at a place is tried on one way through the
 /// trie, so a word of n bytes takes O(n x longest token). A character that is
 /// no token counts as unknown, with a score below all others.
-/// counts as unknown, at a score below all others.
 #include "runtime/text/tokenizer/models/Unigram.h"
 
 #include "runtime/base/Json.h"
@@ -63,7 +62,7 @@ void UnigramModel::readScores(const JsonCursor &list) {
 static constexpr uint64_t workPerByte = 32;
 
 /// Tries every token that begins at `at`. An error if the character there is
-/// unknown and the model has no unknown token.
+/// best left unknown and the model has no unknown token.
 Status UnigramModel::extend(std::string_view word, size_t at,
                             std::vector<Best> &best, Effort &effort) const {
   double score = best[at].score;
@@ -86,7 +85,8 @@ Status UnigramModel::extend(std::string_view word, size_t at,
   }
   if (!known)
     offer(character, unknownScore, unknownId);
-  if (!known && unknownId < 0)
+  bool taken = best[character].begin == static_cast<int32_t>(at);
+  if (!known && taken && unknownId < 0)
     return Status(CRIA_INVALID_ARGUMENT,
                   quote(word.substr(at, character - at)) +
                       " has no token, and the tokenizer has no unk_id");
