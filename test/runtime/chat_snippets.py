@@ -196,6 +196,17 @@ none|selectattr('a')|list;none|select|list;0|reject('odd')|list;''|map('upper')|
 none|sum;none|list;none|join;none|first;none|sort;none|unique|list
 'a'|safe + '<b>';'<' + 'a&'|safe;'"'|safe + "'";('a'|safe + '<') + '>';'<'|safe ~ '<';['<'|safe];'<'|safe|string + '<';5|safe + '<';'<'|safe == '<';'a'|safe + 1
 '<a href="x">\'&'|e;'<'|escape|e;'<'|e + '<';'<'|safe|e;5|e;nope|e;'<'|safe|upper;('<'|safe)|tojson;'é<'|e;('a<'|safe)|length;'<'|safe in '<'
+'abc'|replace(old='a',new='c');'abc'|replace('a',new='c',count=1);'0x1f'|int(base=10);{'a':1}|items is iterable;raise_exception(message='x')
+range(3)[1:]|list;range(3)|length;range(3)[1];{'a':1}.keys()|length;{'a':1}.items()|list;{}.values()|list or 1;range(3) + [1];range(2) == [0,1]
+""".replace(";", "\n")
+
+# What ours refuses, or does as they do: an argument must not be ignored.
+ARGUMENTS = """
+'12'|int(3, 16);'0x1f'|int(base=16);[1]|first(1);1|string(2);'aaa'.count('a', 1);'aaa'.find('a', 1);'abc'.startswith('b', 1)
+'abc'.endswith('b', 0, 2);[1,2].index(1, 1);'abc'.replace('a', 'b', count=1);'a'.center(width=9);{'a':1}.get('b', default=3);{'a':1}.get(key='a')
+strftime_now(nope='%Y');dict([('a',1)]);dict(1);namespace(1).a;[1]|indent;5|indent;nope|indent;'a'|upper(x=1);1 is eq;1 is odd(2);1 is eq(1, 2)
+'a'|replace('a', 'b', old='c');range(1, 2, 3, 4)|list;[1]|join(', ', attr='x');{'a':1}.keys();{'a':1}.items()[0];range(3);{'b':1}.values()[:1];range(2)|string
+[3]|map('int', 1, 2, 3)|list;'a'|trim('a', 'b');[1]|batch;[1]|select('eq', 1, 2)|list;{'a':1}.values() + [1];{'a':1}.items() * 2;range(2)|tojson
 """.replace(";", "\n")
 
 BLOCKS = [
@@ -227,6 +238,11 @@ BLOCKS = [
     "{% for i in [1,2,3] %}{{ loop.cycle('a', 'b') }}{{ loop.depth }}{{ loop.depth0 }}{% endfor %}",
     "{% for i in [1] %}{{ loop.cycle() }}{% endfor %}",
     "{% for k, v in {'b': 1, 'a': 2} | dictsort %}{{ k }}={{ v }};{% endfor %}",
+    "{% macro m(a) %}{{ a }}{% endmacro %}{{ m(1, a=2) }}",
+    "{% macro m(a) %}{{ a }}{{ kwargs }}{% endmacro %}{{ m(1, a=2) }}",
+    "{% for i in [1,2] %}{{ i }}{% continue %}{% else %}e{% endfor %}",
+    "{% for i in [1,2] %}{{ i }}{% if i == 2 %}{% break %}{% endif %}{% else %}e{% endfor %}",
+    "{% for loop in [1] %}{{ loop }}{% endfor %}",
     "{% set n = namespace(_x=1) %}",
     "{% set n = namespace({'_x': 1}) %}",
 ]
@@ -306,3 +322,5 @@ SNIPPETS = (
     + BLOCKS
     + WRONG
 )
+
+MAY_REFUSE = _expressions(ARGUMENTS)

@@ -221,7 +221,7 @@ def main():
         same, _ = check(repr(source), Both(library, folder, source), fixed)
         right &= same
     combined = list(chat_snippets.combinations(random.Random(count), 10 * count))
-    for source in combined:
+    for source in chat_snippets.MAY_REFUSE + combined:
         both = Both(library, folder, source)
         same, _ = check(repr(source), both, fixed[:1], may_refuse=True)
         right &= same

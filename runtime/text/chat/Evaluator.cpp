@@ -145,17 +145,12 @@ Evaluator::Flow Evaluator::runFor(const Statement &statement) {
     scopes.pop_back();
     elements = std::move(kept);
   }
-  if (elements.empty() && budget.ok()) {
-    scopes.emplace_back();
-    Flow flow = run(statement.otherwise);
-    scopes.pop_back();
-    return flow;
-  }
   return runBody(statement, std::move(elements));
 }
 
 Evaluator::Flow Evaluator::runBody(const Statement &statement,
                                    Value::List elements) {
+  bool finished = false; // whether a turn came to its end
   for (size_t i = 0; i < elements.size() && budget.spend(512); ++i) {
     scopes.emplace_back();
     Value::Loop turn = {i, elements.size(), {}, {}};
@@ -169,8 +164,15 @@ Evaluator::Flow Evaluator::runBody(const Statement &statement,
     scopes.pop_back();
     if (flow == Flow::Break)
       break;
+    finished |= flow == Flow::Next;
   }
-  return Flow::Next;
+  if (finished || !budget.ok())
+    return Flow::Next;
+  // As in Jinja, "else" also follows turns that all end by break or continue.
+  scopes.emplace_back();
+  Flow flow = run(statement.otherwise);
+  scopes.pop_back();
+  return flow;
 }
 
 void Evaluator::runSet(const Statement &statement) {
@@ -237,6 +239,16 @@ void Evaluator::runCall(const Statement &statement) {
   output.add(print(call(function, arguments), budget));
 }
 
+/// Whether the argument `name` is none of the macro's own, or one that has a
+/// value by its place.
+static bool isMore(const Statement &macro, const Arguments &arguments,
+                   std::string_view name) {
+  const std::vector<std::string> &names = macro.targets;
+  return std::find(names.begin() +
+                       std::min(arguments.positional.size(), names.size()),
+                   names.end(), name) == names.end();
+}
+
 /// Whether `arguments` fit `macro`. A function of its own, to keep the stack
 /// frame of callMacro() small: macros recurse.
 bool Evaluator::fits(const Statement &macro, const Arguments &arguments) {
@@ -246,8 +258,8 @@ bool Evaluator::fits(const Statement &macro, const Arguments &arguments) {
          std::to_string(names.size()) + " arguments, found " +
          std::to_string(arguments.positional.size()));
   for (const auto &[name, value] : arguments.named)
-    if (std::find(names.begin(), names.end(), name) == names.end() &&
-        !macro.takesMoreNamed && !(name == "caller" && macro.takesCaller))
+    if (isMore(macro, arguments, name) && !macro.takesMoreNamed &&
+        !(name == "caller" && macro.takesCaller))
       fail("the macro " + quote(macro.text) + " has no argument " +
            quote(name));
   return budget.ok();
@@ -280,7 +292,7 @@ void Evaluator::assignArguments(const Statement &macro,
   std::vector<Value::Dict::Member> more;
   for (const auto &[name, value] : arguments.named)
     if (macro.takesMoreNamed && name != "caller" &&
-        std::find(names.begin(), names.end(), name) == names.end())
+        isMore(macro, arguments, name))
       more.push_back({text(std::string(name)), value});
   if (macro.takesMoreNamed)
     assign("kwargs", Value::dict(Value::Dict(std::move(more), budget), budget));

@@ -38,8 +38,10 @@ public:
   Value fail(const std::string &message,
              cria_status code = CRIA_INVALID_ARGUMENT);
   Value call(const Value &function, const Arguments &arguments);
-  /// Calls `builtin`, which may itself use this function.
-  Value apply(Builtin builtin, const Arguments &arguments);
+  /// Calls `builtin`, which may itself use this function, with a value first
+  /// unless it is a function of the template language.
+  Value apply(const Builtin &builtin, const Arguments &arguments,
+              bool hasValue = true);
   /// The attribute or member `name`: "value.name".
   Value attribute(const Value &value, const std::string &name);
   /// "value[index]".
@@ -85,6 +87,7 @@ private:
   Value arithmetic(const std::string &name, const Value &a, const Value &b);
   Value repeat(const Value &value, const Value &count);
   bool fits(const Statement &macro, const Arguments &arguments);
+  bool fits(const Builtin &builtin, const Arguments &arguments, bool hasValue);
   void assignArguments(const Statement &macro, const Arguments &arguments);
   Value callMacro(const Value::Macro &macro, const Arguments &arguments);
   Arguments evaluateArguments(const Expression &expression, size_t first);
@@ -98,14 +101,14 @@ private:
 };
 
 /// The functions that a template can call by name; nullptr if there is none.
-Builtin findFilter(std::string_view name);
-Builtin findStringFilter(std::string_view name);
-Builtin findOrderFilter(std::string_view name);
-Builtin findTest(std::string_view name);
-Builtin findFunction(std::string_view name);
+const Builtin *findFilter(std::string_view name);
+const Builtin *findStringFilter(std::string_view name);
+const Builtin *findOrderFilter(std::string_view name);
+const Builtin *findTest(std::string_view name);
+const Builtin *findFunction(std::string_view name);
 /// Methods of strings and dicts, the value first.
-Builtin findStringMethod(std::string_view name);
-Builtin findMethod(const Value &value, std::string_view name);
+const Builtin *findStringMethod(std::string_view name);
+const Builtin *findMethod(const Value &value, std::string_view name);
 
 /// `value` after a filter without other arguments.
 Value filtered(Evaluator &in, std::string_view filter, const Value &value);

@@ -1,7 +1,9 @@
 /// Evaluates the expressions of chat templates.
 #include "runtime/text/chat/Evaluator.h"
 
+#include "runtime/base/Concat.h"
 #include "runtime/base/Json.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -67,13 +69,13 @@ Value Evaluator::evaluateCall(const Expression &expression) {
     return call(function, evaluateArguments(expression, 1));
   }
   bool filter = expression.kind == Kind::Filter;
-  Builtin builtin =
+  const Builtin *builtin =
       filter ? findFilter(expression.name) : findTest(expression.name);
   if (!builtin)
     return fail(std::string("the ") + (filter ? "filter " : "test ") +
                     quote(expression.name) + " is not supported",
                 CRIA_UNIMPLEMENTED);
-  return apply(builtin, evaluateArguments(expression, 0));
+  return apply(*builtin, evaluateArguments(expression, 0));
 }
 
 Value Evaluator::evaluateSign(const Expression &expression) {
@@ -93,7 +95,7 @@ Value Evaluator::lookUp(std::string_view name) {
   }
   if (const Value *variable = variables.find(name, budget))
     return *variable;
-  if (Builtin function = findFunction(name))
+  if (const Builtin *function = findFunction(name))
     return Value::method(function, {}, budget);
   return Value::undefined(name, budget);
 }
@@ -175,15 +177,59 @@ Value Evaluator::call(const Value &function, const Arguments &arguments) {
                     : std::string("cannot call ") + function.typeName());
   const Value::Method &method = function.callable();
   if (method.self.is(Type::Undefined))
-    return apply(method.function, arguments);
+    return apply(*method.function, arguments, false);
   Arguments all = arguments;
   all.positional.insert(all.positional.begin(), method.self);
-  return apply(method.function, all);
+  return apply(*method.function, all);
 }
 
-Value Evaluator::apply(Builtin builtin, const Arguments &arguments) {
+/// Takes the next word from `words`, which blanks divide; empty at the end.
+static std::string_view takeWord(std::string_view &words) {
+  std::string_view word = words.substr(0, words.find(' '));
+  words.remove_prefix(std::min(word.size() + 1, words.size()));
+  return word;
+}
+
+/// Whether `arguments` are those of `builtin`. An argument that it does not
+/// know would not count.
+bool Evaluator::fits(const Builtin &builtin, const Arguments &arguments,
+                     bool hasValue) {
+  size_t given = arguments.positional.size() - hasValue, taken = 0, named = 0;
+  bool byName = true, anyPlaces = false, anyNames = false;
+  std::string_view words = builtin.parameters;
+  for (std::string_view word; !(word = takeWord(words)).empty();) {
+    if (word == "/") {
+      byName = false;
+    } else if (word == "*" || word == "**") {
+      (word == "*" ? anyPlaces : anyNames) = true;
+    } else {
+      std::string_view name = word.substr(0, word.find('?'));
+      bool found = byName && arguments.has(SIZE_MAX, name);
+      if (found ? taken < given : taken >= given && name == word)
+        fail(concat({quote(builtin.name), " expects the argument ", quote(name),
+                     found ? " once" : ""}));
+      named += found;
+      ++taken;
+    }
+  }
+  if (given > taken && !anyPlaces)
+    fail(concat({quote(builtin.name), " with ", given,
+                 " arguments is not supported: expected at most ", taken}),
+         CRIA_UNIMPLEMENTED);
+  if (arguments.named.size() > named && !anyNames)
+    fail(concat({quote(builtin.name), " with the argument ",
+                 quote(arguments.named.back().first),
+                 " is not supported: expected (", builtin.parameters, ")"}),
+         CRIA_UNIMPLEMENTED);
+  return budget.ok();
+}
+
+Value Evaluator::apply(const Builtin &builtin, const Arguments &arguments,
+                       bool hasValue) {
   Nested nested(*this);
-  return budget.ok() ? builtin(*this, arguments) : Value();
+  return budget.ok() && fits(builtin, arguments, hasValue)
+             ? builtin.compute(*this, arguments)
+             : Value();
 }
 
 /// The member `name` of the variable "loop"; undefined if it has no such
@@ -215,7 +261,7 @@ Value Evaluator::attribute(const Value &value, const std::string &name) {
   if (value.is(Type::Undefined) && budget.ok())
     return fail(quote(value.text()) + " is undefined, and so has no " +
                 quote(name));
-  if (Builtin method = findMethod(value, name))
+  if (const Builtin *method = findMethod(value, name))
     return Value::method(method, value, budget);
   if (const Value *member = value.members().find(name, budget))
     return *member;
@@ -251,7 +297,7 @@ Value Evaluator::item(const Value &value, const Value &index) {
   if (value.is(Type::Dict))
     if (const Value *member = value.members().find(index, budget))
       return *member;
-  if (value.is(Type::List) && value.shape() != Value::Shape::Generator)
+  if (value.hasPlaces())
     if (auto at = place(index, value.elements().size()))
       return value.elements()[*at];
   if (value.is(Type::String)) {
@@ -282,7 +328,7 @@ static Text sliceText(TextView whole, const std::vector<uint32_t> &bounds,
 /// Python's slice: start, stop and step may each be left out or negative.
 Value Evaluator::evaluateSlice(const Expression &expression) {
   Value value = evaluate(expression.operands[0]);
-  if (!value.is(Type::List) && !value.is(Type::String))
+  if (!value.hasPlaces() && !value.is(Type::String))
     return fail(std::string("a part of ") + value.typeName() +
                     " is not supported",
                 CRIA_UNIMPLEMENTED);
@@ -379,8 +425,7 @@ Value Evaluator::sum(const Value &a, const Value &b) {
     return Value::string(both.take(), budget,
                          marked ? Shape::Markup : Shape::List);
   }
-  if (a.is(Type::List) && b.is(Type::List) && a.shape() == b.shape() &&
-      a.shape() != Value::Shape::Generator) {
+  if (a.isListOrTuple() && b.isListOrTuple() && a.shape() == b.shape()) {
     Value::List all = iterate(a, budget), more = iterate(b, budget);
     all.insert(all.end(), more.begin(), more.end());
     return Value::list(std::move(all), budget, a.shape());
@@ -429,7 +474,7 @@ static double computeReal(char name, double a, double b) {
 
 /// `value`, a string or a list, repeated `count` times.
 Value Evaluator::repeat(const Value &value, const Value &count) {
-  if (!count.isWhole() || (!value.is(Type::String) && !value.is(Type::List)))
+  if (!count.isWhole() || (!value.is(Type::String) && !value.isListOrTuple()))
     return fail(std::string("cannot multiply ") + value.typeName() + " by " +
                 count.typeName());
   bool isText = value.is(Type::String);

@@ -16,13 +16,13 @@
 namespace cria::chat {
 
 using Type = Value::Type;
-using Named = std::pair<const char *, Builtin>;
 
 template <size_t size>
-static Builtin findBuiltin(const Named (&table)[size], std::string_view name) {
-  for (const auto &[known, builtin] : table)
-    if (name == known)
-      return builtin;
+static const Builtin *findBuiltin(const Builtin (&table)[size],
+                                  std::string_view name) {
+  for (const Builtin &builtin : table)
+    if (name == builtin.name)
+      return &builtin;
   return nullptr;
 }
 
@@ -90,7 +90,7 @@ static Value toJson(Evaluator &in, const Arguments &given) {
 Value filtered(Evaluator &in, std::string_view filter, const Value &value) {
   Arguments only;
   only.positional.push_back(value);
-  return in.apply(findFilter(filter), only);
+  return in.apply(*findFilter(filter), only);
 }
 
 Value pathOf(Evaluator &in, Value value, const Value &attribute) {
@@ -159,7 +159,7 @@ static Value reverse(Evaluator &in, const Arguments &given) {
 }
 
 /// Calls `function` with `value` and the arguments of `given` from `from` on.
-static Value apply(Evaluator &in, Builtin function, const Value &value,
+static Value apply(Evaluator &in, const Builtin &function, const Value &value,
                    const Arguments &given, size_t from) {
   Arguments arguments;
   if (!in.budget.spend((1 + given.positional.size() + given.named.size()) *
@@ -181,7 +181,7 @@ static Value map(Evaluator &in, const Arguments &given) {
   const Value &attribute = given.get(SIZE_MAX, "attribute");
   const Value &otherwise = given.get(SIZE_MAX, "default");
   bool named = attribute.is(Type::Undefined);
-  Builtin filter = named ? findFilter(given.get(1).text()) : nullptr;
+  const Builtin *filter = named ? findFilter(given.get(1).text()) : nullptr;
   if (named && !filter)
     return in.fail("map: the filter " + quote(given.get(1).text()) +
                        " is not supported",
@@ -191,7 +191,7 @@ static Value map(Evaluator &in, const Arguments &given) {
     if (!in.budget.spend(64))
       return {};
     Value result =
-        filter ? apply(in, filter, one, given, 2) : pathOf(in, one, attribute);
+        filter ? apply(in, *filter, one, given, 2) : pathOf(in, one, attribute);
     if (!filter && result.is(Type::Undefined))
       result = otherwise;
     results.push_back(std::move(result));
@@ -205,7 +205,7 @@ template <bool keep, bool attribute>
 static Value filterBy(Evaluator &in, const Arguments &given) {
   size_t at = attribute ? 2 : 1; // index of the test's name
   std::string name = given.get(at).text();
-  Builtin test = name.empty() ? nullptr : findTest(name);
+  const Builtin *test = name.empty() ? nullptr : findTest(name);
   if (!name.empty() && !test)
     return in.fail("the test " + quote(name) + " is not supported",
                    CRIA_UNIMPLEMENTED);
@@ -214,7 +214,7 @@ static Value filterBy(Evaluator &in, const Arguments &given) {
     if (!in.budget.spend(64))
       return {};
     Value value = attribute ? pathOf(in, one, given.get(1)) : one;
-    Value holds = test ? apply(in, test, value, given, at + 1) : value;
+    Value holds = test ? apply(in, *test, value, given, at + 1) : value;
     if (holds.truth() == keep)
       kept.push_back(one);
   }
@@ -288,6 +288,10 @@ static Value toInteger(Evaluator &in, const Arguments &given) {
       given.has(1, "default") ? given.get(1, "default") : Value::integer(0);
   if (!value.is(Type::String) || !in.budget.spend(2 * value.text().size()))
     return otherwise;
+  const Value &base = given.get(2, "base");
+  if (!base.is(Type::Undefined) && base.asInteger() != 10)
+    return in.fail("'int' of another base than 10 is not supported",
+                   CRIA_UNIMPLEMENTED);
   Value trimmed = filtered(in, "trim", value);
   return readInteger(in, trimmed.text(), otherwise);
 }
@@ -411,6 +415,8 @@ static Value cycle(Evaluator &in, const Arguments &given) {
 
 // ---- Dicts ------------------------------------------------------------------
 
+/// The method, and the filter, which gives a generator.
+template <Value::Shape shape>
 static Value items(Evaluator &in, const Arguments &given) {
   Value::List pairs;
   if (!given.get(0).is(Type::Dict) && !given.get(0).is(Type::Undefined))
@@ -420,11 +426,12 @@ static Value items(Evaluator &in, const Arguments &given) {
     if (in.budget.spend(sizeof(Value)))
       pairs.push_back(
           Value::list({key, value}, in.budget, Value::Shape::Tuple));
-  return Value::list(std::move(pairs), in.budget);
+  return Value::list(std::move(pairs), in.budget, shape);
 }
 
 static Value keys(Evaluator &in, const Arguments &given) {
-  return Value::list(iterate(given.get(0), in.budget), in.budget);
+  return Value::list(iterate(given.get(0), in.budget), in.budget,
+                     Value::Shape::View);
 }
 
 static Value values(Evaluator &in, const Arguments &given) {
@@ -432,7 +439,7 @@ static Value values(Evaluator &in, const Arguments &given) {
   if (in.budget.spend(given.get(0).members().size() * sizeof(Value)))
     for (const auto &[key, value] : given.get(0).members())
       all.push_back(value);
-  return Value::list(std::move(all), in.budget);
+  return Value::list(std::move(all), in.budget, Value::Shape::View);
 }
 
 static Value getMember(Evaluator &in, const Arguments &given) {
@@ -452,8 +459,8 @@ static Value range(Evaluator &in, const Arguments &given) {
     bounds[count == 1 ? 1 : i] = given.get(i).asInteger();
   }
   auto [begin, end, step] = bounds;
-  if (count == 0 || count > 3 || step == 0)
-    return in.fail("range expects an end; or a begin, an end and a step");
+  if (step == 0)
+    return in.fail("the step of range is 0");
   Value::List numbers;
   for (Integer at = begin; step > 0 ? at < end : at > end;) {
     if (numbers.size() == 100'000) // as in Jinja's sandbox
@@ -465,11 +472,15 @@ static Value range(Evaluator &in, const Arguments &given) {
     if (__builtin_add_overflow(at, step, &at))
       break;
   }
-  return Value::list(std::move(numbers), in.budget);
+  return Value::list(std::move(numbers), in.budget, Value::Shape::Range);
 }
 
 /// The members of the dict that is given, if any, and the named arguments.
 static Value::Dict membersOf(Evaluator &in, const Arguments &given) {
+  if (!given.get(0).is(Type::Dict) && !given.get(0).is(Type::Undefined))
+    in.fail(std::string("a dict of ") + given.get(0).typeName() +
+                " is not supported: expected a dict",
+            CRIA_UNIMPLEMENTED);
   const Value::Dict &first = given.get(0).members();
   std::vector<Value::Dict::Member> members;
   if (!in.budget.spend((first.size() + given.named.size()) *
@@ -498,11 +509,11 @@ static Value makeDict(Evaluator &in, const Arguments &given) {
 
 static Value raise(Evaluator &in, const Arguments &given) {
   return in.fail("the template says: " +
-                 quote(print(given.get(0), in.budget).bytes));
+                 quote(print(given.get(0, "message"), in.budget).bytes));
 }
 
 static Value now(Evaluator &in, const Arguments &given) {
-  const std::string &format = given.get(0).text();
+  const std::string &format = given.get(0, "format").text();
   if (!in.budget.spend(512 + format.size()))
     return {};
   char text[256] = "";
@@ -515,62 +526,66 @@ static Value now(Evaluator &in, const Arguments &given) {
   return in.text(text);
 }
 
-Builtin findFilter(std::string_view name) {
-  static const Named filters[] = {{"length", length},
-                                  {"count", length},
-                                  {"default", defaultTo},
-                                  {"d", defaultTo},
-                                  {"tojson", toJson},
-                                  {"join", join},
-                                  {"list", toList},
-                                  {"first", end<false>},
-                                  {"last", end<true>},
-                                  {"reverse", reverse},
-                                  {"map", map},
-                                  {"select", filterBy<true, false>},
-                                  {"reject", filterBy<false, false>},
-                                  {"selectattr", filterBy<true, true>},
-                                  {"rejectattr", filterBy<false, true>},
-                                  {"string", toText},
-                                  {"safe", toMarkup<false>},
-                                  {"escape", toMarkup<true>},
-                                  {"e", toMarkup<true>},
-                                  {"int", toInteger},
-                                  {"float", toFloat},
-                                  {"abs", absolute},
-                                  {"round", round},
-                                  {"sum", sum},
-                                  {"attr", attributeOf},
-                                  {"format", formatWith},
-                                  {"items", items}};
+const Builtin *findFilter(std::string_view name) {
+  static const Builtin filters[] = {
+      {"length", length},
+      {"count", length},
+      {"default", defaultTo, "default_value? boolean?"},
+      {"d", defaultTo, "default_value? boolean?"},
+      {"tojson", toJson, "ensure_ascii? indent? separators? sort_keys?"},
+      {"join", join, "d? attribute?"},
+      {"list", toList},
+      {"first", end<false>},
+      {"last", end<true>},
+      {"reverse", reverse},
+      {"map", map, "* **"},
+      {"select", filterBy<true, false>, "* **"},
+      {"reject", filterBy<false, false>, "* **"},
+      {"selectattr", filterBy<true, true>, "/ name * **"},
+      {"rejectattr", filterBy<false, true>, "/ name * **"},
+      {"string", toText},
+      {"safe", toMarkup<false>},
+      {"escape", toMarkup<true>},
+      {"e", toMarkup<true>},
+      {"int", toInteger, "default? base?"},
+      {"float", toFloat, "default?"},
+      {"abs", absolute},
+      {"round", round, "precision? method?"},
+      {"sum", sum, "attribute? start?"},
+      {"attr", attributeOf, "/ name"},
+      {"format", formatWith, "* **"},
+      {"items", items<Value::Shape::Generator>}};
   for (auto find : {findStringFilter, findOrderFilter})
-    if (Builtin found = find(name))
+    if (const Builtin *found = find(name))
       return found;
   return findBuiltin(filters, name);
 }
 
-Builtin findMethod(const Value &value, std::string_view name) {
-  static const Named methods[] = {{"items", items},
-                                  {"keys", keys},
-                                  {"values", values},
-                                  {"get", getMember},
-                                  {"copy", same}};
-  static const Named ofLists[] = {{"index", indexOf}, {"count", countOf}};
+const Builtin *findMethod(const Value &value, std::string_view name) {
+  static const Builtin methods[] = {{"items", items<Value::Shape::View>},
+                                    {"keys", keys},
+                                    {"values", values},
+                                    {"get", getMember, "/ key default?"},
+                                    {"copy", same}};
+  static const Builtin ofLists[] = {{"index", indexOf, "/ value"},
+                                    {"count", countOf, "/ value"}};
+  static const Builtin ofLoops[] = {{"cycle", cycle, "*"}};
   if (value.is(Type::String))
     return findStringMethod(name);
-  if (value.is(Type::List) && value.shape() != Value::Shape::Generator)
+  if (value.hasPlaces())
     return findBuiltin(ofLists, name);
   if (value.is(Type::Loop))
-    return name == "cycle" ? cycle : nullptr;
+    return findBuiltin(ofLoops, name);
   return value.is(Type::Dict) ? findBuiltin(methods, name) : nullptr;
 }
 
-Builtin findFunction(std::string_view name) {
-  static const Named functions[] = {{"range", range},
-                                    {"namespace", makeNamespace},
-                                    {"dict", makeDict},
-                                    {"raise_exception", raise},
-                                    {"strftime_now", now}};
+const Builtin *findFunction(std::string_view name) {
+  static const Builtin functions[] = {
+      {"range", range, "/ start stop? step?"},
+      {"namespace", makeNamespace, "/ members? **"},
+      {"dict", makeDict, "/ members? **"},
+      {"raise_exception", raise, "message"},
+      {"strftime_now", now, "format"}};
   return findBuiltin(functions, name);
 }
 

@@ -161,13 +161,17 @@ static Value batch(Evaluator &in, const Arguments &given) {
   return Value::list(std::move(lists), in.budget, Value::Shape::Generator);
 }
 
-Builtin findOrderFilter(std::string_view name) {
-  static const std::pair<const char *, Builtin> filters[] = {
-      {"sort", sort},          {"dictsort", dictSort}, {"unique", unique},
-      {"min", extreme<false>}, {"max", extreme<true>}, {"batch", batch}};
-  for (const auto &[known, filter] : filters)
-    if (name == known)
-      return filter;
+const Builtin *findOrderFilter(std::string_view name) {
+  static const Builtin filters[] = {
+      {"sort", sort, "reverse? case_sensitive? attribute?"},
+      {"dictsort", dictSort, "case_sensitive? by? reverse?"},
+      {"unique", unique, "case_sensitive? attribute?"},
+      {"min", extreme<false>, "case_sensitive? attribute?"},
+      {"max", extreme<true>, "case_sensitive? attribute?"},
+      {"batch", batch, "linecount fill_with?"}};
+  for (const Builtin &filter : filters)
+    if (name == filter.name)
+      return &filter;
   return nullptr;
 }
 

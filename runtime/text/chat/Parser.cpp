@@ -3,6 +3,8 @@
 
 #include "runtime/base/Json.h"
 
+#include <algorithm>
+
 namespace cria::chat {
 
 /// How deeply statements may be nested.
@@ -147,6 +149,9 @@ private:
   Statement parseFor() {
     Statement statement = make(Kind::For);
     statement.targets = parseTargets();
+    if (std::find(statement.targets.begin(), statement.targets.end(), "loop") !=
+        statement.targets.end())
+      fail("'loop' is the loop's own variable");
     if (!skipName("in"))
       unexpected("'in'");
     statement.expressions.push_back(parseTuple(false));

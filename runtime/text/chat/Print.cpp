@@ -121,8 +121,9 @@ static void representText(TextView view, Writer &writer) {
 }
 
 static void representList(const Value &value, Writer &writer) {
-  if (value.shape() == Value::Shape::Generator)
-    writer.budget.fail("printing a filter's generator is not supported",
+  if (!value.isListOrTuple())
+    writer.budget.fail("printing a filter's generator, a range or a dict's "
+                       "view is not supported: expected a list",
                        CRIA_UNIMPLEMENTED);
   bool tuple = value.shape() == Value::Shape::Tuple;
   writer.add(tuple ? "(" : "[");
@@ -293,7 +294,7 @@ struct Dumper {
   void dump(const Value &value, int64_t depth) {
     if (!writer.budget.spend(printCost))
       return;
-    if (value.is(Type::List) && value.shape() != Value::Shape::Generator)
+    if (value.isListOrTuple())
       dumpList(value.elements(), depth);
     else if (value.is(Type::Dict))
       dumpDict(value.members(), depth);

@@ -13,10 +13,10 @@ namespace cria::chat {
 
 using Type = Value::Type;
 
-/// The text of argument `index`, which must be a string.
-static TextView textOf(Evaluator &in, const Arguments &arguments,
-                       size_t index) {
-  const Value &value = arguments.get(index);
+/// The text of argument `index` or `name`, which must be a string.
+static TextView textOf(Evaluator &in, const Arguments &arguments, size_t index,
+                       std::string_view name = {}) {
+  const Value &value = arguments.get(index, name);
   if (!value.is(Type::String))
     in.fail("argument " + std::to_string(index) + " of a string's method is " +
             value.typeName() + ", expected a string");
@@ -106,8 +106,8 @@ static Integer limitOf(Evaluator &in, const Arguments &arguments, size_t index,
 
 static Value replace(Evaluator &in, const Arguments &arguments) {
   Text printed = print(arguments.get(0), in.budget);
-  TextView text = printed, from = textOf(in, arguments, 1),
-           to = textOf(in, arguments, 2);
+  TextView text = printed, from = textOf(in, arguments, 1, "old"),
+           to = textOf(in, arguments, 2, "new");
   Integer left = limitOf(in, arguments, 3, "count");
   if (from.size() == 0 && in.budget.ok())
     return in.fail("replacing the empty text is not supported",
@@ -275,8 +275,6 @@ template <bool fromRight>
 static Value findText(Evaluator &in, const Arguments &arguments) {
   std::string_view text = textOf(in, arguments, 0);
   std::string_view what = textOf(in, arguments, 1);
-  if (arguments.positional.size() > 2)
-    return in.fail("find with bounds is not supported", CRIA_UNIMPLEMENTED);
   if (!in.budget.ok())
     return {};
   size_t at = fromRight ? cria::findText(mirror(in, text), mirror(in, what))
@@ -330,8 +328,7 @@ static Value all(Evaluator &in, const Arguments &arguments) {
 
 /// Jinja's indent: each line but the first, and no empty one unless asked.
 static Value indent(Evaluator &in, const Arguments &arguments) {
-  Text printed = print(arguments.get(0), in.budget);
-  TextView text = printed;
+  TextView text = textOf(in, arguments, 0);
   const Value &width = arguments.get(1, "width");
   Text by = width.is(Type::String) ? Text(width.view()) : Text();
   Integer count = width.isWhole() ? width.asInteger() : 4;
@@ -442,8 +439,6 @@ static bool isAlphanumeric(char32_t c) { return isLetter(c) || isNumeric(c); }
 
 static bool isDecimal(char32_t c) { return isNumeric(c) && c < 0x80; }
 
-using Named = std::pair<const char *, Builtin>;
-
 Value isUpperText(Evaluator &in, const Arguments &given) {
   return isCased<true>(in, given);
 }
@@ -451,59 +446,61 @@ Value isLowerText(Evaluator &in, const Arguments &given) {
   return isCased<false>(in, given);
 }
 
-Builtin findStringFilter(std::string_view name) {
-  static const Named filters[] = {{"trim", trim},
-                                  {"upper", toCase<Case::Upper>},
-                                  {"lower", toCase<Case::Lower>},
-                                  {"capitalize", toCase<Case::Capital>},
-                                  {"title", toCase<Case::TitleFilter>},
-                                  {"indent", indent},
-                                  {"wordcount", wordCount},
-                                  {"center", justify<Side::Middle, 80>},
-                                  {"replace", replace}};
-  for (const auto &[known, filter] : filters)
-    if (name == known)
-      return filter;
+const Builtin *findStringFilter(std::string_view name) {
+  static const Builtin filters[] = {
+      {"trim", trim, "chars?"},
+      {"upper", toCase<Case::Upper>},
+      {"lower", toCase<Case::Lower>},
+      {"capitalize", toCase<Case::Capital>},
+      {"title", toCase<Case::TitleFilter>},
+      {"indent", indent, "width? first? blank?"},
+      {"wordcount", wordCount},
+      {"center", justify<Side::Middle, 80>, "width?"},
+      {"replace", replace, "old new count?"}};
+  for (const Builtin &filter : filters)
+    if (name == filter.name)
+      return &filter;
   return nullptr;
 }
 
-Builtin findStringMethod(std::string_view name) {
-  static const Named methods[] = {{"strip", strip<true, true>},
-                                  {"lstrip", strip<true, false>},
-                                  {"rstrip", strip<false, true>},
-                                  {"upper", toCase<Case::Upper>},
-                                  {"lower", toCase<Case::Lower>},
-                                  {"capitalize", toCase<Case::Capital>},
-                                  {"title", toCase<Case::Title>},
-                                  {"replace", replace},
-                                  {"split", split<false>},
-                                  {"rsplit", split<true>},
-                                  {"splitlines", splitLines},
-                                  {"startswith", hasAffix<false>},
-                                  {"endswith", hasAffix<true>},
-                                  {"find", findText<false>},
-                                  {"rfind", findText<true>},
-                                  {"count", countText},
-                                  {"join", joinTexts},
-                                  {"isdigit", all<isDecimal>},
-                                  {"isalpha", all<isLetter>},
-                                  {"isspace", all<isPythonSpace>},
-                                  {"isalnum", all<isAlphanumeric>},
-                                  {"isnumeric", all<isNumeric>},
-                                  {"isdecimal", all<isDecimal>},
-                                  {"isupper", isCased<true>},
-                                  {"islower", isCased<false>},
-                                  {"removeprefix", removeAffix<false>},
-                                  {"removesuffix", removeAffix<true>},
-                                  {"partition", partition<false>},
-                                  {"rpartition", partition<true>},
-                                  {"center", justify<Side::Middle, 0>},
-                                  {"ljust", justify<Side::Left, 0>},
-                                  {"rjust", justify<Side::Right, 0>},
-                                  {"format", formatBraces}};
-  for (const auto &[known, method] : methods)
-    if (name == known)
-      return method;
+const Builtin *findStringMethod(std::string_view name) {
+  static const Builtin methods[] = {
+      {"strip", strip<true, true>, "/ chars?"},
+      {"lstrip", strip<true, false>, "/ chars?"},
+      {"rstrip", strip<false, true>, "/ chars?"},
+      {"upper", toCase<Case::Upper>},
+      {"lower", toCase<Case::Lower>},
+      {"capitalize", toCase<Case::Capital>},
+      {"title", toCase<Case::Title>},
+      {"replace", replace, "/ old new count?"},
+      {"split", split<false>, "sep? maxsplit?"},
+      {"rsplit", split<true>, "sep? maxsplit?"},
+      {"splitlines", splitLines, "keepends?"},
+      {"startswith", hasAffix<false>, "/ prefix"},
+      {"endswith", hasAffix<true>, "/ suffix"},
+      {"find", findText<false>, "/ text"},
+      {"rfind", findText<true>, "/ text"},
+      {"count", countText, "/ text"},
+      {"join", joinTexts, "/ texts"},
+      {"isdigit", all<isDecimal>},
+      {"isalpha", all<isLetter>},
+      {"isspace", all<isPythonSpace>},
+      {"isalnum", all<isAlphanumeric>},
+      {"isnumeric", all<isNumeric>},
+      {"isdecimal", all<isDecimal>},
+      {"isupper", isCased<true>},
+      {"islower", isCased<false>},
+      {"removeprefix", removeAffix<false>, "/ prefix"},
+      {"removesuffix", removeAffix<true>, "/ suffix"},
+      {"partition", partition<false>, "/ separator"},
+      {"rpartition", partition<true>, "/ separator"},
+      {"center", justify<Side::Middle, 0>, "/ width fill?"},
+      {"ljust", justify<Side::Left, 0>, "/ width fill?"},
+      {"rjust", justify<Side::Right, 0>, "/ width fill?"},
+      {"format", formatBraces, "* **"}};
+  for (const Builtin &method : methods)
+    if (name == method.name)
+      return &method;
   return nullptr;
 }
 

@@ -18,8 +18,7 @@ static Value isDefined(Evaluator &, const Arguments &given) {
 /// In Python, a dict is a sequence, too: it has a length and elements.
 static Value isSequence(Evaluator &, const Arguments &given) {
   const Value &value = given.get(0);
-  bool list = value.is(Type::List) && value.shape() != Value::Shape::Generator;
-  return Value::boolean(list || value.is(Type::String) ||
+  return Value::boolean(value.hasPlaces() || value.is(Type::String) ||
                         value.is(Type::Dict) || value.is(Type::Undefined));
 }
 
@@ -87,8 +86,8 @@ static Value isDivisible(Evaluator &in, const Arguments &given) {
   return divides(in, given.get(0), given.get(1).asInteger(), 0);
 }
 
-Builtin findTest(std::string_view name) {
-  static const std::pair<const char *, Builtin> tests[] = {
+const Builtin *findTest(std::string_view name) {
+  static const Builtin tests[] = {
       {"defined", isDefined},
       {"undefined", isType<Type::Undefined>},
       {"none", isType<Type::None>},
@@ -105,29 +104,29 @@ Builtin findTest(std::string_view name) {
       {"callable", isCallable},
       {"true", isFlag<true>},
       {"false", isFlag<false>},
-      {"equalto", isEqual},
-      {"eq", isEqual},
-      {"==", isEqual},
-      {"ne", isUnequal},
-      {"!=", isUnequal},
-      {"sameas", isSame},
-      {"in", isIn},
-      {"lt", isLess<false, false>},
-      {"<", isLess<false, false>},
-      {"lessthan", isLess<false, false>},
-      {"gt", isLess<true, false>},
-      {">", isLess<true, false>},
-      {"greaterthan", isLess<true, false>},
-      {"ge", isLess<false, true>},
-      {">=", isLess<false, true>},
-      {"le", isLess<true, true>},
-      {"<=", isLess<true, true>},
+      {"equalto", isEqual, "/ other"},
+      {"eq", isEqual, "/ other"},
+      {"==", isEqual, "/ other"},
+      {"ne", isUnequal, "/ other"},
+      {"!=", isUnequal, "/ other"},
+      {"sameas", isSame, "/ other"},
+      {"in", isIn, "/ other"},
+      {"lt", isLess<false, false>, "/ other"},
+      {"<", isLess<false, false>, "/ other"},
+      {"lessthan", isLess<false, false>, "/ other"},
+      {"gt", isLess<true, false>, "/ other"},
+      {">", isLess<true, false>, "/ other"},
+      {"greaterthan", isLess<true, false>, "/ other"},
+      {"ge", isLess<false, true>, "/ other"},
+      {">=", isLess<false, true>, "/ other"},
+      {"le", isLess<true, true>, "/ other"},
+      {"<=", isLess<true, true>, "/ other"},
       {"even", isEven},
       {"odd", isOdd},
-      {"divisibleby", isDivisible}};
-  for (const auto &[known, test] : tests)
-    if (name == known)
-      return test;
+      {"divisibleby", isDivisible, "/ other"}};
+  for (const Builtin &test : tests)
+    if (name == test.name)
+      return &test;
   return nullptr;
 }
 

@@ -134,7 +134,7 @@ Value Value::loop(Loop turn, Budget &budget) {
   return value;
 }
 
-Value Value::method(Builtin function, Value self, Budget &budget) {
+Value Value::method(const Builtin *function, Value self, Budget &budget) {
   Value value;
   if (!budget.spend(2 * holderBytes) || !value.adopt(self, budget))
     return {};

@@ -23,7 +23,14 @@ struct Arguments;
 class Value;
 
 /// What a template calls: a filter, a test, a method or a function.
-using Builtin = Value (*)(Evaluator &, const Arguments &);
+struct Builtin {
+  const char *name;
+  Value (*compute)(Evaluator &, const Arguments &);
+  /// The arguments after the value, by their names: "old new count?". "?"
+  /// marks an argument that may be left out. After "/", arguments are given by
+  /// their places alone; "*" is any number more, and "**" any more by name.
+  const char *parameters = "";
+};
 
 /// Integers are exact up to 127 bits. A larger integer is an error.
 __extension__ typedef __int128 Integer;
@@ -67,9 +74,10 @@ public:
     Macro
   };
   /// A tuple prints as one; a generator, which some filters return, is true,
-  /// empty or not, and has no length. A string that is Markup, of the filter
-  /// safe, escapes what is added to it.
-  enum class Shape : uint8_t { List, Tuple, Generator, Markup };
+  /// empty or not, and has no length. A view, of a dict's members, has no
+  /// places. A string that is Markup, of the filter safe, escapes what is added
+  /// to it.
+  enum class Shape : uint8_t { List, Tuple, Range, View, Generator, Markup };
   using List = std::vector<Value>;
   class Dict;
   struct Method;
@@ -89,7 +97,7 @@ public:
   static Value newNamespace(Dict members, Budget &budget);
   static Value loop(Loop turn, Budget &budget);
   /// `function` as a method of `self`; as a function if `self` is undefined.
-  static Value method(Builtin function, Value self, Budget &budget);
+  static Value method(const Builtin *function, Value self, Budget &budget);
   static Value macro(Macro macro);
 
   Type type() const { return kind; }
@@ -97,6 +105,13 @@ public:
   bool isNumber() const; // booleans are numbers
   bool isWhole() const { return is(Type::Integer) || is(Type::Boolean); }
   Shape shape() const { return form; }
+  bool isListOrTuple() const {
+    return is(Type::List) && (form == Shape::List || form == Shape::Tuple);
+  }
+  /// Whether it is a list whose elements have places: "value[0]".
+  bool hasPlaces() const {
+    return isListOrTuple() || (is(Type::List) && form == Shape::Range);
+  }
   /// "a string", for messages.
   const char *typeName() const;
 
@@ -184,7 +199,7 @@ struct Value::Macro {
 };
 
 struct Value::Method {
-  Builtin function;
+  const Builtin *function;
   Value self;
 };
 

@@ -304,7 +304,7 @@ static std::string translateSet(std::string_view pattern, size_t &at,
     } else if (pattern[at] == ']' && at > first) {
       return parts.take(negated);
     } else {
-      // A part of a set may begin with what stood behind another one.
+      // A part of a set may begin with it, and "[^" is another set.
       parts.members += pattern[at] == '^' ? "\\^" : pattern.substr(at, 1);
     }
   }
@@ -524,7 +524,7 @@ Status Regex::find(std::string_view text, Effort &effort, SpanSink sink) const {
       return matchError(PCRE2_ERROR_INTERNAL, from);
     if (begin > done)
       status = sink({done, begin, false});
-    // An empty match right behind a match is none.
+    // An empty match right after a match is none.
     if (status.ok() && (begin < end || begin > done || first))
       status = sink({begin, end, true});
     if (!status.ok())
