@@ -100,6 +100,15 @@ private:
   int depth = 0;
 };
 
+template <size_t size>
+const Builtin *findBuiltin(const Builtin (&table)[size],
+                           std::string_view name) {
+  for (const Builtin &builtin : table)
+    if (name == builtin.name)
+      return &builtin;
+  return nullptr;
+}
+
 /// The functions that a template can call by name; nullptr if there is none.
 const Builtin *findFilter(std::string_view name);
 const Builtin *findStringFilter(std::string_view name);

@@ -190,11 +190,23 @@ static std::string_view takeWord(std::string_view &words) {
   return word;
 }
 
+/// The name of a parameter: "count?" may be left out.
+static std::string_view nameOf(std::string_view word) {
+  return word.substr(0, word.find('?'));
+}
+
+static bool hasParameter(std::string_view words, std::string_view name) {
+  for (std::string_view word; !(word = takeWord(words)).empty();)
+    if (nameOf(word) == name)
+      return true;
+  return false;
+}
+
 /// Whether `arguments` are those of `builtin`. An argument that it does not
 /// know would not count.
 bool Evaluator::fits(const Builtin &builtin, const Arguments &arguments,
                      bool hasValue) {
-  size_t given = arguments.positional.size() - hasValue, taken = 0, named = 0;
+  size_t given = arguments.positional.size() - hasValue, taken = 0;
   bool byName = true, anyPlaces = false, anyNames = false;
   std::string_view words = builtin.parameters;
   for (std::string_view word; !(word = takeWord(words)).empty();) {
@@ -203,12 +215,11 @@ bool Evaluator::fits(const Builtin &builtin, const Arguments &arguments,
     } else if (word == "*" || word == "**") {
       (word == "*" ? anyPlaces : anyNames) = true;
     } else {
-      std::string_view name = word.substr(0, word.find('?'));
+      std::string_view name = nameOf(word);
       bool found = byName && arguments.has(SIZE_MAX, name);
       if (found ? taken < given : taken >= given && name == word)
         fail(concat({quote(builtin.name), " expects the argument ", quote(name),
                      found ? " once" : ""}));
-      named += found;
       ++taken;
     }
   }
@@ -216,11 +227,11 @@ bool Evaluator::fits(const Builtin &builtin, const Arguments &arguments,
     fail(concat({quote(builtin.name), " with ", given,
                  " arguments is not supported: expected at most ", taken}),
          CRIA_UNIMPLEMENTED);
-  if (arguments.named.size() > named && !anyNames)
-    fail(concat({quote(builtin.name), " with the argument ",
-                 quote(arguments.named.back().first),
-                 " is not supported: expected (", builtin.parameters, ")"}),
-         CRIA_UNIMPLEMENTED);
+  for (const auto &[name, value] : arguments.named)
+    if (!anyNames && (!byName || !hasParameter(builtin.parameters, name)))
+      fail(concat({quote(builtin.name), " with the argument ", quote(name),
+                   " is not supported: expected (", builtin.parameters, ")"}),
+           CRIA_UNIMPLEMENTED);
   return budget.ok();
 }
 

@@ -17,15 +17,6 @@ namespace cria::chat {
 
 using Type = Value::Type;
 
-template <size_t size>
-static const Builtin *findBuiltin(const Builtin (&table)[size],
-                                  std::string_view name) {
-  for (const Builtin &builtin : table)
-    if (name == builtin.name)
-      return &builtin;
-  return nullptr;
-}
-
 // ---- Filters ----------------------------------------------------------------
 
 static Value length(Evaluator &in, const Arguments &given) {

@@ -169,10 +169,7 @@ const Builtin *findOrderFilter(std::string_view name) {
       {"min", extreme<false>, "case_sensitive? attribute?"},
       {"max", extreme<true>, "case_sensitive? attribute?"},
       {"batch", batch, "linecount fill_with?"}};
-  for (const Builtin &filter : filters)
-    if (name == filter.name)
-      return &filter;
-  return nullptr;
+  return findBuiltin(filters, name);
 }
 
 } // namespace cria::chat

@@ -457,10 +457,7 @@ const Builtin *findStringFilter(std::string_view name) {
       {"wordcount", wordCount},
       {"center", justify<Side::Middle, 80>, "width?"},
       {"replace", replace, "old new count?"}};
-  for (const Builtin &filter : filters)
-    if (name == filter.name)
-      return &filter;
-  return nullptr;
+  return findBuiltin(filters, name);
 }
 
 const Builtin *findStringMethod(std::string_view name) {
@@ -498,10 +495,7 @@ const Builtin *findStringMethod(std::string_view name) {
       {"ljust", justify<Side::Left, 0>, "/ width fill?"},
       {"rjust", justify<Side::Right, 0>, "/ width fill?"},
       {"format", formatBraces, "* **"}};
-  for (const Builtin &method : methods)
-    if (name == method.name)
-      return &method;
-  return nullptr;
+  return findBuiltin(methods, name);
 }
 
 } // namespace cria::chat

@@ -124,10 +124,7 @@ const Builtin *findTest(std::string_view name) {
       {"even", isEven},
       {"odd", isOdd},
       {"divisibleby", isDivisible, "/ other"}};
-  for (const Builtin &test : tests)
-    if (name == test.name)
-      return &test;
-  return nullptr;
+  return findBuiltin(tests, name);
 }
 
 } // namespace cria::chat
