@@ -90,7 +90,7 @@ Layers::Layers(const Manifest &manifest) {
   uint64_t more = predictors(manifest);
   for (const WeightSpec &weight : manifest.weights) {
     std::string before = weight.pattern.substr(0, weight.pattern.find("{}"));
-    std::vector<std::string> prefixes = otherNestings(before);
+    std::vector<std::string> prefixes = otherNames(before);
     prefixes.push_back(before);
     for (uint64_t i = 0; i < weight.count + more && weight.isOfCheckpoint();
          ++i)

@@ -9,6 +9,7 @@
 #include "runtime/weights/gguf/Tensors.h"
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <new>
 #include <set>
@@ -34,11 +35,14 @@ static constexpr char towers[][33] = {
     "vision_model.", "vision_tower.", "model.vision_tower.",
     "vision_tower.vision_model.", "model.vision_tower.vision_model."};
 
+/// The names of a head, which is in no module.
+static constexpr char heads[][11] = {"lm_head.", "embed_out."};
+
 static bool startsWith(std::string_view name, std::string_view start) {
   return name.substr(0, start.size()) == start;
 }
 
-std::vector<std::string> otherNestings(const std::string &name) {
+std::vector<std::string> otherNames(const std::string &name) {
   size_t own = 0, ofTower = 0;
   for (std::string_view prefix : nestings)
     if (startsWith(name, prefix))
@@ -57,6 +61,9 @@ std::vector<std::string> otherNestings(const std::string &name) {
   for (std::string_view prefix : nestings)
     if (!ofTower || prefix.empty())
       add(prefix, ofTower ? ofTower : own);
+  for (size_t i : {0, 1})
+    if (startsWith(name, heads[i]))
+      add(heads[1 - i], strlen(heads[i]));
   return others;
 }
 
@@ -387,7 +394,7 @@ const Checkpoint::Tensor *Checkpoint::find(const std::string &name) const {
   auto found = places.find(name);
   if (found != places.end())
     return &found->second;
-  for (const std::string &other : otherNestings(name))
+  for (const std::string &other : otherNames(name))
     if (found = places.find(other); found != places.end())
       return &found->second;
   return nullptr;

@@ -71,7 +71,7 @@ Loras::Opener::Opener(Loras &loras, const Manifest &manifest)
 Loras::Opener::Weights::const_iterator
 Loras::Opener::findWeight(const std::string &name) const {
   auto found = weights.find(name);
-  for (const std::string &other : otherNestings(name))
+  for (const std::string &other : otherNames(name))
     if (found == weights.end())
       found = weights.find(other);
   return found;

@@ -121,6 +121,26 @@ TEST_F(LoraTest, AddsTheScaledProduct) {
   EXPECT_GE(model->copiedBytes(), 40u);
 }
 
+// transformers 5 calls the head of GPT-NeoX as other families' heads.
+TEST_F(LoraTest, FindsTheHeadByTheNameOfItsModule) {
+  nlohmann::json manifest = fakeManifest();
+  manifest["weights"][0]["name"] = "embed_out.weight";
+  auto opened = Artifact::open(folder.write("n.cria", artifactOf(manifest)));
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  artifact = *opened;
+  for (const char *part : {"A", "B"})
+    tensors[*part - 'A'].name =
+        std::string("base_model.model.lm_head.lora_") + part + ".weight";
+  std::vector<TestTensor> checkpoint = fakeTensors();
+  for (const char *name : {"embed_out.weight", "lm_head.weight"}) {
+    checkpoint[0].name = name;
+    folder.write("model.safetensors", safetensorsOf(checkpoint));
+    Status status = bind();
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_THAT(embedding(), ElementsAre(0, 1, 4, 23, 8, 45, 12, 67, 16, 89));
+  }
+}
+
 TEST_F(LoraTest, AddsSeveralAdaptersWithScales) {
   ASSERT_TRUE(bind({0.5, -2, 1}).ok());
   EXPECT_THAT(embedding(), ElementsAre(0, 1, 1, -7, 2, -15, 3, -23, 4, -31));
