@@ -277,10 +277,10 @@ private:
 /// sets ("[a[bc]]") and no intersections ("[a-z&&[^aeiou]]"). Moves `at` to the
 /// bracket that closes the set. Empty if the set is not supported.
 static std::string translateSet(std::string_view pattern, size_t &at,
-                                int depth = 0) {
+                                bool ignoresCase, int depth = 0) {
   bool negated = pattern.substr(at + 1, 1) == "^";
   // Of letters in either case, Oniguruma folds the inner set before it negates.
-  if (negated && depth > 0 && pattern.find("(?i") != pattern.npos)
+  if (negated && depth > 0 && ignoresCase)
     return "";
   size_t first = at + 1 + negated;
   SetParts parts;
@@ -292,7 +292,8 @@ static std::string translateSet(std::string_view pattern, size_t &at,
       ++at;
     } else if (pattern[at] == '[') {
       std::string inner =
-          depth < maxSets ? translateSet(pattern, at, depth + 1) : "";
+          depth < maxSets ? translateSet(pattern, at, ignoresCase, depth + 1)
+                          : "";
       if (inner.empty())
         return "";
       parts.addSet(std::move(inner));
@@ -351,19 +352,21 @@ static Result<Syntax> translate(std::string_view pattern) {
   struct Group {
     size_t begin;  // in `counted`
     bool oneMatch; // lookaround and (?>...) match in one way
+    bool ignoresCase;
   };
   std::vector<Group> groups; // open ones
   for (size_t at = 0; at < pattern.size(); ++at) {
     char c = pattern[at];
     std::string_view two = pattern.substr(at, 2);
+    bool ignoresCase = !groups.empty() && groups.back().ignoresCase;
     if (std::string anchor = translateAnchor(pattern, at); !anchor.empty()) {
       append(anchor);
       continue;
     }
     if (c == '\\' || c == '[') {
       size_t begin = at;
-      std::string found =
-          c == '[' ? translateSet(pattern, at) : translateEscape(pattern, at);
+      std::string found = c == '[' ? translateSet(pattern, at, ignoresCase)
+                                   : translateEscape(pattern, at);
       if (found.empty())
         return unsupported(
             pattern, c == '[' ? pattern.substr(begin, at + 1 - begin) : two);
@@ -378,7 +381,8 @@ static Result<Syntax> translate(std::string_view pattern) {
     if (c == '(')
       groups.push_back({result.counted.size(),
                         two == "(?" && pattern.substr(at, 3) != "(?:" &&
-                            pattern.substr(at, 3) != "(?i"});
+                            pattern.substr(at, 3) != "(?i",
+                        ignoresCase || pattern.substr(at, 3) == "(?i"});
     append(pattern.substr(at, 1));
     if (c == ')' && !groups.empty()) {
       // A group that ends the expression is never matched in another way.
