@@ -9,7 +9,6 @@
 #include "runtime/weights/gguf/Tensors.h"
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <new>
 #include <set>
@@ -35,9 +34,6 @@ static constexpr char towers[][33] = {
     "vision_model.", "vision_tower.", "model.vision_tower.",
     "vision_tower.vision_model.", "model.vision_tower.vision_model."};
 
-/// The names of a head, which is in no module.
-static constexpr char heads[][11] = {"lm_head.", "embed_out."};
-
 static bool startsWith(std::string_view name, std::string_view start) {
   return name.substr(0, start.size()) == start;
 }
@@ -61,9 +57,8 @@ std::vector<std::string> otherNames(const std::string &name) {
   for (std::string_view prefix : nestings)
     if (!ofTower || prefix.empty())
       add(prefix, ofTower ? ofTower : own);
-  for (size_t i : {0, 1})
-    if (startsWith(name, heads[i]))
-      add(heads[1 - i], strlen(heads[i]));
+  if (startsWith(name, "lm_head."))
+    add("embed_out.", 8);
   return others;
 }
 

@@ -17,9 +17,8 @@ namespace cria {
 /// transformers saves a model without its head (LlamaModel) as "norm.weight",
 /// a model with it as "model.norm.weight", and the text of a model that reads
 /// images, too, as "language_model.model.norm.weight" or
-/// "model.language_model.norm.weight". It loads each as the others. GPT-NeoX's
-/// head is "embed_out" in checkpoints, and in transformers 5 "lm_head", which
-/// adapters name.
+/// "model.language_model.norm.weight". It loads each as the others. Adapters
+/// name the head "lm_head", which GPT-NeoX's checkpoints call "embed_out".
 std::vector<std::string> otherNames(const std::string &name);
 
 /// Whether a tensor belongs to the parts of a model that read images.
