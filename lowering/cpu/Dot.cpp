@@ -33,8 +33,9 @@ using namespace cria;
 static constexpr int64_t kRowBytes = 32 << 10;
 /// The most bytes of a group's rows of b, which stay in the L2 cache.
 static constexpr int64_t kGroupBytes = 256 << 10;
-/// The least bytes of b that are fetched ahead if one tile has all rows: what
-/// memory delivers while it is asked for one of them.
+/// The least bytes of b that are fetched ahead if one tile has all rows: more
+/// than memory delivers to a core in the time of one load. What is fetched much
+/// earlier displaces the rows of a from the L1 cache.
 static constexpr int64_t kNearBytes = 8 << 10;
 /// The least number of groups for the threads, unless each is one block.
 /// Threads also share the experts, so these need no such number.
