@@ -9,6 +9,7 @@
 #include "runtime/weights/gguf/Tensors.h"
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <new>
 #include <set>
@@ -19,44 +20,42 @@ static constexpr char singleName[] = "model.safetensors";
 static constexpr char indexName[] = "model.safetensors.index.json";
 static constexpr char weightMap[] = "weight_map";
 
-/// What precedes the name of a tensor. A prefix comes before the longer ones
-/// that begin with it. Pointers would need relocations.
-static constexpr char nestings[][24] = {"",
+/// What precedes the name of a tensor: first of one of a vision tower, whose
+/// own checkpoint may have nothing in front. Pointers would need relocations.
+static constexpr char nestings[][33] = {"vision_model.",
+                                        "vision_tower.",
+                                        "model.vision_tower.",
+                                        "vision_tower.vision_model.",
+                                        "model.vision_tower.vision_model.",
+                                        "",
                                         "model.",
                                         "transformer.",
                                         "language_model.",
                                         "language_model.model.",
                                         "model.language_model."};
-
-/// The same for the tensors of a vision tower. A tower's own checkpoint may
-/// have nothing in front.
-static constexpr char towers[][33] = {
-    "vision_model.", "vision_tower.", "model.vision_tower.",
-    "vision_tower.vision_model.", "model.vision_tower.vision_model."};
+static constexpr size_t none = 5;
 
 static bool startsWith(std::string_view name, std::string_view start) {
   return name.substr(0, start.size()) == start;
 }
 
 std::vector<std::string> otherNames(const std::string &name) {
-  size_t own = 0, ofTower = 0;
-  for (std::string_view prefix : nestings)
-    if (startsWith(name, prefix))
-      own = prefix.size();
-  for (std::string_view prefix : towers)
-    if (startsWith(name, prefix))
-      ofTower = prefix.size();
+  size_t cut = 0; // the length of the longest
+  bool isOfTower = false;
+  for (size_t i = 0; i < std::size(nestings); ++i)
+    if (size_t length = strlen(nestings[i]);
+        length > cut && startsWith(name, nestings[i])) {
+      cut = length;
+      isOfTower = i < none;
+    }
   std::vector<std::string> others;
   auto add = [&](std::string_view prefix, size_t size) {
     if (std::string other = concat({prefix, name.substr(size)}); other != name)
       others.push_back(std::move(other));
   };
-  for (std::string_view prefix : towers)
-    if (ofTower)
-      add(prefix, ofTower);
-  for (std::string_view prefix : nestings)
-    if (!ofTower || prefix.empty())
-      add(prefix, ofTower ? ofTower : own);
+  for (size_t i = 0; i < std::size(nestings); ++i)
+    if (i == none || (i < none) == isOfTower)
+      add(nestings[i], cut);
   if (startsWith(name, "lm_head."))
     add("embed_out.", 8);
   return others;
