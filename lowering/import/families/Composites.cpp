@@ -1,5 +1,6 @@
-/// Models of several parts. A row describes the keys around those of the parts,
-/// and the projector; text and towers are families of their own.
+/// Models of several parts, a text and a tower. A row says which keys the whole
+/// model has and what its projector is; texts and towers have rows of their
+/// own.
 #include "lowering/import/families/Families.h"
 
 using namespace cria;

@@ -40,8 +40,9 @@ mlir::Value latentAttention(ModelBuilder &b, const Text &text,
                             mlir::Value layer, mlir::Value &cache);
 
 void declareRecurrence(ModelBuilder &b, Layers layers);
-/// What has a state in place of attention or beside it. `states` are those of
-/// all layers; they are replaced.
+/// Builds a convolution, a delta rule or Mamba, which a layer has in place of
+/// attention or beside it. `states` has the states of all layers; it gets what
+/// they are after the layer.
 mlir::Value recurrence(ModelBuilder &b, const Text &text, mlir::Value x,
                        LayerIndex number,
                        llvm::MutableArrayRef<mlir::Value> states);

@@ -17,8 +17,9 @@ void declareMamba(ModelBuilder &b, Layers layers);
 mlir::Value mamba(ModelBuilder &b, const Text &text, mlir::Value x,
                   LayerIndex number, llvm::MutableArrayRef<mlir::Value> states);
 
-/// The columns that are convolved, each with its filter, before they meet a
-/// matrix: those of queries, keys and values; or all, if there is no matrix.
+/// How many columns are convolved, each with a filter. If the state has a
+/// matrix for each head, these columns are queries, keys and values; without
+/// matrices all columns of the hidden states are convolved.
 int64_t convolvedColumns(const ModelConfig &config);
 void declareFilter(ModelBuilder &b, llvm::StringRef path, bool hasBias,
                    Layers layers);

@@ -1,5 +1,5 @@
-/// Keys of attention: heads, their sizes, factors and biases. Some keys of
-/// biases are also those of an MLP.
+/// Keys of attention: heads, their sizes, factors and biases. Some keys say
+/// whether the MLP has biases, too.
 #include "lowering/import/keys/Keys.h"
 
 using namespace cria;

@@ -1,4 +1,5 @@
-/// Keys of positions and of rope. RopeConfig.cpp reads those of rope together.
+/// Keys of positions and of rope. All keys of rope are read together, by
+/// RopeConfig.cpp.
 #include "lowering/import/keys/Keys.h"
 
 using namespace cria;

@@ -202,8 +202,8 @@ static bool hasParameter(std::string_view words, std::string_view name) {
   return false;
 }
 
-/// Whether `arguments` are those of `builtin`. An argument that it does not
-/// know would not count.
+/// Fails unless `builtin` has a parameter for each argument, and gets an
+/// argument for each parameter that it needs.
 bool Evaluator::fits(const Builtin &builtin, const Arguments &arguments,
                      bool hasValue) {
   size_t given = arguments.positional.size() - hasValue, taken = 0;
