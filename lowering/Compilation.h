@@ -39,7 +39,8 @@ struct CompileOptions {
   bool plain = false, lines = false;
   std::function<void(mlir::OpPassManager &)> beforeTile;
   /// The NVIDIA chips, if neither `chips` nor a text names any.
-  std::vector<std::string> defaultChips = {"sm_80", "sm_90", "sm_90a"};
+  std::vector<std::string> defaultChips = {"sm_80", "sm_90", "sm_90a",
+                                           "sm_100"};
 };
 
 /// Registers every dialect that a compilation may use, and their interfaces.

@@ -286,10 +286,12 @@ def ConvertLinalgToGpu : Pass<"convert-linalg-to-gpu", "::mlir::ModuleOp"> {
     missed-optimization remark names functions that no schedule accepts. A new
     entry, `sample`, draws an id from the logits of `decode`.
 
-    The module has the chips as targets. On chips with wgmma (sm_90a), products
-    of more than 128 rows use warpgroups, and so does attention of prompts with
-    heads 64 or 128 wide. If some chips have wgmma and others do not, the
-    attribute `cria.wgmma` says which of them a kernel is for.
+    The module has the chips as targets. On sm_90 and later, products of few rows
+    copy weights by `cp.async.bulk`, and the splits of a tile are a cluster. On
+    chips with wgmma (sm_90a), products of more than 128 rows use warpgroups, and
+    so does attention of prompts with heads 64 or 128 wide. If a kernel is not for
+    all chips, the attribute `cria.generations` has those that it is for: 0 from
+    sm_80 on, 1 from sm_90 on, 2 sm_90a.
   }];
   let options = [ListOption<"chips", "chips", "std::string",
                             "NVIDIA architectures to compile kernels for">,

@@ -11,7 +11,7 @@
 
 /* The format of artifact, manifest and entry functions. A change of any of
  * them changes this number. */
-#define CRIA_FORMAT_VERSION 16u
+#define CRIA_FORMAT_VERSION 17u
 
 /* The functions that the object may take from the process, and its SONAME. The
  * runtime refuses an object with any others. */

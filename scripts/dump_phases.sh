@@ -37,7 +37,7 @@ dump() {
   rm -f "$to/artifact" "$to"/*/*-obj.o "$to"/*-obj.o
 }
 cpus=x86-64-v3,x86-64-v4,sapphirerapids,znver4
-chips=sm_80,sm_90,sm_90a
+chips=sm_80,sm_90,sm_90a,sm_100
 for config in test/e2e/goldens/*/config.json; do
   name=$(basename "$(dirname "$config")")
   dump "$name" "$config" --target=cpu,cuda --cpu="$cpus" --chip="$chips"

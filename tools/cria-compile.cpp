@@ -64,8 +64,8 @@ static cl::list<std::string> chip(
     cl::desc("NVIDIA chips to compile for, the oldest first: sm_80, "
              "sm_90, ... Later chips run the code, too, except code for "
              "sm_90a. If there are several, the runtime takes the latest that "
-             "the device can run (default: sm_80,sm_90,sm_90a; with --emit=ptx "
-             "and sass sm_80)"),
+             "the device can run (default: sm_80,sm_90,sm_90a,sm_100; with "
+             "--emit=ptx and sass sm_80)"),
     cl::cat(ofMachines));
 static cl::list<std::string>
     cubin("cubin", cl::CommaSeparated, cl::value_desc("CHIPS"),
@@ -167,9 +167,10 @@ static cl::opt<bool>
 
 static const ProgramFlags programFlags(ofModel, /*later=*/true);
 
-/// Chips that have everything kernels need, and that PTX 8.0 knows.
-static constexpr llvm::StringRef kChips[] = {"sm_80", "sm_86", "sm_87",
-                                             "sm_89", "sm_90", "sm_90a"};
+/// Chips that have everything kernels need. What runs on sm_100 runs on all of
+/// Blackwell.
+static constexpr llvm::StringRef kChips[] = {
+    "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a", "sm_100"};
 
 static int fail(const llvm::Twine &message) {
   llvm::errs() << "cria-compile: error: " << message << "\n";

@@ -414,8 +414,8 @@ void Manifest::addCuda(const CudaImage &image) {
         .set("unpacked", isPtx ? image.text.size() : binary.bytes.size());
     if (binary.dependent)
       object.set("dependent", true);
-    if (binary.wgmma)
-      object.set("wgmma", true);
+    if (binary.generation)
+      object.set("generation", binary.generation);
     bool isWhole = binary.bytes.size() == image.text.size();
     if (!binary.spans.empty() && !isWhole) {
       SmallVector<size_t> spans;

@@ -99,12 +99,13 @@ static bool callsKernels(func::FuncOp function) {
   return !function.getOps<func::CallOp>().empty();
 }
 
-/// The target of a chip. gpu-attach-target is not used, because a chip without
-/// wgmma is attached to kernels with wgmma, too, until each chip gets its own
-/// kernels.
+/// The target of a chip. gpu-attach-target is not used, because an older chip
+/// is attached to kernels for later generations, too, until each chip gets its
+/// own kernels.
 static Attribute targetOf(MLIRContext *context, StringRef chip,
-                          const simt::Chips &has) {
-  bool hasAll = simt::hasWgmma(chip) || !has.wgmma;
+                          const simt::Chips &chips) {
+  auto later = static_cast<int>(simt::generationOf(chip)) + 1;
+  bool hasAll = !chips.haveSome(later, simt::kGenerations);
   return NVVM::NVVMTargetAttr::get(context, /*optLevel=*/3,
                                    "nvptx64-nvidia-cuda", chip, "+ptx80",
                                    /*targetFlags=*/nullptr,
@@ -124,9 +125,10 @@ struct ConvertLinalgToGpu
       return signalPassFailure();
     }
     simt::Choose choose(cuda::schedules(), *tuning);
-    simt::Chips has = {false, chips.empty()};
+    simt::Chips has;
+    has.has[0] = chips.empty();
     for (const std::string &chip : chips)
-      (simt::hasWgmma(chip) ? has.wgmma : has.others) = true;
+      has.has[static_cast<size_t>(simt::generationOf(chip))] = true;
     OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
     // The manifest stays the last op: people read what is before it.
     if (!module.getBody()->empty() && isa<ModuleOp>(module.getBody()->back()))

@@ -67,6 +67,10 @@ static uint64_t size(const JsonCursor &at, int64_t most = mostBytes) {
   return static_cast<uint64_t>(at.integer(0, most));
 }
 
+static uint32_t generationOf(const JsonCursor &at) {
+  return static_cast<uint32_t>(at.integer(0, mostGenerations - 1));
+}
+
 /// Whether `chip` is sm_ and a number, with a letter after it at most.
 static bool isChip(const std::string &chip) {
   size_t digits = 0;
@@ -85,8 +89,8 @@ void Reader::readImage(const JsonCursor &at) {
   image.isPtx = format == "ptx";
   if (auto dependent = at.find("dependent"))
     image.dependent = dependent->boolean();
-  if (auto wgmma = at.find("wgmma"))
-    image.wgmma = wgmma->boolean();
+  if (auto generation = at.find("generation"))
+    image.generation = generationOf(*generation);
   image.unpacked = static_cast<uint64_t>(at["unpacked"].integer(1, mostCode));
   if (auto spans = at.find("spans")) {
     int64_t last = 0;
@@ -304,22 +308,21 @@ LaunchStep Reader::readLaunch(const JsonCursor &at, uint64_t layers,
     return readSum(at);
   LaunchStep launch = {};
   launch.kernel = at["launch"].string();
-  std::vector<JsonCursor> grid = at["grid"].elements(3);
-  std::vector<JsonCursor> block = at["block"].elements(3);
-  if (grid.size() != 3)
-    at["grid"].expected("three dimensions");
-  if (block.size() != 3)
-    at["block"].expected("three dimensions");
+  JsonCursor grid = at["grid"], block = at["block"];
+  for (const JsonCursor *dimensions : {&grid, &block})
+    if (dimensions->count(3) != 3)
+      dimensions->expected("three dimensions");
   if (!at.ok())
     return launch;
   int64_t threads = 1;
-  for (int i = 0; i < 3; ++i) {
-    launch.grid[i] = readDimension(grid[i]);
-    launch.block[i] = static_cast<uint32_t>(block[i].integer(1, mostThreads));
+  for (size_t i = 0; i < 3; ++i) {
+    launch.grid[i] = readDimension(grid.element(i));
+    launch.block[i] =
+        static_cast<uint32_t>(block.element(i).integer(1, mostThreads));
     threads *= launch.block[i];
   }
   if (threads > mostThreads)
-    at["block"].fail(
+    block.fail(
         concat({"has ", threads, " threads, expected at most ", mostThreads}));
   launch.shared = static_cast<uint32_t>(at["shared"].integer(0, INT32_MAX));
   size_t maps = 0;
@@ -330,8 +333,11 @@ LaunchStep Reader::readLaunch(const JsonCursor &at, uint64_t layers,
   if (maps > mostMaps)
     at["args"].fail(
         concat({"has ", maps, " tensor maps, expected at most ", mostMaps}));
-  if (auto wgmma = at.find("wgmma"))
-    launch.wgmma = wgmma->boolean();
+  if (auto generations = at.find("generations")) {
+    launch.generations = 0;
+    for (size_t i = 0, all = generations->count(mostGenerations); i < all; ++i)
+      launch.generations |= 1u << generationOf(generations->element(i));
+  }
   return launch;
 }
 

@@ -13,6 +13,9 @@ class JsonCursor;
 
 namespace cria::cuda {
 
+/// The generations of chips: from sm_80 on, from sm_90 on, sm_90a alone.
+constexpr uint32_t mostGenerations = 3;
+
 /// Code for a chip and what can run its instructions.
 struct Image {
   std::string chip;   // "sm_80", "sm_90a"
@@ -21,12 +24,14 @@ struct Image {
   /// Each kernel waits for the launch before it (griddepcontrol.wait), so it
   /// may begin earlier.
   bool dependent = false;
-  bool wgmma = false;    // has the kernels for chips with wgmma
-  uint64_t unpacked = 0; // bytes of the data before zstd packed them
+  uint32_t generation = 0; // has the kernels for it
+  uint64_t unpacked = 0;   // bytes of the data before zstd packed them
   /// The code is joined from parts of the data, unpacked: [spans[0], spans[1]),
   /// then [spans[2], spans[3]), ..., in ascending order. Empty: it is all the
   /// data.
   std::vector<uint64_t> spans = {};
+
+  bool hasTensorMaps() const { return generation == mostGenerations - 1; }
 };
 
 /// A dimension of a grid: a number, or for a count n of at least `from` and at
@@ -98,13 +103,13 @@ struct LaunchStep {
   uint32_t block[3];
   uint32_t shared; // bytes of dynamic shared memory
   std::vector<Argument> arguments;
-  /// Whether only images with wgmma, or only the others, have it; nothing: all.
-  std::optional<bool> wgmma = {};
+  /// The generations of the images that have it, a bit each.
+  uint32_t generations = UINT32_MAX;
   uint64_t columns = 0; // floats of a row of a sum; 0 for a launch
 
   bool isSum() const { return columns != 0; }
   bool isFor(const Image &image) const {
-    return !wgmma || *wgmma == image.wgmma;
+    return generations >> image.generation & 1;
   }
 };
 

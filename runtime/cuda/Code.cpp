@@ -110,10 +110,10 @@ static Result<std::vector<Candidate>> candidates(const Context &context,
     if (!bytes.ok())
       return bytes.status();
     int driver = image.isPtx ? driverForPtx(*bytes) : 0;
-    if (image.wgmma)
+    if (image.hasTensorMaps())
       driver = std::max(driver, driverWithTensorMaps);
     if (driver > context.library().version() ||
-        (image.wgmma && !context.library().hasTensorMaps())) {
+        (image.hasTensorMaps() && !context.library().hasTensorMaps())) {
       needed = driver;
       continue;
     }

@@ -150,20 +150,21 @@ DIFFERENT_IN_TURNS = [
 ]
 # The same for sm_90, where a kernel begins before the one before it has ended.
 OVERLAP_IDS = ",".join(str(i * i % 101) for i in range(20))
-QKV, GATES = "layers_attn_qkv_decode", "layers_mlp_gate_up_decode"
+QKV, GATES = "layers_attn_qkv_decode_bulk", "layers_mlp_gate_up_decode_bulk"
+HEAD = "head_decode_bulk"
 WAIT = r"griddepcontrol\.wait;"
 LAST_GIVEN = r"min\.s32(\s+%r\d+, %r\d+), %r\d+;"
 FOUND_IN_OVERLAP = [
-    ("no wait for the launch before", PRODUCT, WAIT, "", 0),
+    ("no wait for the launch before", HEAD, WAIT, "", 0),
     ("no wait for queries", DECODE, WAIT, "", 0),
     ("the new key copied early", DECODE, LAST_GIVEN, r"mov.b32\1;", 1),
     ("a given key left out", DECODE, r"cp\.async\.cg[^;]*;", "", 0),
     ("the new key left out", DECODE, r"cp\.async\.cg[^;]*;", "", 2),
     ("the new value left out", DECODE, r"cp\.async\.cg[^;]*;", "", 3),
-    ("a wait behind the input", PRODUCT, WAIT + r"([\s\S]*?ld\.global[^;]*;)", r"\1 griddepcontrol.wait;", 0),
+    ("a wait behind the input", HEAD, WAIT + r"([\s\S]*?ld\.global[^;]*;)", r"\1 griddepcontrol.wait;", 0),
     ("a wait behind the position", QKV, WAIT + r"([\s\S]*?ld\.global[^;]*;)", r"\1 griddepcontrol.wait;", 0),
     ("a wait behind the result", GATES, WAIT + r"([\s\S]*?st\.global[^;]*;)", r"\1 griddepcontrol.wait;", 0),
-    ("an input copied early", PRODUCT, r"(ld\.param\S+\s+%rd\d+, \[\w+_param_)0\]", r"\g<1>1]", 0),
+    ("an input copied early", HEAD, r"(ld\.param\S+\s+%rd\d+, \[\w+_param_)0\]", r"\g<1>1]", 0),
     ("a wait of some blocks", GATES, WAIT, "{.reg .pred %q; .reg .b32 %c; mov.u32 %c, %ctaid.x; setp.eq.u32 %q, %c, 0; @%q griddepcontrol.wait;}", 0),
 ]
 FOUND_IN_SCAN_OVERLAP = [

@@ -25,7 +25,7 @@
 // CHECK-LABEL: gpu.func @many_wgmma(
 // CHECK-SAME: memref<?x352xbf16> {cria.tensor_map = {box = [64, 128], sizes = [352, 512], strides = [352]}}
 // CHECK-SAME: memref<64x352xbf16> {cria.tensor_map = {box = [64, 2, 4, 4, 2], sizes = [352, 2, 4, 4, 2], strides = [352, 2816, 704, 11264]}}
-// CHECK-SAME: cria.wgmma = true
+// CHECK-SAME: cria.generations = [2]
 // CHECK-SAME: known_block_size = array<i32: 384, 1, 1>
 // CHECK-SAME: known_cluster_size = array<i32: 1, 2, 1>
 // CHECK-SAME: nvvm.minctasm = 1
@@ -72,14 +72,15 @@
 // CHECK: nvvm.cluster.arrive {aligned}
 // CHECK: nvvm.cluster.wait {aligned}
 // CHECK-LABEL: gpu.func @many(
-// CHECK-SAME: cria.wgmma = false
+// CHECK-SAME: cria.generations = [0, 1]
 // CHECK: nvvm.mma.sync
 
 // ALONE: gpu.func @many_wgmma(
-// ALONE-SAME: cria.wgmma = true
+// ALONE-SAME: cria.generations = [2]
 // ALONE-NOT: gpu.func @many(
 // NONE-NOT: wgmma
-// NONE-NOT: verifyTarget
+// NONE: [#nvvm.target<{{.*}}chip = "sm_80", {{.*}}verifyTarget = false>, #nvvm.target<O = 3, chip = "sm_90", features = "+ptx80">]
+// NONE-NOT: wgmma
 func.func private @many(%x: tensor<?x352xbf16>, %w: tensor<64x352xbf16>, %out: tensor<?x64xf32>) -> tensor<?x64xf32> attributes {cria.chunk = 512 : index} {
   %zero = arith.constant 0.0 : f32
   %c0 = arith.constant 0 : index
@@ -191,7 +192,7 @@ func.func private @few_units(%x: tensor<?x32xbf16>, %w: tensor<20x32xbf16>, %out
 // CHECK-SAME: memref<4x2x256x64xbf16> {cria.tensor_map = {box = [64, 128], sizes = [64, 2048], strides = [64]}}
 // CHECK-SAME: memref<4x2x256x64xbf16> {cria.tensor_map = {box = [64, 128], sizes = [64, 2048], strides = [64]}}
 // CHECK-SAME: memref<?x2x4x64xbf16> {cria.tensor_map = {box = [64, 4, 1, 32], sizes = [64, 4, 2, 512], strides = [64, 256, 512]}}
-// CHECK-SAME: cria.wgmma = true
+// CHECK-SAME: cria.generations = [2]
 
 // The first scores begin with zeros.
 // CHECK: nvgpu.mbarrier.create -> <{{.*}}num_barriers = 9>
@@ -234,7 +235,7 @@ func.func private @few_units(%x: tensor<?x32xbf16>, %w: tensor<20x32xbf16>, %out
 // CHECK: scf.for
 // CHECK-COUNT-2: nvgpu.tma.async.load {{.*}} -> memref<128x64xbf16,
 // CHECK-LABEL: gpu.func @causal(
-// CHECK-SAME: cria.wgmma = false
+// CHECK-SAME: cria.generations = [0, 1]
 
 // ALONE: gpu.func @causal_wgmma(
 // ALONE-NOT: gpu.func @causal(
@@ -302,7 +303,7 @@ func.func private @causal(%q: tensor<?x2x4x64xbf16>, %keys: tensor<4x2x256x64xbf
 // CHECK: gpu.launch_func @kernels::@split_few_cluster blocks in (%c4{{[_0-9]*}},
 // CHECK: gpu.launch_func @kernels::@split_few blocks in (%c4{{[_0-9]*}},
 // CHECK-LABEL: gpu.func @split_few_cluster(
-// CHECK-SAME: cria.wgmma = true
+// CHECK-SAME: cria.generations = [1, 2]
 // CHECK-SAME: known_cluster_size = array<i32: 4, 1, 1>
 // CHECK: nvvm.mma.sync
 // CHECK-COUNT-4: vector.store {{.*}} : memref<{{[0-9]+}}xf32>, vector<4xf32>
@@ -314,12 +315,13 @@ func.func private @causal(%q: tensor<?x2x4x64xbf16>, %keys: tensor<4x2x256x64xbf
 // CHECK-NOT: vector.load
 // CHECK: vector.store {{.*}} : memref<?xf32>, vector<4xf32>
 // CHECK-LABEL: gpu.func @split_few(
-// CHECK-SAME: cria.wgmma = false
+// CHECK-SAME: cria.generations = [0]
 // CHECK-NOT: nvvm.cluster
 // CHECK: gpu.func @split_some_cluster(
 // ALONE: gpu.func @split_few_cluster(
 // ALONE-NOT: gpu.func @split_few(
-// NONE-NOT: _cluster
+// NONE: gpu.func @split_few_cluster(
+// NONE: gpu.func @split_few(
 func.func private @split(%x: tensor<?x1024xbf16>, %w: tensor<64x1024xbf16>, %out: tensor<?x64xf32>) -> tensor<?x64xf32> attributes {cria.chunk = 512 : index} {
   %zero = arith.constant 0.0 : f32
   %c0 = arith.constant 0 : index

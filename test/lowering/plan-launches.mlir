@@ -442,8 +442,8 @@ module attributes {gpu.container_module} {
 // -----
 
 // What a kernel copies from in boxes has a tensor map, of its own layer in a loop.
-// A kernel for chips with wgmma, or without, is launched by images of its kind.
-// CHECK: {args = [{arena = 65536 : i64, map = {box = [64, 128], dtype = "bf16", sizes = [8, 16], strides = [8]}}, {layered = true, map = {box = [64, 8], dtype = "f16", sizes = [8, 8], strides = [8]}, weight = 4 : i64}], {{.*}}launch = "boxes", {{.*}}wgmma = true}, {args = [], {{.*}}launch = "other", {{.*}}wgmma = false}], loop = 2 : i64}
+// A kernel for some generations of chips is launched by images of these.
+// CHECK: {args = [{arena = 65536 : i64, map = {box = [64, 128], dtype = "bf16", sizes = [8, 16], strides = [8]}}, {layered = true, map = {box = [64, 8], dtype = "f16", sizes = [8, 8], strides = [8]}, weight = 4 : i64}], {{.*}}generations = [2], {{.*}}launch = "boxes", {{.*}}}, {args = [], {{.*}}generations = [0, 1], {{.*}}launch = "other", {{.*}}}], loop = 2 : i64}
 module attributes {gpu.container_module} {
   func.func private @w(index) -> memref<8x8xf16> attributes {cria.weight = {slot = 4 : index, source = "w.{}"}}
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %arena: memref<1024xi8>)
@@ -460,10 +460,10 @@ module attributes {gpu.container_module} {
     return
   }
   gpu.module @kernels {
-    gpu.func @boxes(%x: memref<16x8xbf16> {cria.tensor_map = {box = [64, 128], sizes = [8, 16], strides = [8]}}, %w: memref<8x8xf16> {cria.tensor_map = {box = [64, 8], sizes = [8, 8], strides = [8]}}) kernel attributes {cria.wgmma = true} {
+    gpu.func @boxes(%x: memref<16x8xbf16> {cria.tensor_map = {box = [64, 128], sizes = [8, 16], strides = [8]}}, %w: memref<8x8xf16> {cria.tensor_map = {box = [64, 8], sizes = [8, 8], strides = [8]}}) kernel attributes {cria.generations = [2]} {
       gpu.return
     }
-    gpu.func @other() kernel attributes {cria.wgmma = false} {
+    gpu.func @other() kernel attributes {cria.generations = [0, 1]} {
       gpu.return
     }
   }

@@ -45,7 +45,7 @@ MODELS = {
     "llama-2-7b": ("llama-2-7b.json", []),
 }
 # The code that is generated, and the chips that it is assembled for.
-CODE = ["--chip=sm_80,sm_90,sm_90a", "--cubin=sm_80,sm_90a,sm_100"]
+CODE = ["--chip=sm_80,sm_90,sm_90a,sm_100", "--cubin=sm_80,sm_90a,sm_100"]
 CHIPS = ["sm_80", "sm_90a", "sm_100"]
 DOCUMENTED = ["llama-3.2-1b", "llama-3.2-1b.q8_0", "llama-2-7b"]
 # What products of decode have in flight on a multiprocessor at least, on GPUs that have

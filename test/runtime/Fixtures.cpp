@@ -80,7 +80,7 @@ std::vector<TestTensor> fakeTensors() {
 
 nlohmann::json fakeManifest() {
   return nlohmann::json::parse(R"({
-    "format": 16, "compiler": "cria test", "flags": {"cpu": "native"},
+    "format": 17, "compiler": "cria test", "flags": {"cpu": "native"},
     "target": {"kind": "cpu", "arch": "x86_64", "os": "linux"},
     "config": null,
     "model": {"vocab_size": 5, "max_seq": 12, "chunk": 4, "hidden": 2},

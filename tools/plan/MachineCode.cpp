@@ -49,7 +49,8 @@ static constexpr int64_t kRegisters = 64 << 10, kWarp = 32;
 static constexpr Generation kGenerations[] = {
     {80, "A100", 108, 164 << 10, 64, 32, 0x160},
     {90, "H200", 132, 228 << 10, 64, 32, 0x210},
-    {100, "B200", 148, 228 << 10, 64, 32, 0x380}};
+    {100, "B200", 148, 228 << 10, 64, 32, 0x380},
+    {120, "RTX 5090", 170, 100 << 10, 48, 24, 0x380}};
 
 /// Blocks that fit a multiprocessor. Registers are given to a warp in units of
 /// 256, from the quarter of them that belongs to its scheduler. Shared memory
@@ -256,7 +257,7 @@ cria::readMachineCode(const CudaImage &image, mlir::ArrayAttr weights,
       continue;
     if (chip == std::end(kGenerations)) {
       chips.push_back({binary.chip, "", 0, {}, {}, ""});
-      chips.back().problem = "known are sm_80, sm_90 and sm_100";
+      chips.back().problem = "known are sm_80, sm_90, sm_100 and sm_120";
       continue;
     }
     auto cubin = hasCubins ? llvm::Expected<CudaBinary>(binary)

@@ -38,8 +38,9 @@ struct TensorMap {
 /// On a parameter of a kernel: its tensor map, as in the plan. Once parameters
 /// are pointers, on the kernel: the numbers of the parameters that have one.
 inline constexpr const char *kTensorMapAttribute = "cria.tensor_map";
-/// On a kernel: whether it is for chips that have wgmma, or for others.
-inline constexpr const char *kWgmmaAttribute = "cria.wgmma";
+/// On a kernel that is not for all chips: the generations that it is for, in
+/// order, as in Chips.h.
+inline constexpr const char *kGenerationsAttribute = "cria.generations";
 
 /// ReadOnly never changes while the kernel runs: may be read by the texture
 /// path.

@@ -15,10 +15,18 @@
 using namespace mlir;
 using namespace cria;
 
-/// The oldest chip. Kernels that several chips run are compiled for this one.
-static constexpr StringLiteral kBaseChip = "sm_80";
 /// The first chip that has griddepcontrol.
 static constexpr int kOverlapChip = 90;
+/// The first chip whose PTX has a version that can copy in bulk to the
+/// block's own shared memory. To any block's of a cluster, which older versions
+/// say, ptxas makes a call of each copy on sm_120, and registers spill.
+static constexpr int kOwnCopiesChip = 100;
+static constexpr StringLiteral kVersion = ".version 8.0",
+                               kOwnCopiesVersion = ".version 8.6";
+static constexpr StringLiteral kBulkCopy = "cp.async.bulk.shared::",
+                               kToCluster = "cluster", kToOwn = "cta",
+                               kFromGlobal = ".global.mbarrier::complete_tx::"
+                                             "bytes [";
 static constexpr StringLiteral kWait = "griddepcontrol.wait;",
                                kLaunchDependents =
                                    "griddepcontrol.launch_dependents;";
@@ -38,6 +46,10 @@ static bool overlapsLaunches(StringRef chip) {
   return simt::numberOf(chip) >= kOverlapChip;
 }
 
+static bool hasOwnCopies(StringRef chip) {
+  return simt::numberOf(chip) >= kOwnCopiesChip;
+}
+
 /// Lets launches overlap, on the chips that can. The launch before may still
 /// write what a kernel reads. So only weights are constant while a kernel runs
 /// (ld.global.nc), and only weights may be read before the wait. LLVM concludes
@@ -49,7 +61,7 @@ static void allowOverlap(gpu::GPUModuleOp kernels) {
         kernel.removeArgAttr(i, LLVM::LLVMDialect::getNoAliasAttrName());
 }
 
-/// Makes griddepcontrol inline assembly, for kBaseChip, which does not have it.
+/// Makes griddepcontrol inline assembly, for sm_80, which does not have it.
 static void hideWaits(gpu::GPUModuleOp kernels) {
   kernels.walk([&](NVVM::GriddepcontrolOp op) {
     OpBuilder b(op);
@@ -119,19 +131,31 @@ static Ptx divide(StringRef text) {
   return ptx;
 }
 
-static bool isForWgmma(LLVM::LLVMFuncOp kernel) {
-  auto own = kernel->getAttrOfType<BoolAttr>(simt::kWgmmaAttribute);
-  return own && own.getValue();
-}
+namespace {
+/// The generations of chips that a kernel is for.
+struct Generations {
+  explicit Generations(LLVM::LLVMFuncOp kernel) {
+    auto own = kernel->getAttrOfType<ArrayAttr>(simt::kGenerationsAttribute);
+    if (!own)
+      return;
+    first = cast<IntegerAttr>(own.getValue().front()).getInt();
+    last = cast<IntegerAttr>(own.getValue().back()).getInt();
+  }
+  bool have(int64_t generation) const {
+    return first <= generation && generation <= last;
+  }
 
-/// Generates PTX for `target` of the kernels that have wgmma or, in a module
-/// for kBaseChip, of all others.
+  int64_t first = 0, last = simt::kGenerations - 1;
+};
+} // namespace
+
+/// Generates PTX for `target` of the kernels that need its generation.
 static FailureOr<Ptx> makePtx(ModuleOp module, NVVM::NVVMTargetAttr target) {
   OwningOpRef<ModuleOp> copy(module.clone());
   auto kernels = *copy->getOps<gpu::GPUModuleOp>().begin();
-  bool wgmma = simt::hasWgmma(target.getChip());
+  auto own = static_cast<int64_t>(simt::generationOf(target.getChip()));
   for (auto kernel : llvm::to_vector(kernels.getOps<LLVM::LLVMFuncOp>()))
-    if (isForWgmma(kernel) != wgmma)
+    if (Generations(kernel).first != own)
       kernel.erase();
     else
       passTensorMaps(kernel);
@@ -174,6 +198,22 @@ static void add(CudaImage &image, StringRef piece,
     image.text += piece;
 }
 
+/// Adds a text in which bulk copies go to the block's own shared memory, on the
+/// chips whose PTX can say so.
+static void addCopies(CudaImage &image, StringRef text,
+                      llvm::function_ref<bool(const CudaBinary &)> isIn) {
+  std::string copy = (kBulkCopy + kToCluster + kFromGlobal).str();
+  for (size_t at; (at = text.find(copy)) != StringRef::npos;) {
+    add(image, text.take_front(at + kBulkCopy.size()), isIn);
+    for (bool own : {false, true})
+      add(image, own ? kToOwn : kToCluster, [&](const CudaBinary &binary) {
+        return isIn(binary) && hasOwnCopies(binary.chip) == own;
+      });
+    text = text.drop_front(at + kBulkCopy.size() + kToCluster.size());
+  }
+  add(image, text, isIn);
+}
+
 /// Adds a kernel, without griddepcontrol for the chips that do not have it.
 static void addKernel(CudaImage &image, StringRef kernel,
                       llvm::function_ref<bool(const CudaBinary &)> isIn) {
@@ -193,11 +233,11 @@ static void addKernel(CudaImage &image, StringRef kernel,
         });
     if (wait == std::end(waits)) { // other assembly, or none
       size_t size = rest.size() - after.size();
-      add(image, rest.take_front(size), isIn);
+      addCopies(image, rest.take_front(size), isIn);
       rest = after;
       continue;
     }
-    add(image, before, isIn);
+    addCopies(image, before, isIn);
     add(image, *wait, waitsIn);
     rest = after.drop_front(wait->size());
     rest.consume_front(kEnd);
@@ -213,70 +253,74 @@ static std::string newLines(StringRef declarations, StringRef known) {
   return lines;
 }
 
-/// Joins each binary's PTX from `base`, the kernels compiled for kBaseChip, and
-/// `wgmma`, the kernels that use wgmma. If `own` has a kernel, it is only for
-/// chips with wgmma (true) or only for the others (false); else it is for all
-/// chips.
-static void joinPtx(CudaImage &image, const Ptx &base, const Ptx &wgmma,
-                    const llvm::StringMap<bool> &own) {
+/// Joins each binary's PTX from `made`, the kernels that need each generation,
+/// which are for the generations of `of`.
+static void joinPtx(CudaImage &image, ArrayRef<Ptx> made,
+                    const llvm::StringMap<Generations> &of) {
   auto all = [](const CudaBinary &) { return true; };
-  auto [before, after] = StringRef(base.header).split(kBaseChip);
-  for (CudaBinary &only : image.binaries)
-    add(image, (before + only.chip + after).str(),
+  for (CudaBinary &only : image.binaries) {
+    auto [comment, rest] = StringRef(made[0].header).split(kVersion);
+    auto [before, after] = rest.split(oldestChip(simt::Generation::Ampere));
+    StringRef version = hasOwnCopies(only.chip) ? kOwnCopiesVersion : kVersion;
+    add(image, (comment + version + before + only.chip + after).str(),
         [&](const CudaBinary &binary) { return &binary == &only; });
-  add(image, base.declarations, all);
-  add(image, newLines(wgmma.declarations, base.declarations),
-      [](const CudaBinary &binary) { return binary.wgmma; });
-  for (const Ptx *ptx : {&base, &wgmma})
-    for (const auto &[name, text] : ptx->kernels) {
-      auto is = own.find(name);
+  }
+  std::string known;
+  for (auto [i, ptx] : llvm::enumerate(made)) {
+    auto first = static_cast<int>(i);
+    std::string lines = newLines(ptx.declarations, known);
+    add(image, lines,
+        [&](const CudaBinary &binary) { return binary.generation >= first; });
+    known += lines;
+  }
+  for (const Ptx &ptx : made)
+    for (const auto &[name, text] : ptx.kernels) {
+      const Generations &generations = of.at(name);
       addKernel(image, text, [&](const CudaBinary &binary) {
-        return is == own.end() || is->second == binary.wgmma;
+        return generations.have(binary.generation);
       });
     }
-  add(image, base.end, all);
+  add(image, made[0].end, all);
 }
 
 llvm::Expected<CudaImage> cria::makeCudaImage(ModuleOp module) {
   CudaImage image;
   auto kernels = *module.getOps<gpu::GPUModuleOp>().begin();
   image.plan = kernels->getAttrOfType<DictionaryAttr>(simt::kPlanAttribute);
-  bool hasWgmma = false;
-  llvm::StringMap<bool> own;
+  llvm::StringMap<Generations> of;
+  std::array<bool, simt::kGenerations> needed = {true}; // for the header
   for (auto kernel : kernels.getOps<LLVM::LLVMFuncOp>()) {
     image.kernels.push_back(kernel.getName().str());
-    hasWgmma |= isForWgmma(kernel);
-    if (kernel->hasAttr(simt::kWgmmaAttribute))
-      own[kernel.getName()] = isForWgmma(kernel);
+    Generations generations(kernel);
+    needed[static_cast<size_t>(generations.first)] = true;
+    of.insert({kernel.getName(), generations});
   }
-  auto targetOf = [&](NVVM::NVVMTargetAttr like, StringRef chip) {
-    return NVVM::NVVMTargetAttr::get(like.getContext(), like.getO(),
-                                     like.getTriple(), chip, like.getFeatures(),
-                                     like.getFlags(), like.getLink());
-  };
-  SmallVector<NVVM::NVVMTargetAttr> compiled;
+  NVVM::NVVMTargetAttr like;
   for (auto target :
        kernels.getTargetsAttr().getAsRange<NVVM::NVVMTargetAttr>()) {
     CudaBinary &ptx = image.binaries.emplace_back();
     ptx.format = "ptx";
     ptx.chip = target.getChip().str();
     ptx.dependent = overlapsLaunches(ptx.chip);
-    ptx.wgmma = simt::hasWgmma(ptx.chip);
-    if (compiled.empty())
-      compiled.push_back(targetOf(target, kBaseChip));
-    if (ptx.wgmma && hasWgmma)
-      compiled.push_back(targetOf(target, ptx.chip));
+    ptx.generation = static_cast<int>(simt::generationOf(ptx.chip));
+    like = target;
   }
-  Ptx made[2];
+  std::array<Ptx, simt::kGenerations> made;
   auto make = [&](size_t i) -> LogicalResult {
-    FailureOr<Ptx> ptx = makePtx(module, compiled[i]);
+    if (!needed[i])
+      return success();
+    StringRef chip = oldestChip(static_cast<simt::Generation>(i));
+    auto target = NVVM::NVVMTargetAttr::get(
+        like.getContext(), like.getO(), like.getTriple(), chip,
+        like.getFeatures(), like.getFlags(), like.getLink());
+    FailureOr<Ptx> ptx = makePtx(module, target);
     if (succeeded(ptx))
       made[i] = std::move(*ptx);
     return ptx;
   };
-  if (failed(failableParallelForEachN(module.getContext(), 0, compiled.size(),
-                                      make)))
+  if (failed(
+          failableParallelForEachN(module.getContext(), 0, made.size(), make)))
     return llvm::createStringError("");
-  joinPtx(image, made[0], made[1], own);
+  joinPtx(image, made, of);
   return image;
 }

@@ -23,8 +23,8 @@ struct CudaBinary {
   /// Every thread of every kernel waits for the launch before, which may still
   /// run when the kernel begins.
   bool dependent = false;
-  /// Whether the kernels are those for chips with wgmma.
-  bool wgmma = false;
+  /// The kernels are those for this generation of chips, as in Chips.h.
+  int generation = 0;
   /// Of a cubin: the output of `ptxas -v`.
   std::string log;
 
@@ -51,9 +51,9 @@ struct CudaImage {
 std::vector<std::string> chipsOf(mlir::ModuleOp module);
 
 /// Generates PTX for each target of the module's gpu.module, which is in the
-/// LLVM and NVVM dialects. LLVM compiles each kernel once: kernels with wgmma
-/// for their chip, all others for sm_80. MLIR reports errors itself: the
-/// returned message is then empty.
+/// LLVM and NVVM dialects. LLVM compiles each kernel once, for the oldest chip
+/// that runs it. MLIR reports errors itself: the returned message is then
+/// empty.
 llvm::Expected<CudaImage> makeCudaImage(mlir::ModuleOp module);
 
 } // namespace cria

@@ -124,7 +124,7 @@ llvm::Expected<CudaBinary> cria::assemble(const CudaImage &image,
   if (!bytes)
     return bytes.takeError();
   return CudaBinary{"cubin",        chip.str(),    std::move(*bytes),
-                    /*spans=*/{},   ptx.dependent, ptx.wgmma,
+                    /*spans=*/{},   ptx.dependent, ptx.generation,
                     std::move(*log)};
 }
 

@@ -208,8 +208,8 @@ LogicalResult EntryPlanner::visitLaunch(gpu::LaunchFuncOp launch,
       b.getNamedAttr("grid", *grid), b.getNamedAttr("block", *block),
       b.getNamedAttr("shared", b.getI64IntegerAttr(shared)),
       b.getNamedAttr("args", b.getArrayAttr(*args))});
-  if (Attribute wgmma = (*kernel)->getAttr(kWgmmaAttribute))
-    step.set("wgmma", wgmma);
+  if (Attribute generations = (*kernel)->getAttr(kGenerationsAttribute))
+    step.set("generations", generations);
   steps.push_back(step.getDictionary(b.getContext()));
   return success();
 }

@@ -6,24 +6,26 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
-/// Calls `make` with the schedules of a table in their order, until all chips
-/// have a kernel. `make` returns null if the schedule does not take the op.
+/// Calls `make` with the schedules of a table in their order, those for later
+/// generations first, until all chips have a kernel. `make` returns null if the
+/// schedule does not take the op.
 template <typename Schedule>
 static void choose(ArrayRef<Schedule> table, const Chips &chips,
                    llvm::function_ref<gpu::GPUFuncOp(const Schedule &)> make) {
-  gpu::GPUFuncOp wgmma, other;
+  int end = kGenerations; // of the generations without a kernel
   for (const Schedule &schedule : table) {
-    if (schedule.needsWgmma && chips.wgmma && !wgmma)
-      wgmma = make(schedule);
-    else if (!schedule.needsWgmma && !other && (chips.others || !wgmma))
-      other = make(schedule);
+    auto first = static_cast<int>(schedule.needs);
+    if (first >= end || !chips.haveSome(first, end))
+      continue;
+    gpu::GPUFuncOp kernel = make(schedule);
+    if (!kernel)
+      continue;
+    if (first > 0 || end < kGenerations)
+      kernel->setAttr(kGenerationsAttribute,
+                      Builder(kernel).getI64ArrayAttr(
+                          llvm::to_vector(llvm::seq<int64_t>(first, end))));
+    end = first;
   }
-  if (!wgmma)
-    return;
-  for (gpu::GPUFuncOp kernel : {wgmma, other})
-    if (kernel)
-      kernel->setAttr(kWgmmaAttribute,
-                      Builder(kernel).getBoolAttr(kernel == wgmma));
 }
 
 bool Choose::hasFewRows(const KernelFunction &function,

@@ -1,10 +1,10 @@
 /// Which schedules build the kernels of an op.
 ///
 /// A target offers its schedules as tables, the fastest first. For each op the
-/// first schedule that takes it builds the kernel. Some schedules need chips
-/// that not all chips of a compilation may be (Chips::wgmma): then the first
-/// schedule for the other chips builds a second kernel, and both kernels say
-/// which chips they are for.
+/// first schedule that takes it builds the kernel. Some schedules need a
+/// generation of chips that not all chips of a compilation may be of (Chips.h):
+/// then the first schedule for the older ones builds another kernel, and the
+/// kernels say which generations they are for.
 ///
 /// A schedule may `take` an op by what tables can say: types, rows, sizes. What
 /// schedules take for granted of linalg is in Preconditions.h.
@@ -26,7 +26,7 @@ struct GemvProblem {
 };
 struct GemvSchedule {
   llvm::StringLiteral suffix; ///< of the kernel's name
-  bool needsWgmma;
+  Generation needs;
   bool (*takes)(const GemvProblem &problem);
   GemvSizes Tuning::*sizes;
   /// Null if it does not take the problem after all.
@@ -62,14 +62,14 @@ struct GemmProblem {
 };
 struct GemmSchedule {
   llvm::StringLiteral suffix;
-  bool needsWgmma;
+  Generation needs;
   bool (*takes)(const GemmProblem &problem);
   /// Begins a kernel `name`. Null if it does not take the problem after all.
   GemmKernel (*make)(const GemmProblem &problem, const llvm::Twine &name);
 };
 
 struct AttentionSchedule {
-  bool needsWgmma;
+  Generation needs;
   bool (*takes)(const KernelFunction &function, const AttentionMemory &in);
   mlir::gpu::GPUFuncOp (*emit)(KernelFunction &function,
                                const AttentionMemory &in, const Tuning &tuning);

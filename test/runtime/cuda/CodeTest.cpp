@@ -231,12 +231,12 @@ TEST_F(CudaCodeTest, TakesTheNextImageWhereTheDriverRefusesATensorMap) {
   nlohmann::json &images = manifest["cuda"]["images"];
   images.push_back(images[0]);
   images[0]["chip"] = "sm_90a";
-  images[0]["wgmma"] = true;
+  images[0]["generation"] = 2;
   for (const char *name : {"prefill", "decode"}) {
     nlohmann::json &entry = manifest["cuda"]["entries"][name];
     nlohmann::json step = entry[0];
-    entry[0]["wgmma"] = false;
-    step["wgmma"] = true;
+    entry[0]["generations"] = {0, 1};
+    step["generations"] = nlohmann::json::array({2});
     step["args"][0]["map"] = {{"dtype", "bf16"},
                               {"sizes", {8}},
                               {"strides", nlohmann::json::array()},

@@ -125,7 +125,7 @@ TEST_F(CudaFaultsTest, ADriverWithoutTensorMaps) {
   environment.set("CRIA_EMULATOR_DRIVER_VERSION", "11080");
   nlohmann::json manifest = cudaManifest();
   nlohmann::json &images = manifest["cuda"]["images"];
-  images[0]["wgmma"] = true;
+  images[0]["generation"] = 2;
   auto opened = open(manifest, cudaPtx());
   ASSERT_TRUE(opened.ok());
   artifact = *opened;
@@ -133,7 +133,7 @@ TEST_F(CudaFaultsTest, ADriverWithoutTensorMaps) {
                             "its code needs a driver for CUDA 12.0, this one "
                             "supports 11.8"));
   images.push_back(images[0]);
-  images[1].erase("wgmma");
+  images[1].erase("generation");
   opened = open(manifest, cudaPtx());
   ASSERT_TRUE(opened.ok());
   artifact = *opened;

@@ -57,10 +57,10 @@ TEST(CudaManifest, CountsBlocksOfCountsInARange) {
   EXPECT_EQ(size.at(9, 0), 0u);
 }
 
-TEST(CudaManifest, HasLaunchesForImagesWithWgmma) {
+TEST(CudaManifest, HasLaunchesForSomeGenerations) {
   json manifest = cudaManifest();
   json &step = manifest["cuda"]["entries"]["decode"][0];
-  step["wgmma"] = true;
+  step["generations"] = {1, 2};
   step["args"][0] = {{"arena", 256},
                      {"map",
                       {{"dtype", "bf16"},
@@ -72,11 +72,18 @@ TEST(CudaManifest, HasLaunchesForImagesWithWgmma) {
   cuda::Image image = parsed->cuda->images[0];
   const cuda::LaunchStep &launch = parsed->cuda->decode[0].launches[0];
   EXPECT_FALSE(launch.isFor(image));
-  image.wgmma = true;
+  EXPECT_FALSE(image.hasTensorMaps());
+  image.generation = 1;
+  EXPECT_TRUE(launch.isFor(image));
+  image.generation = 2;
   EXPECT_TRUE(launch.isFor(image));
   EXPECT_TRUE(parsed->cuda->decode[1].launches[0].isFor(image));
   ASSERT_TRUE(launch.arguments[0].map);
   EXPECT_EQ(launch.arguments[0].map->bytes(), (8u + 2 * 16) * 2);
+  for (const char *wrong : {"1", "[3]", "[0, 1, 2, 2]", "[-1]"}) {
+    step["generations"] = json::parse(wrong);
+    EXPECT_FALSE(parseManifest(manifest.dump(), "x.cria").ok()) << wrong;
+  }
 }
 
 TEST(CudaManifest, HasMapsOfPages) {

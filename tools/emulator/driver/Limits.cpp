@@ -4,10 +4,17 @@ namespace cria::emulator {
 
 const DeviceLimits &limitsOf(unsigned capability) {
   static constexpr DeviceLimits kA100 = {
-      108, 163 << 10, 164 << 10, 40 << 20, 1410000, 1215000, 5120};
+      108, 163 << 10, 164 << 10, 2048, 32, 40 << 20, 1410000, 1215000, 5120};
   static constexpr DeviceLimits kH100 = {
-      132, 227 << 10, 228 << 10, 50 << 20, 1980000, 2619000, 5120};
-  return capability >= 90 ? kH100 : kA100;
+      132, 227 << 10, 228 << 10, 2048, 32, 50 << 20, 1980000, 2619000, 5120};
+  static constexpr DeviceLimits kB200 = {
+      148, 227 << 10, 228 << 10, 2048, 32, 126 << 20, 1965000, 3996000, 8192};
+  static constexpr DeviceLimits kRtx5090 = {
+      170, 99 << 10, 100 << 10, 1536, 24, 96 << 20, 2407000, 14001000, 512};
+  return capability >= 120   ? kRtx5090
+         : capability >= 100 ? kB200
+         : capability >= 90  ? kH100
+                             : kA100;
 }
 
 namespace {
@@ -41,14 +48,12 @@ constexpr Attribute kCommon[] = {
     {CU_DEVICE_ATTRIBUTE_ECC_ENABLED, 0},
     {CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, 0},
     {CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, 0},
-    {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, kMaxThreadsPerSm},
     {CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 3},
     {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
     {CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 65536},
     {CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 1},
     {CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 1},
-    {CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, kMaxBlocksPerSm},
     {CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, kSharedReserved},
     {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
 #define ATTRIBUTE(name, id, value) {id, value},
@@ -74,6 +79,8 @@ std::optional<int> attributeOf(CUdevice_attribute attribute,
       {kTensorMapAccess, capability >= 90},
       {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, capability / 10},
       {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, capability % 10},
+      {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, limits.threadsPerSm},
+      {CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, limits.blocksPerSm},
       {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
        limits.sharedPerSm},
       {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,

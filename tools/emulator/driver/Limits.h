@@ -1,5 +1,5 @@
-/// The limits of the devices that are emulated: an A100 (sm_80) and an H100
-/// (sm_90).
+/// The limits of the devices that are emulated: an A100 (sm_80), an H100
+/// (sm_90), a B200 (sm_100) and a GeForce RTX 5090 (sm_120).
 #pragma once
 
 #include "runtime/cuda/DriverApi.h"
@@ -15,8 +15,6 @@ constexpr unsigned kMaxBlockDim[3] = {1024, 1024, 64};
 constexpr unsigned kMaxGridDim[3] = {2147483647, 65535, 65535};
 constexpr unsigned kSharedAlways = 48 << 10; ///< a block may always use
 constexpr unsigned kSharedReserved = 1 << 10;
-constexpr unsigned kMaxThreadsPerSm = 2048;
-constexpr unsigned kMaxBlocksPerSm = 32;
 constexpr unsigned kMaxCluster = 8; ///< blocks, on any device that has clusters
 /// @}
 
@@ -25,6 +23,7 @@ struct DeviceLimits {
   unsigned smCount;
   unsigned sharedPerBlock; ///< with cuFuncSetAttribute
   unsigned sharedPerSm;
+  unsigned threadsPerSm, blocksPerSm;
   unsigned l2Bytes;
   unsigned clockKhz, memoryClockKhz, busBits;
 };

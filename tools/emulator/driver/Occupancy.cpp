@@ -57,7 +57,8 @@ uint64_t cria::emulator::blocksPerSm(const CUfunc_st &function,
   uint64_t shared =
       (own + kSharedReserved + kSharedUnit - 1) / kSharedUnit * kSharedUnit;
   uint64_t warps = (threads + 31) / 32;
-  return std::min<uint64_t>({kMaxBlocksPerSm, kMaxThreadsPerSm / 32 / warps,
+  return std::min<uint64_t>({limits.blocksPerSm,
+                             limits.threadsPerSm / 32 / warps,
                              limits.sharedPerSm / shared});
 }
 

@@ -171,10 +171,16 @@ Settings readSettings() {
   Settings settings;
   settings.threads = std::max(1u, std::thread::hardware_concurrency());
   llvm::StringRef device = variable("CRIA_EMULATOR_DEVICE");
-  if (device == "sm_90")
-    settings.capability = 90;
-  else if (!device.empty() && device != "sm_80")
-    complain("CRIA_EMULATOR_DEVICE", device, "sm_80 or sm_90");
+  settings.capability = llvm::StringSwitch<unsigned>(device)
+                            .Cases({"", "sm_80"}, 80)
+                            .Case("sm_90", 90)
+                            .Case("sm_100", 100)
+                            .Case("sm_120", 120)
+                            .Default(0);
+  if (!settings.capability) {
+    complain("CRIA_EMULATOR_DEVICE", device, "sm_80, sm_90, sm_100 or sm_120");
+    settings.capability = 80;
+  }
   readNumber("CRIA_EMULATOR_DEVICES", settings.devices, 1, 8);
   readMemory(settings.memory);
   readChecks(settings.checks);

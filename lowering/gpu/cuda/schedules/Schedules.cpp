@@ -37,44 +37,45 @@ const Schedules &cuda::schedules() {
     return !isBlocks(problem.works);
   };
   static constexpr GemvSchedule kGemv[] = {
-      {"_bulk", true, isFloat, &Tuning::gemvFloatsBulk, makeBulkFloatGemv},
-      {"", false, isFloat, &Tuning::gemvFloats, makeFloatGemv},
-      {"", false,
+      {"_bulk", Generation::Hopper, isFloat, &Tuning::gemvFloatsBulk,
+       makeBulkFloatGemv},
+      {"", Generation::Ampere, isFloat, &Tuning::gemvFloats, makeFloatGemv},
+      {"", Generation::Ampere,
        [](const GemvProblem &problem) { return isBlocks(problem.works); },
        &Tuning::gemvBlocks, makeBlockGemv}};
   static constexpr GemmSchedule kGemm[] = {
-      {"_wgmma", true,
+      {"_wgmma", Generation::Wgmma,
        [](const GemmProblem &problem) {
          return takesMma(problem) && isLastRange(problem) &&
                 !isGrouped(problem) && !isBlocks(problem.works);
        },
        makeWgmmaGemm},
-      {"_wgmma", true,
+      {"_wgmma", Generation::Wgmma,
        [](const GemmProblem &problem) {
          return takesMma(problem) && isLastRange(problem) &&
                 isBlocks(problem.works);
        },
        makeWidenedWgmmaGemm},
-      {"_cluster", true,
+      {"_cluster", Generation::Hopper,
        [](const GemmProblem &problem) {
          return takesMma(problem) && !isLastRange(problem) &&
                 !isGrouped(problem);
        },
        makeClusterGemm},
-      {"", false, takesMma, makeMmaGemm},
-      {"", false,
+      {"", Generation::Ampere, takesMma, makeMmaGemm},
+      {"", Generation::Ampere,
        [](const GemmProblem &problem) {
          return !problem.range && isBlocks(problem.works);
        },
        makeBlockGemm},
-      {"", false, [](const GemmProblem &problem) { return !problem.range; },
-       makeFmaGemm}};
+      {"", Generation::Ampere,
+       [](const GemmProblem &problem) { return !problem.range; }, makeFmaGemm}};
   static constexpr AttentionSchedule kAttention[] = {
-      {true, takesAttentionWgmma, emitAttentionWgmma},
-      {false, takesAttentionMma, emitAttentionMma},
-      {false, takesAttentionLatent, emitAttentionLatent},
-      {false, takesAttentionScanMma, emitAttentionScanMma},
-      {false,
+      {Generation::Wgmma, takesAttentionWgmma, emitAttentionWgmma},
+      {Generation::Ampere, takesAttentionMma, emitAttentionMma},
+      {Generation::Ampere, takesAttentionLatent, emitAttentionLatent},
+      {Generation::Ampere, takesAttentionScanMma, emitAttentionScanMma},
+      {Generation::Ampere,
        [](const KernelFunction &, const AttentionMemory &) { return true; },
        emitAttentionScan}};
   static constexpr RecurrenceSchedule kRecurrence[] = {emitRecurrenceMma,
