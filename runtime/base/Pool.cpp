@@ -88,12 +88,12 @@ Pool::Pool(const Threads &threads) : lent(threads) {
   pieces = count * piecesPerThread;
   if (lent.run)
     return;
-  open = std::make_unique<std::atomic<uint32_t>[]>(static_cast<size_t>(pieces));
+  shares = std::make_unique<Share[]>(static_cast<size_t>(count));
   workers.reserve(static_cast<size_t>(count - 1));
   SignalBlock block; // workers inherit it: signals are for the application's
                      // threads
   try {
-    for (int i = 1; i < count; ++i)
+    for (size_t i = 1; i < static_cast<size_t>(count); ++i)
       workers.emplace_back([this, i] { work(i); });
   } catch (const std::exception &) {
     // No more threads, or no memory for them: the ones that started share the
@@ -122,17 +122,17 @@ void Pool::runRange(int64_t piece) const {
 
 /// Runs all pieces on the caller's threads and counts them.
 void Pool::lend() {
-  unfinished.store(static_cast<uint32_t>(pieces));
+  returned.store(0);
   lent.run(
       lent.data,
       [](void *self, int64_t piece) {
         auto *pool = static_cast<Pool *>(self);
         pool->runRange(piece);
-        pool->unfinished.fetch_sub(1);
+        pool->returned.fetch_add(1);
       },
       this, pieces);
-  if (uint32_t left = unfinished.load(); left != 0 && missed == 0)
-    missed = static_cast<int32_t>(left);
+  if (missed == 0)
+    missed = pieces - returned.load();
 }
 
 Status Pool::complete() const {
@@ -143,24 +143,53 @@ Status Pool::complete() const {
                  " tasks, expected each once before it returns"});
 }
 
-/// Runs a piece, unless it is claimed or belongs to an earlier loop.
-void Pool::runPiece(int64_t piece, uint32_t loop) {
-  uint32_t expected = loop;
-  if (!open[piece].compare_exchange_strong(expected, 0))
-    return;
-  runRange(piece);
-  if (unfinished.fetch_sub(1) == 1 && callerSleeps.load() != 0)
-    futexWake(unfinished, 1);
+/// A thread's word when none of its pieces is taken, or run. Words of later
+/// loops are larger, modulo 2^64.
+static uint64_t wordOf(uint32_t loop) {
+  return static_cast<uint64_t>(loop) << 32;
 }
 
-/// Runs the thread's own pieces in order, then unclaimed pieces of other
-/// threads.
-void Pool::runPieces(int64_t thread, uint32_t loop) {
-  int64_t first = thread * piecesPerThread;
-  for (int64_t i = 0; i < piecesPerThread; ++i)
-    runPiece(first + i, loop);
-  for (int64_t i = 1; i <= pieces - piecesPerThread; ++i)
-    runPiece((first + pieces - i) % pieces, loop);
+/// Runs the next piece of thread `of`. Returns false if all are taken.
+bool Pool::runPiece(size_t of, uint32_t loop) {
+  std::atomic<uint64_t> &word = shares[of].taken;
+  uint64_t seen = word.load();
+  int64_t taken;
+  do {
+    taken = std::max(static_cast<int64_t>(seen - wordOf(loop)), int64_t(0));
+    if (taken >= piecesPerThread)
+      return false;
+  } while (!word.compare_exchange_weak(
+      seen, wordOf(loop) + static_cast<uint64_t>(taken) + 1));
+  runRange(static_cast<int64_t>(of) * piecesPerThread + taken);
+  return true;
+}
+
+/// Whether all pieces of the loop have run.
+bool Pool::isDone(uint32_t loop) const {
+  auto left = static_cast<uint64_t>(pieces);
+  for (size_t i = 0; i <= workers.size(); ++i)
+    if (uint64_t ran = shares[i].ran.load() - wordOf(loop); ran <= left)
+      left -= ran;
+  return left == 0;
+}
+
+/// Runs the thread's own pieces, then those that are left of other threads.
+void Pool::runPieces(size_t thread, uint32_t loop) {
+  uint64_t ran = wordOf(loop);
+  for (size_t i = 0, count = workers.size() + 1; i < count; ++i) {
+    uint64_t before = ran;
+    while (runPiece((thread + i) % count, loop))
+      ++ran;
+    if (ran == before)
+      continue;
+    shares[thread].ran.store(ran); // sequentially consistent, as is
+                                   // `callerSleeps`: either the caller sees
+                                   // that all have run, or we see it asleep
+    if (callerSleeps.load() != 0 && isDone(loop)) {
+      callerSleeps.store(0);
+      futexWake(callerSleeps, 1);
+    }
+  }
 }
 
 void Pool::run(CriaParallelBody loop, void *loopContext, int64_t iterations) {
@@ -175,25 +204,23 @@ void Pool::run(CriaParallelBody loop, void *loopContext, int64_t iterations) {
   if (lent.run)
     return lend();
   uint32_t next = epoch.load(std::memory_order_relaxed) + 1;
-  next += next == 0; // 0 means claimed
-  unfinished.store(static_cast<uint32_t>(pieces));
-  for (int64_t i = 0; i < pieces; ++i)
-    open[i].store(next);
   epoch.store(next); // sequentially consistent, as is `sleepers`: either the
                      // worker sees the new epoch or we see it asleep
   if (sleepers.load() != 0)
     futexWake(epoch, INT32_MAX);
   runPieces(0, next);
-  if (spinUntil(
-          [&] { return unfinished.load(std::memory_order_acquire) == 0; }))
+  if (spinUntil([&] { return isDone(next); }))
     return;
-  callerSleeps.store(1);
-  while (uint32_t left = unfinished.load())
-    futexWait(unfinished, left);
+  for (;;) {
+    callerSleeps.store(1);
+    if (isDone(next))
+      break;
+    futexWait(callerSleeps, 1);
+  }
   callerSleeps.store(0);
 }
 
-void Pool::work(int64_t index) {
+void Pool::work(size_t thread) {
   for (uint32_t seen = 0;;) {
     auto begun = [&] { return epoch.load(std::memory_order_acquire) != seen; };
     if (!spinUntil(begun)) {
@@ -205,7 +232,7 @@ void Pool::work(int64_t index) {
     seen = epoch.load(); // before `stopping`, or the last epoch could be missed
     if (stopping)
       return;
-    runPieces(index, seen);
+    runPieces(thread, seen);
   }
 }
 

@@ -9,8 +9,13 @@
 ///
 /// If a core is busy with other work, its thread comes late. So a thread's
 /// range is cut into a few pieces, still taken in order. Each piece is claimed
-/// before it is run. A thread that is done claims pieces that others have not
-/// begun, from the far end.
+/// before it is run. A thread that is done takes pieces that others have not
+/// begun.
+///
+/// Between many cores a cache line that all write costs most: some 30 ns for
+/// each write, one after the other. So each thread claims its own pieces, and
+/// counts those that it ran, in lines of its own. Others only read these, but
+/// for a late thread's claims.
 ///
 /// A pool may be made of threads that the caller lends. Then it has no workers,
 /// and the caller's function runs the pieces.
@@ -75,11 +80,21 @@ private:
     Pool *pool;
   };
 
+  /// What a thread shares with the others.
+  struct Share {
+    /// A loop, and how many of the thread's pieces are taken. If that is an
+    /// earlier loop, none is.
+    alignas(64) std::atomic<uint64_t> taken{0};
+    /// A loop, and how many pieces the thread has run of it.
+    alignas(64) std::atomic<uint64_t> ran{0};
+  };
+
   void lend();
   void runRange(int64_t piece) const;
-  void work(int64_t index);
-  void runPieces(int64_t thread, uint32_t loop);
-  void runPiece(int64_t piece, uint32_t loop);
+  void work(size_t thread);
+  void runPieces(size_t thread, uint32_t loop);
+  bool runPiece(size_t of, uint32_t loop);
+  bool isDone(uint32_t loop) const;
 
   // Written by the caller before `epoch`; read by whoever claimed a piece, and
   // the loop does not end before that piece.
@@ -89,13 +104,13 @@ private:
   int64_t pieces = 1;
   std::atomic<bool> stopping{false};
 
-  alignas(64) std::atomic<uint32_t> epoch{0};      // loops begun
-  alignas(64) std::atomic<uint32_t> unfinished{0}; // pieces of this loop
-  alignas(64) std::atomic<uint32_t> sleepers{0};   // workers asleep
-  std::atomic<uint32_t> callerSleeps{0};
-  std::unique_ptr<std::atomic<uint32_t>[]> open; // a piece's loop, 0: claimed
+  alignas(64) std::atomic<uint32_t> epoch{0};    // loops begun
+  alignas(64) std::atomic<uint32_t> sleepers{0}; // workers asleep
+  std::atomic<uint32_t> callerSleeps{0}; // 1; 0 once all pieces have run
+  std::unique_ptr<Share[]> shares;       // of each thread
   std::vector<std::thread> workers;
-  Threads lent;       // `run` is null if the workers are the pool's own
+  Threads lent; // `run` is null if the workers are the pool's own
+  std::atomic<int64_t> returned{0}; // pieces that the caller's threads ran
   int64_t missed = 0; // pieces of the first loop that the caller left out
   std::function<void(int64_t)> listener;
   const CriaRanks *ranks = nullptr;
