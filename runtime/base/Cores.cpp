@@ -19,7 +19,8 @@ int coreCount() {
 }
 
 void onAllCores(int64_t count, FunctionRef<void(int64_t, int64_t)> body) {
-  Pool pool(coreCount());
+  Pool pool(static_cast<int>(
+      std::clamp(count, int64_t(1), static_cast<int64_t>(coreCount()))));
   pool.run(
       [](void *context, int64_t begin, int64_t end) {
         (*static_cast<decltype(body) *>(context))(begin, end);

@@ -1,5 +1,7 @@
 #include "runtime/base/Pool.h"
 
+#include "runtime/base/Nodes.h"
+
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -93,8 +95,11 @@ Pool::Pool(const Threads &threads) : lent(threads) {
   SignalBlock block; // workers inherit it: signals are for the application's
                      // threads
   try {
-    for (size_t i = 1; i < static_cast<size_t>(count); ++i)
-      workers.emplace_back([this, i] { work(i); });
+    for (size_t i = 1, all = static_cast<size_t>(count); i < all; ++i)
+      workers.emplace_back([=] {
+        stayOnNode(i, all);
+        work(i);
+      });
   } catch (const std::exception &) {
     // No more threads, or no memory for them: the ones that started share the
     // work.

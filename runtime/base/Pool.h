@@ -20,6 +20,9 @@
 /// A pool may be made of threads that the caller lends. Then it has no workers,
 /// and the caller's function runs the pieces.
 ///
+/// On a machine of several NUMA nodes workers stay on one each (Nodes.h); the
+/// caller's threads go where the application lets them.
+///
 /// Workers block signals. Signals that are sent to the process go to a thread
 /// of the application, which can handle them.
 #pragma once

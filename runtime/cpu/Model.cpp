@@ -1,6 +1,7 @@
 #include "runtime/cpu/Model.h"
 
 #include "runtime/base/Cores.h"
+#include "runtime/base/Nodes.h"
 #include "runtime/cpu/Backend.h"
 #include "runtime/weights/RopeTables.h"
 #include "runtime/weights/WeightLoader.h"
@@ -117,14 +118,17 @@ Status Model::Builder::fillUnits(uint64_t begin, uint64_t end) const {
   return Status();
 }
 
-/// Fills all targets; each core fills one contiguous stretch. If there is a
-/// progress callback, the cores fill 64 million elements between two calls.
+/// Fills all targets; each core fills one contiguous stretch, or, where there
+/// are NUMA nodes, one of each target. If there is a progress callback, the
+/// cores fill 64 million elements between two calls.
 Status Model::Builder::fillTargets(const Progress &progress) const {
   static constexpr uint64_t most = (64 << 20) / mostBlockElements;
   uint64_t total = ends.empty() ? 0 : ends.back();
   uint64_t step = progress ? std::min(most, total) : total;
-  for (uint64_t done = 0; done < total; done += step) {
-    uint64_t count = std::min(step, total - done);
+  for (uint64_t done = 0, count; done < total; done += count) {
+    count = std::min(step, total - done);
+    if (hasNodes())
+      count = *std::upper_bound(ends.begin(), ends.end(), done) - done;
     auto range = [&](int64_t from, int64_t to) {
       return fillUnits(done + static_cast<uint64_t>(from),
                        done + static_cast<uint64_t>(to));
@@ -176,7 +180,8 @@ void Model::Builder::populateFile(const File &file, const Mapping &mapping,
   }
   if (manifest.shards > 1)
     expectFewReads(mapping.data() + last, mapping.size() - last);
-  for (auto [begin, end] : joined)
+  // Where there are NUMA nodes, each weight is divided between them.
+  for (auto [begin, end] : hasNodes() ? ranges : joined)
     populate(mapping.data() + begin, end - begin);
 }
 
