@@ -125,10 +125,10 @@ struct ConvertLinalgToGpu
       return signalPassFailure();
     }
     simt::Choose choose(cuda::schedules(), *tuning);
-    simt::Chips has;
-    has.has[0] = chips.empty();
+    simt::Chips generations;
+    generations.has[0] = chips.empty();
     for (const std::string &chip : chips)
-      has.has[static_cast<size_t>(simt::generationOf(chip))] = true;
+      generations.has[static_cast<size_t>(simt::generationOf(chip))] = true;
     OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
     // The manifest stays the last op: people read what is before it.
     if (!module.getBody()->empty() && isa<ModuleOp>(module.getBody()->back()))
@@ -139,14 +139,14 @@ struct ConvertLinalgToGpu
         mlir::gpu::GPUModuleOp::create(b, module.getLoc(), "kernels");
     SmallVector<Attribute> targets;
     for (const std::string &chip : chips)
-      targets.push_back(targetOf(&getContext(), chip, has));
+      targets.push_back(targetOf(&getContext(), chip, generations));
     if (!targets.empty())
       kernels.setTargetsAttr(b.getArrayAttr(targets));
     Block &body = kernels.getBodyRegion().front();
     for (auto function : llvm::to_vector(module.getOps<func::FuncOp>()))
       if (!isEntry(function) && function.getBody().hasOneBlock() &&
           !callsKernels(function))
-        convert(function, body, has, choose);
+        convert(function, body, generations, choose);
     for (auto kernel : body.getOps<mlir::gpu::GPUFuncOp>())
       if (failed(checkMemory(kernel)))
         return signalPassFailure();

@@ -285,6 +285,24 @@ module attributes {gpu.container_module} {
 
 // -----
 
+// A kernel is for generations of chips that there are.
+module attributes {gpu.container_module} {
+  func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %cache: memref<2x1x8x4xf32>, %arena: memref<256xi8>)
+      attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], cria.chunk = 1 : index} {
+    %c1 = arith.constant 1 : index
+    // expected-error @below {{'gpu.launch_func' op expected `cria.generations` of its kernel to be numbers below 3, one after the other, got [2, 3]}}
+    gpu.launch_func @kernels::@k blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1)
+    return
+  }
+  gpu.module @kernels {
+    gpu.func @k() kernel attributes {cria.generations = [2, 3]} {
+      gpu.return
+    }
+  }
+}
+
+// -----
+
 // Blocks are constant
 module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %cache: memref<2x1x8x4xf32>, %arena: memref<256xi8>)

@@ -1,4 +1,5 @@
 #include "lowering/gpu/build/KernelBuilder.h"
+#include "lowering/gpu/build/Chips.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -20,6 +21,26 @@ static constexpr auto kNoWrap = arith::IntegerOverflowFlags::nsw;
 static constexpr unsigned kGeneric = 0, kGlobal = 1, kShared = 3;
 /// The size that a kernel assumes for memory of unknown size.
 static constexpr int64_t kManyElements = int64_t(1) << 48;
+
+std::optional<std::pair<int64_t, int64_t>>
+cria::simt::generationsOf(Operation *kernel) {
+  Attribute own = kernel->getAttr(kGenerationsAttribute);
+  if (!own)
+    return std::pair<int64_t, int64_t>(0, kGenerations - 1);
+  auto list = dyn_cast<ArrayAttr>(own);
+  if (!list || list.empty())
+    return std::nullopt;
+  SmallVector<int64_t> numbers;
+  for (Attribute each : list) {
+    auto number = dyn_cast<IntegerAttr>(each);
+    if (!number || !number.getType().isInteger(64) || number.getInt() < 0 ||
+        number.getInt() >= kGenerations ||
+        (!numbers.empty() && number.getInt() != numbers.back() + 1))
+      return std::nullopt;
+    numbers.push_back(number.getInt());
+  }
+  return std::pair(numbers.front(), numbers.back());
+}
 
 KernelBuilder::KernelBuilder(Location loc, Block &module, StringRef name,
                              int64_t threads)

@@ -41,6 +41,10 @@ inline constexpr const char *kTensorMapAttribute = "cria.tensor_map";
 /// On a kernel that is not for all chips: the generations that it is for, in
 /// order, as in Chips.h.
 inline constexpr const char *kGenerationsAttribute = "cria.generations";
+/// The first and the last of the generations that `kernel` is for; nothing if
+/// its attribute does not say so.
+std::optional<std::pair<int64_t, int64_t>>
+generationsOf(mlir::Operation *kernel);
 
 /// ReadOnly never changes while the kernel runs: may be read by the texture
 /// path.

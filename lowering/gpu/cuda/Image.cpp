@@ -131,23 +131,13 @@ static Ptx divide(StringRef text) {
   return ptx;
 }
 
-namespace {
-/// The generations of chips that a kernel is for.
-struct Generations {
-  explicit Generations(LLVM::LLVMFuncOp kernel) {
-    auto own = kernel->getAttrOfType<ArrayAttr>(simt::kGenerationsAttribute);
-    if (!own)
-      return;
-    first = cast<IntegerAttr>(own.getValue().front()).getInt();
-    last = cast<IntegerAttr>(own.getValue().back()).getInt();
-  }
-  bool have(int64_t generation) const {
-    return first <= generation && generation <= last;
-  }
+using Generations = std::pair<int64_t, int64_t>;
 
-  int64_t first = 0, last = simt::kGenerations - 1;
-};
-} // namespace
+/// Those of a kernel. Of one that is not launched, nothing has checked them.
+static Generations generationsOf(LLVM::LLVMFuncOp kernel) {
+  return simt::generationsOf(kernel).value_or(
+      Generations(0, simt::kGenerations - 1));
+}
 
 /// Generates PTX for `target` of the kernels that need its generation.
 static FailureOr<Ptx> makePtx(ModuleOp module, NVVM::NVVMTargetAttr target) {
@@ -155,7 +145,7 @@ static FailureOr<Ptx> makePtx(ModuleOp module, NVVM::NVVMTargetAttr target) {
   auto kernels = *copy->getOps<gpu::GPUModuleOp>().begin();
   auto own = static_cast<int64_t>(simt::generationOf(target.getChip()));
   for (auto kernel : llvm::to_vector(kernels.getOps<LLVM::LLVMFuncOp>()))
-    if (Generations(kernel).first != own)
+    if (generationsOf(kernel).first != own)
       kernel.erase();
     else
       passTensorMaps(kernel);
@@ -275,10 +265,11 @@ static void joinPtx(CudaImage &image, ArrayRef<Ptx> made,
   }
   for (const Ptx &ptx : made)
     for (const auto &[name, text] : ptx.kernels) {
-      const Generations &generations = of.at(name);
-      addKernel(image, text, [&](const CudaBinary &binary) {
-        return generations.have(binary.generation);
-      });
+      auto [first, last] = of.at(name);
+      addKernel(
+          image, text, [first = first, last = last](const CudaBinary &binary) {
+            return first <= binary.generation && binary.generation <= last;
+          });
     }
   add(image, made[0].end, all);
 }
@@ -291,7 +282,7 @@ llvm::Expected<CudaImage> cria::makeCudaImage(ModuleOp module) {
   std::array<bool, simt::kGenerations> needed = {true}; // for the header
   for (auto kernel : kernels.getOps<LLVM::LLVMFuncOp>()) {
     image.kernels.push_back(kernel.getName().str());
-    Generations generations(kernel);
+    Generations generations = generationsOf(kernel);
     needed[static_cast<size_t>(generations.first)] = true;
     of.insert({kernel.getName(), generations});
   }

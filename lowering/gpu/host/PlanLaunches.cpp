@@ -8,6 +8,7 @@
 ///   }
 #include "lowering/Passes.h"
 #include "lowering/entry/Entry.h"
+#include "lowering/gpu/build/Chips.h"
 #include "lowering/gpu/build/KernelBuilder.h"
 #include "lowering/gpu/host/HostValues.h"
 #include "lowering/gpu/host/KernelNumbers.h"
@@ -196,6 +197,11 @@ LogicalResult EntryPlanner::visitLaunch(gpu::LaunchFuncOp launch,
   FailureOr<gpu::GPUFuncOp> kernel = kernelOf(launch);
   if (failed(kernel))
     return failure();
+  if (!generationsOf(*kernel))
+    return launch.emitOpError("expected `")
+           << kGenerationsAttribute << "` of its kernel to be numbers below "
+           << kGenerations << ", one after the other, got "
+           << (*kernel)->getAttr(kGenerationsAttribute);
   FailureOr<ArrayAttr> grid = gridOf(launch, *kernel),
                        block = blockOf(launch, *kernel);
   if (failed(grid) || failed(block))
