@@ -118,29 +118,19 @@ Status Context::usable() const {
                                "); load the model again"});
 }
 
-Status Context::wait(CUstream stream, std::string_view doing) {
-  return poll([&] { return (*this)->cuStreamQuery(stream); }, "cuStreamQuery",
-              doing);
-}
-
-Status Context::wait(CUevent event, std::string_view doing) {
-  return poll([&] { return (*this)->cuEventQuery(event); }, "cuEventQuery",
-              doing);
-}
-
-/// Asks until the answer is not CUDA_ERROR_NOT_READY. What hangs is not waited
-/// for twice.
-template <typename Query>
-Status Context::poll(Query query, const char *call, std::string_view doing) {
+/// Asks until the answer is not CUDA_ERROR_NOT_READY: for the event, or else
+/// for the stream. What hangs is not waited for twice.
+Status Context::poll(CUstream stream, CUevent event, std::string_view doing) {
   using Clock = std::chrono::steady_clock;
   using std::chrono::duration;
   if (hangs)
     return usable();
   Clock::time_point begin = Clock::now();
   for (;;) {
-    CUresult result = query();
+    CUresult result =
+        event ? (*this)->cuEventQuery(event) : (*this)->cuStreamQuery(stream);
     if (result != CUDA_ERROR_NOT_READY)
-      return check(result, call, doing);
+      return check(result, event ? "cuEventQuery" : "cuStreamQuery", doing);
     // A decode step takes some milliseconds: waking up would add to it.
     double waited = duration<double>(Clock::now() - begin).count();
     if (waited > 0.01)

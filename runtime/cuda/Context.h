@@ -58,8 +58,12 @@ public:
   Status usable() const;
   /// Waits until `stream` is idle, or `event` has happened, at most `patience`
   /// seconds: after DEADLINE_EXCEEDED the context is of no use.
-  Status wait(CUstream stream, std::string_view doing);
-  Status wait(CUevent event, std::string_view doing);
+  Status wait(CUstream stream, std::string_view doing) {
+    return poll(stream, nullptr, doing);
+  }
+  Status wait(CUevent event, std::string_view doing) {
+    return poll(nullptr, event, doing);
+  }
   /// Sets a function that `wait` calls while it waits for long. If the function
   /// returns an error, the awaited work will not end, and the context is ended.
   /// Do not call this while a thread waits.
@@ -75,8 +79,7 @@ private:
       : driver(std::move(driver)) {}
   Status open(CUdevice device);
   Status openOne(std::optional<int> index);
-  template <typename Query>
-  Status poll(Query query, const char *call, std::string_view doing);
+  Status poll(CUstream stream, CUevent event, std::string_view doing);
   void end(const Status &why);
   Status hang(Status why);
 

@@ -341,25 +341,29 @@ CUdeviceptr Runner::at(size_t cache, int32_t page) const {
 }
 
 Status Runner::clearPage(PageKind kind, int32_t page) {
-  Current current(*context);
-  Status status = current.status();
-  for (size_t i = 0; i < caches.size() && status.ok(); ++i)
-    if (model.manifest().caches[i].kind() == kind)
-      status = context->check((*context)->cuMemsetD8Async(
-                                  at(i, page), 0, pageBytes(i), stream.get()),
-                              "cuMemsetD8Async", "clearing a page");
-  return status;
+  return setPage(kind, std::nullopt, page);
 }
 
 Status Runner::copyPage(PageKind kind, int32_t from, int32_t to) {
+  return setPage(kind, from, to);
+}
+
+/// Copies a page, or fills it with zeros.
+Status Runner::setPage(PageKind kind, std::optional<int32_t> from, int32_t to) {
   Current current(*context);
   Status status = current.status();
-  for (size_t i = 0; i < caches.size() && status.ok(); ++i)
-    if (model.manifest().caches[i].kind() == kind)
-      status = context->check(
-          (*context)->cuMemcpyDtoDAsync(at(i, to), at(i, from), pageBytes(i),
-                                        stream.get()),
-          "cuMemcpyDtoDAsync", "copying a page");
+  for (size_t i = 0; i < caches.size() && status.ok(); ++i) {
+    if (model.manifest().caches[i].kind() != kind)
+      continue;
+    CUresult result =
+        from ? (*context)->cuMemcpyDtoDAsync(at(i, to), at(i, *from),
+                                             pageBytes(i), stream.get())
+             : (*context)->cuMemsetD8Async(at(i, to), 0, pageBytes(i),
+                                           stream.get());
+    status =
+        context->check(result, from ? "cuMemcpyDtoDAsync" : "cuMemsetD8Async",
+                       from ? "copying a page" : "clearing a page");
+  }
   return status;
 }
 

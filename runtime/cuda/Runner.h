@@ -16,6 +16,7 @@
 
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace cria::cuda {
@@ -171,6 +172,7 @@ private:
   Result<CUdeviceptr> zeroed(uint64_t bytes, const char *purpose);
   /// Zeroes the part of the scratch whose values outlive a launch.
   Status clearWorkspace();
+  Status setPage(PageKind kind, std::optional<int32_t> from, int32_t to);
   Status bind(const LaunchStep &step, uint64_t layer, Launch &launch) const;
   Status expand(const Entry &entry, std::vector<Launch> &launches) const;
   CUdeviceptr address(const Argument &argument, uint64_t layer) const;
