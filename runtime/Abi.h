@@ -156,7 +156,9 @@ typedef void (*CriaBatchEntry)(const int32_t *ids, int64_t rows,
  * of equal score are all kept or all dropped. Then ids of a weight below
  * min_weight are dropped. The weights of the ids that are left sum to S. Drawn
  * is the first id whose weight, with the weights of lower ids, sums to more
- * than random * S / 2^64. */
+ * than r * S / 2^64. The number r is splitmix64's: `random`, its state, grows
+ * by CRIA_RANDOM_STEP, and each {shift, factor} of CRIA_RANDOM_MIX turns r,
+ * which is the state at first, into (r ^ r >> shift) * factor. */
 #define CRIA_WEIGHT_BITS 38
 #define CRIA_MAX_VOCAB (1 << 24) /* so that S is below 2^63 */
 
@@ -167,8 +169,14 @@ typedef void (*CriaBatchEntry)(const int32_t *ids, int64_t rows,
         5.550410866e-2f, 2.402265070e-1f, 6.931471806e-1f, 1.0f                \
   }
 
+#define CRIA_RANDOM_STEP 0x9E3779B97F4A7C15u
+#define CRIA_RANDOM_MIX                                                        \
+  {                                                                            \
+    {30, 0xBF58476D1CE4E5B9u}, {27, 0x94D049BB133111EBu}, { 31, 1u }           \
+  }
+
 typedef struct CriaSampling {
-  uint64_t random;     /* uniform */
+  uint64_t random;     /* splitmix64 before the draw */
   uint64_t top_p;      /* times 2^64; all ones: every id */
   uint64_t min_weight; /* as a weight */
   float scale;         /* log2(e) / temperature */
@@ -178,6 +186,7 @@ typedef struct CriaSampling {
   int32_t top_k;       /* 0: every id */
   int32_t greedy;      /* not 0: the lowest id of the best score */
   int32_t seen;        /* where the ids that were seen begin, below; 0: none */
+  int32_t zero;
 } CriaSampling;
 
 /* The ids of texts that were seen, as i32, for the entry "sample". For each
@@ -186,7 +195,8 @@ typedef struct CriaSampling {
  * often it was drawn. */
 #define CRIA_SEEN_TILE 1024
 
-/* The result of the entry "sample". */
+/* The result of the entry "sample". A session has two, and draws into the one
+ * of the step's position modulo 2. */
 typedef struct CriaSampled {
   int32_t id;     /* drawn, or the lowest whose score is not finite */
   int32_t broken; /* not 0: the score of `id` is not finite */
@@ -194,7 +204,10 @@ typedef struct CriaSampled {
   int32_t zero;
 } CriaSampled;
 
-/* What a kernel reads of the step, in device memory, 64-byte aligned. */
+/* What a kernel reads of the step, in device memory, 64-byte aligned. In a
+ * session the entry "sample" turns it into the state of the next step: the
+ * position is one more, and if the id was drawn at random, `random` is the next
+ * state. The entry also puts the id where the next step reads its ids. */
 typedef struct CriaStepState {
   int32_t position;      /* of the first token */
   int32_t tokens;        /* of this call */
@@ -202,6 +215,7 @@ typedef struct CriaStepState {
   int32_t source;        /* as of CriaEntry and CriaBatchEntry */
   CriaSampling sampling; /* for the entry "sample" */
   int32_t first_hidden;  /* hidden states are wanted of this token and later */
+  int32_t zero;
 } CriaStepState;
 
 #endif

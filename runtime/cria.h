@@ -739,8 +739,9 @@ CRIA_API cria_status cria_sampler_sample(cria_sampler *sampler,
 /* Feeds `count` ids as cria_session_feed does and draws the one that follows
  * them: the id that cria_sampler_sample would draw from their last logits. The
  * sampler's vocab_size must be the model's, else CRIA_INVALID_ARGUMENT. On a
- * GPU the logits stay there, unless the sampler has biases or allowed ids. The
- * caller accepts the id. */
+ * GPU the logits stay there, unless the sampler has biases or allowed ids; and
+ * where the ids that are drawn are fed, the GPU goes on with the next step
+ * before it is asked for. The caller accepts the id. */
 CRIA_API cria_status cria_session_draw(cria_session *session,
                                        const int32_t *ids, size_t count,
                                        cria_sampler *sampler, int32_t *id,

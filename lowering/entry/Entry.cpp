@@ -7,10 +7,9 @@ using namespace mlir;
 using namespace cria;
 
 static constexpr const char *kNames[] = {
-    "ids",          "tokens",  "position", "first",     "first_hidden",
-    "source",       "logits",  "hidden",   "cache",     "arena",
-    "seen",         "sampled", "sampling", "positions", "pages",
-    "window_pages", "states"};
+    "ids",      "tokens", "position",  "first", "first_hidden", "source",
+    "logits",   "hidden", "cache",     "arena", "seen",         "sampled",
+    "sampling", "state",  "positions", "pages", "window_pages", "states"};
 
 using Is = EntryArgument;
 static constexpr EntryArgument kOfTokens[] = {
@@ -82,6 +81,7 @@ static bool fits(EntryArgument what, Type type) {
     return is(1, element.isInteger(32));
   case EntryArgument::Seen:
   case EntryArgument::Sampled:
+  case EntryArgument::State:
     return is(2, element.isInteger(32));
   case EntryArgument::Sampling:
     return is(2, element.isInteger(8));
@@ -144,7 +144,7 @@ static bool isOptional(EntryArgument what, const EntryArguments &arguments) {
   if (what == Is::Arena)
     return true;
   if (arguments.drawsId())
-    return what == Is::Tokens;
+    return what == Is::Tokens || what == Is::Ids || what == Is::State;
   if (what == Is::Source)
     return !arguments.has(Is::Positions);
   return llvm::is_contained(
@@ -175,6 +175,8 @@ static LogicalResult verifyKind(func::FuncOp entry,
     if (arguments.has(what) && !arguments.has(Is::Pages))
       return entry.emitError("expected no argument '")
              << EntryArguments::nameOf(what) << "' without 'pages'";
+  if (draws && arguments.has(Is::Ids) != arguments.has(Is::State))
+    return entry.emitError("expected arguments 'ids' and 'state', or neither");
   if (arguments.has(Is::Hidden) != arguments.has(Is::FirstHidden))
     return entry.emitError("expected arguments 'first_hidden' and 'hidden', or "
                            "neither");

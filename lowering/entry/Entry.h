@@ -30,9 +30,11 @@ enum class EntryArgument {
                ///< bit for each id
   Sampled,     ///< (rows, 4) i32: the CriaSampled of each row's id
   Sampling,    ///< (rows, bytes): the CriaSampling of each row
-  Positions,   ///< (chunk) i32: the position of each token
-  Pages,       ///< (width) i32: the text's pages; or (chunk, width): the pages
-               ///< of each token's text
+  State,     ///< (1, words) i32: the CriaStepState, which a draw makes that of
+             ///< the next step
+  Positions, ///< (chunk) i32: the position of each token
+  Pages,     ///< (width) i32: the text's pages; or (chunk, width): the pages
+             ///< of each token's text
   WindowPages, ///< likewise, of the caches that keep a window alone
   States,      ///< (2) i32: the number of the state that the text reads, and
                ///< of the one that it writes; or (chunk, 2): two such numbers
@@ -46,8 +48,9 @@ enum class EntryArgument {
 ///   tokens see others after their own; or, if each token has its own pages,
 ///   Positions instead of Position, and no Source.
 /// - An entry that draws an id from each row of logits has Logits, Seen,
-/// Sampled
-///   and Sampling. It has Tokens, the number of rows, unless there is one.
+///   Sampled and Sampling. It has Tokens, the number of rows, unless there is
+///   one. That of a session has Ids and State: the draw leaves there what the
+///   next step reads.
 class EntryArguments {
 public:
   /// The arguments of a function with the attribute `cria.arguments`. An error

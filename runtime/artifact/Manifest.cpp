@@ -127,7 +127,7 @@ int64_t Manifest::reach() const {
     if (cache.isState)
       least = 0;
     else if (cache.window && !batch)
-      least = std::min(least, int64_t(cache.shape[2]) - cache.window + 1);
+      least = std::min(least, int64_t(cache.shape[2]) - cache.window);
   // A session's window pages are a ring of pages.
   if (batch && batch->window)
     least = std::min(least, (batch->windowWidth - 1) * batch->page -

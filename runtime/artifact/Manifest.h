@@ -280,7 +280,8 @@ struct Manifest {
   /// Whether the rope of a text depends on its length; see RopeSpec.
   bool hasRopeOfLength() const;
   /// How far back a text may go before it has to be computed anew: nowhere if
-  /// it has a state; in a ring, until keys are missing in a window.
+  /// it has a state; in a ring, until keys are missing in a window. A device
+  /// may have written one position after the text.
   int64_t reach() const;
   /// Whether a session keeps its text, because it may have to compute it anew.
   bool keepsText() const { return hasRopeOfLength() || reach() < maxSeq; }

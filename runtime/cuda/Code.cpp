@@ -63,11 +63,12 @@ Result<Choice> Choice::read() {
     bool *feature = word == "graphs"     ? &choice.graphs
                     : word == "overlap"  ? &choice.overlap
                     : word == "carveout" ? &choice.carveout
+                    : word == "ahead"    ? &choice.ahead
                                          : nullptr;
     if (!feature)
       return Status(CRIA_INVALID_ARGUMENT,
                     {"CRIA_CUDA_WITHOUT has ", quote(std::string(word)),
-                     ", expected some of graphs,overlap,carveout"});
+                     ", expected some of graphs,overlap,carveout,ahead"});
     *feature = false;
   }
   return choice;

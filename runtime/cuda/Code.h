@@ -33,6 +33,7 @@ struct Choice {
   bool graphs = true;   // a decode step is replayed as a graph
   bool overlap = true;  // launches begin before the launch before has ended
   bool carveout = true; // kernels ask for all shared memory
+  bool ahead = true;    // a step is launched before the one before has ended
 
   /// INVALID_ARGUMENT for an unknown word.
   static Result<Choice> read();
@@ -71,6 +72,7 @@ public:
   bool usesGraphs() const {
     return choice.graphs && context->library().hasGraphs();
   }
+  bool looksAhead() const { return choice.ahead; }
   /// Whether a launch is for the image that is loaded.
   bool runs(const LaunchStep &launch) const { return launch.isFor(image); }
   /// "sm_80 PTX, loaded in 0.3 s".

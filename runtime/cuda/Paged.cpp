@@ -49,7 +49,7 @@ Status Paged::allocate(const PageCounts &pages) {
   places[Argument::Pages] = state + ofPages;
   places[Argument::WindowPages] = state + ofWindows;
   places[Argument::Sampling] = state + ofSampling;
-  return status.ok() ? allocateDraws(spec.rows) : status;
+  return status.ok() ? allocateDraws(spec.rows, spec.rows) : status;
 }
 
 Status Paged::makeLaunches() {

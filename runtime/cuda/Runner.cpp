@@ -91,12 +91,13 @@ Status Runner::allocate(const PageCounts &counts, uint64_t stepBytes) {
   return status.ok() ? clearWorkspace() : status;
 }
 
-Status Runner::allocateDraws(int64_t rows) {
+Status Runner::allocateDraws(int64_t rows, int64_t answers) {
   auto count = static_cast<uint64_t>(rows);
   for (auto [kind, pinned, bytes] :
        {std::tuple(Argument::Seen, &seen,
                    (1 + count * seenRoom()) * sizeof(int32_t)),
-        std::tuple(Argument::Sampled, &sampled, count * sizeof(CriaSampled))}) {
+        std::tuple(Argument::Sampled, &sampled,
+                   static_cast<uint64_t>(answers) * sizeof(CriaSampled))}) {
     auto allocated = allocatePinned(context, bytes, "drawing ids");
     if (!allocated.ok())
       return allocated.status();
@@ -267,6 +268,7 @@ Status Runner::expand(std::initializer_list<Expanded> entries) const {
 }
 
 Status Runner::use(const BoundLoras *others) {
+  ahead.reset();
   uint64_t number = others ? others->number() : 0;
   if (number == lorasNumber)
     return Status();
@@ -287,20 +289,24 @@ Status Runner::perform(const Step &step, FunctionRef<Status()> work) {
   std::optional<WaitForRanks> waiting; // in the sums
   if (model.sharedWith())
     waiting.emplace();
-  return traced([&] {
-    Status status = bringEmbeddings(step.ids, step.tokens, step.embeddings);
-    if (status.ok())
-      status = work();
-    if (status.ok() && model.communicator())
-      status = model.communicator()->status();
-    return status.ok() ? status : ended(status, "what was launched");
-  });
+  Timer marks(context);
+  timer = kernelTimes ? &marks : nullptr;
+  Status status = bringEmbeddings(step.ids, step.tokens, step.embeddings);
+  if (status.ok())
+    status = work();
+  if (status.ok() && model.communicator())
+    status = model.communicator()->status();
+  timer = nullptr;
+  if (!status.ok())
+    return ended(status, "what was launched");
+  return kernelTimes ? appendTimes(marks) : status;
 }
 
 Status Runner::trace(std::vector<KernelTime> *into) {
   if (into && !context->library().hasTimes())
     return Status(CRIA_UNAVAILABLE,
                   "the CUDA driver has no cuEventElapsedTime");
+  ahead.reset();
   kernelTimes = into;
   return Status();
 }
@@ -350,6 +356,7 @@ Status Runner::copyPage(PageKind kind, int32_t from, int32_t to) {
 
 /// Copies a page, or fills it with zeros.
 Status Runner::setPage(PageKind kind, std::optional<int32_t> from, int32_t to) {
+  ahead.reset();
   Current current(*context);
   Status status = current.status();
   for (size_t i = 0; i < caches.size() && status.ok(); ++i) {
@@ -378,6 +385,7 @@ Status Runner::readPage(size_t cache, int32_t page, uint64_t begin,
 
 Status Runner::writePage(size_t cache, int32_t page, uint64_t begin,
                          const std::byte *from, uint64_t bytes) {
+  ahead.reset();
   Current current(*context);
   if (!current.status().ok())
     return current.status();

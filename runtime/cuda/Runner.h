@@ -66,9 +66,9 @@ protected:
                        uint64_t value, CUdeviceptr to);
   /// Makes the launches of all entries again, and replaces the old ones.
   virtual Status makeLaunches() = 0;
-  /// Computes with `others`, or with the model's own adapters if it is null,
-  /// from now on. Makes the launches again if the adapters change. After an
-  /// error the old adapters stay.
+  /// Begins a step: computes with `others`, or with the model's own adapters if
+  /// it is null, from now on. Makes the launches again if the adapters change.
+  /// After an error the old adapters stay.
   Status use(const BoundLoras *others);
   /// Makes room for `rows` rows of logits, and launches write them, or read
   /// them, from row `first` on.
@@ -95,14 +95,15 @@ protected:
   /// Copies them to the device.
   Status enqueueEmbeddings(int64_t tokens);
 
-  /// Makes the memory through which ids are drawn from `rows` rows of logits.
-  Status allocateDraws(int64_t rows);
+  /// Makes the memory through which ids are drawn from `rows` rows of logits;
+  /// the device leaves ids in `answers` places.
+  Status allocateDraws(int64_t rows, int64_t answers);
   /// Whether the host draws the sampler's next id: devices know no biases and
   /// no allowed ids, and have limited room for the ids that penalties weaken.
   static bool drawsOnHost(const Sampler &sampler);
   /// What the device needs to draw the sampler's next id from a row.
   CriaSampling ask(Sampler &sampler, int64_t row);
-  /// What the device drew from a row.
+  /// What the device drew from a row; in a session see CriaSampled.
   CriaSampled answer(int64_t row) const;
 
   /// Copies the state and the ids of a step to pinned memory.
@@ -119,7 +120,7 @@ protected:
   Status launch(const std::vector<Launch> &launches, int64_t tokens,
                 int64_t rows, int64_t hiddenRows = 0, bool follows = false);
   /// Whether steps are replayed as graphs: not while launches are timed.
-  bool replays() const { return usesGraphs && !timer; }
+  bool replays() const { return usesGraphs && !kernelTimes; }
   /// Replays what `enqueue` puts into the stream, or does it. It is recorded
   /// the first time; `what` is "a decode step", say. Addresses, grids and sizes
   /// must be the same each time.
@@ -128,19 +129,9 @@ protected:
   /// Waits until all work in the stream has ended, because it may use memory
   /// that is freed next. Returns `status`, or the error of the wait.
   Status ended(const Status &status, const char *doing);
-  /// Does `work`, which waits for its launches. Appends their times if the user
-  /// wants them.
-  template <typename Work> Status traced(const Work &work) {
-    if (!kernelTimes)
-      return work();
-    Timer marks(context);
-    timer = &marks;
-    Status status = work();
-    timer = nullptr;
-    return status.ok() ? appendTimes(marks) : status;
-  }
   /// Does the `work` of a step, which launches it and waits for it, with the
-  /// embeddings of its ids.
+  /// embeddings of its ids. Appends the times of its launches if the user wants
+  /// them.
   Status perform(const Step &step, FunctionRef<Status()> work);
 
   /// The bytes of a row of logits on the device: all logits, or this rank's
@@ -166,6 +157,9 @@ protected:
   PinnedMemory pinnedState, pinnedRow; // the data of a step, a row of logits
   PinnedMemory pinnedEmbeddings;       // of a call, if the host has the table
   Timer *timer = nullptr;              // of a step that is timed, while it runs
+  /// OK if the last work in the stream is a step that no call has asked for
+  /// yet; or why that step could not be launched.
+  std::optional<Status> ahead;
 
 private:
   /// New device memory, zeroed in the stream.

@@ -9,7 +9,26 @@
 
 namespace cria::cuda {
 
+/// What the device reads of a step.
+static CriaStepState stateOf(const Step &step, const CriaSampling &sampling) {
+  CriaStepState state = {};
+  state.position = static_cast<int32_t>(step.position);
+  state.tokens = static_cast<int32_t>(step.tokens);
+  state.first_logit = static_cast<int32_t>(step.firstLogit);
+  state.source = static_cast<int32_t>(step.source);
+  state.sampling = sampling;
+  state.first_hidden = static_cast<int32_t>(step.firstHidden());
+  return state;
+}
+
 Session::Session(const Model &model) : Runner(model) {}
+
+/// A step that was launched ahead uses the session's memory.
+Session::~Session() {
+  Current current(*context);
+  if (current.status().ok() && stream)
+    (void)context->wait(stream.get(), "a decode step");
+}
 
 Result<std::unique_ptr<Backend>> Session::create(const Model &model) {
   std::unique_ptr<Session> session(new Session(model));
@@ -30,7 +49,19 @@ Status Session::allocate() {
                                     sizeof(int32_t));
   places[Argument::Sampling] =
       places[Argument::State] + offsetof(CriaStepState, sampling);
-  return status.ok() ? allocateDraws(1) : status;
+  if (status.ok())
+    status = allocateDraws(1, /*answers=*/2);
+  // States cannot be taken back, and rows of ropes and embeddings come from the
+  // host.
+  if (!status.ok() || !model.code().looksAhead() ||
+      model.manifest().reach() <= 0 || model.manifest().hasRopeOfLength() ||
+      model.sharedWith())
+    return status;
+  Result<Event> event = makeEvent(context);
+  if (!event.ok())
+    return event.status();
+  done = std::move(*event);
+  return status;
 }
 
 /// Forgets the graphs, too.
@@ -46,15 +77,20 @@ Status Session::makeLaunches() {
   return status;
 }
 
-Status Session::step(const Step &step) {
+/// Does the `work` of a step. If the step was launched ahead, it has the right
+/// adapters.
+Status Session::run(const Step &step, bool launched,
+                    FunctionRef<Status()> work) {
   Current current(*context);
   Status status = current.status();
-  if (status.ok())
+  if (status.ok() && !launched)
     status = use(step.loras);
-  if (!status.ok())
-    return status;
+  return status.ok() ? perform(step, work) : status;
+}
+
+Status Session::step(const Step &step) {
   writeState(step, CriaSampling());
-  status = advance(step, Wanted::Logits);
+  Status status = advance(step, Wanted::Logits);
   if (status.ok() && step.isDecode())
     memcpy(step.logits, pinnedRow.get(), rowBytes());
   return status;
@@ -64,29 +100,44 @@ Result<std::optional<CriaSampled>> Session::drawOnDevice(const Step &step,
                                                          Sampler &sampler) {
   if (drawsOnHost(sampler))
     return std::optional<CriaSampled>();
-  Current current(*context);
-  Status status = current.status();
-  if (status.ok())
-    status = use(step.loras);
-  if (!status.ok())
-    return status;
   writeState(step, ask(sampler, 0));
-  status = advance(step, Wanted::Id);
-  if (!status.ok())
+  bool isNext = isExpected(step), launched = isNext && ahead;
+  if (launched && !ahead->ok())
+    return *std::exchange(ahead, std::nullopt);
+  bool goesOn = isNext && done && replays() && !expected.sampling.seen &&
+                step.position + 2 <= model.manifest().maxSeq;
+  Status status = advance(step, goesOn ? Wanted::Ids : Wanted::Id, launched);
+  if (!status.ok()) {
+    ahead.reset(); // the step may be asked for again
     return status;
-  return std::optional(answer(0));
+  }
+  CriaSampled drawn = answer(step.position % 2);
+  expect(step, drawn.id);
+  return std::optional(drawn);
+}
+
+/// Whether the step, whose state is in pinned memory, feeds the id that was
+/// drawn last, and draws the next id as that one was drawn.
+bool Session::isExpected(const Step &step) const {
+  return step.isDecode() && !step.loras && step.ids[0] == expectedId &&
+         memcmp(pinnedState.get(), &expected, sizeof(expected)) == 0;
+}
+
+/// Expects the step that feeds `id`, which the step `last` has drawn.
+void Session::expect(const Step &last, int32_t id) {
+  CriaSampling sampling =
+      static_cast<const CriaStepState *>(pinnedState.get())->sampling;
+  sampling.random += CRIA_RANDOM_STEP;
+  Step next = {&id, 1, last.position + last.tokens, 0, nullptr};
+  next.source = last.source;
+  expected = stateOf(next, sampling);
+  expectedId = id;
 }
 
 Status Session::encode(const Step &step) {
-  Current current(*context);
-  Status status = current.status();
-  if (status.ok())
-    status = use(step.loras);
-  if (!status.ok())
-    return status;
   writeState(step, CriaSampling());
-  return traced([&] {
-    status = ropes.enqueue(step, stream.get());
+  return run(step, /*launched=*/false, [&] {
+    Status status = ropes.enqueue(step, stream.get());
     if (status.ok())
       status = enqueueState(step.tokens);
     if (status.ok())
@@ -95,8 +146,8 @@ Status Session::encode(const Step &step) {
   });
 }
 
-Status Session::advance(const Step &step, Wanted wanted) {
-  return perform(step, [&] {
+Status Session::advance(const Step &step, Wanted wanted, bool launched) {
+  return run(step, launched, [&] {
     Status status = ropes.enqueue(step, stream.get());
     if (!status.ok())
       return status;
@@ -105,11 +156,7 @@ Status Session::advance(const Step &step, Wanted wanted) {
 }
 
 void Session::writeState(const Step &step, const CriaSampling &sampling) {
-  Runner::writeState(
-      {static_cast<int32_t>(step.position), static_cast<int32_t>(step.tokens),
-       static_cast<int32_t>(step.firstLogit), static_cast<int32_t>(step.source),
-       sampling, static_cast<int32_t>(step.firstHidden())},
-      step.ids);
+  Runner::writeState(stateOf(step, sampling), step.ids);
 }
 
 /// If the host has the table, the rows of the step go along with the ids.
@@ -120,20 +167,36 @@ Status Session::enqueueState(int64_t tokens) {
 }
 
 Status Session::enqueueDecode(Wanted wanted) {
-  Status status = enqueueState(1);
+  Status status = wanted == Wanted::Ids ? Status() : enqueueState(1);
   if (status.ok())
     status = launch(decodeLaunches, 1, 1);
   if (!status.ok())
     return status;
-  return wanted == Wanted::Id
-             ? launch(sampleLaunches, 1, 1, 0, /*follows=*/true)
-             : copyOut(pinnedRow.get(), logitsOf(1), rowBytes());
+  return wanted == Wanted::Logits
+             ? copyOut(pinnedRow.get(), logitsOf(1), rowBytes())
+             : launch(sampleLaunches, 1, 1, 0, /*follows=*/true);
 }
 
+/// Launches the step unless it was launched ahead, has the next one follow if
+/// it is wanted, and waits for the step alone.
 Status Session::decode(Wanted wanted) {
-  Status status = replay(graphs[static_cast<int>(wanted)], "a decode step",
-                         [&] { return enqueueDecode(wanted); });
-  return status.ok() ? context->wait(stream.get(), "a decode step") : status;
+  static constexpr const char *what = "a decode step";
+  auto begin = [&](Wanted kind) {
+    return replay(graphs[static_cast<int>(kind)], what,
+                  [&] { return enqueueDecode(kind); });
+  };
+  Status status;
+  if (!ahead)
+    status = begin(wanted == Wanted::Ids ? Wanted::Id : wanted);
+  ahead.reset();
+  if (!status.ok())
+    return status;
+  // A driver that cannot mark the step's end says why when it is waited for.
+  if (wanted != Wanted::Ids ||
+      (*context)->cuEventRecord(done.get(), stream.get()) != CUDA_SUCCESS)
+    return context->wait(stream.get(), what);
+  ahead = begin(Wanted::Ids); // its error is that of the next call
+  return context->wait(done.get(), what);
 }
 
 Status Session::enqueuePrefill(const Step &step, Wanted wanted) {

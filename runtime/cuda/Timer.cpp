@@ -41,6 +41,7 @@ Result<std::vector<LaunchTime>> Session::timed(const Step &step) {
   CriaSampling greedy = {};
   greedy.penalty = 1;
   greedy.greedy = 1;
+  ahead.reset();
   writeState(step, greedy);
   bool decodes = step.isDecode();
   Wanted what = step.firstLogit < step.tokens ? Wanted::Id : Wanted::Logits;

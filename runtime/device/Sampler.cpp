@@ -11,10 +11,11 @@
 namespace cria {
 
 uint64_t Random::next() {
-  uint64_t z = state += 0x9E3779B97F4A7C15u;
-  z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-  return z ^ z >> 31;
+  static constexpr uint64_t mix[][2] = CRIA_RANDOM_MIX;
+  uint64_t z = state += CRIA_RANDOM_STEP;
+  for (auto [shift, factor] : mix)
+    z = (z ^ z >> shift) * factor;
+  return z;
 }
 
 /// a * b / 2^64.
@@ -132,7 +133,7 @@ void Sampler::follow(const Sampler &before, int32_t id) {
 
 CriaSampling Sampler::next() const {
   CriaSampling next = parameters;
-  next.random = Random(random).next();
+  next.random = random.now();
   return next;
 }
 

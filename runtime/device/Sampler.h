@@ -22,6 +22,7 @@ class Random {
 public:
   explicit Random(uint64_t seed) : state(seed) {}
   uint64_t next();
+  uint64_t now() const { return state; }
 
 private:
   uint64_t state;

@@ -172,7 +172,7 @@ def tasks(args, plan):
     yield from variant_tasks(emulated)
     for name in dense:
         yield Task("speed", name, 60, OURS, ("speed", name))
-    for without in ("overlap", "graphs", "carveout"):
+    for without in ("overlap", "graphs", "carveout", "ahead"):
         yield Task("speed", f"{dense[0]} without {without}", 30, OURS, ("speed", dense[0], without))
     yield Task("kernels", f"{short}, Nsight Compute", 60, OURS, ("profile", short))
     yield Task("kernels", dense[0], 40, OURS, ("kernels", dense[0]))

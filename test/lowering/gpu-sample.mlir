@@ -2,10 +2,11 @@
 
 // The entry that draws an id from the logits of `decode`: three launches of a
 // block for every 1024 ids, which share counts of arrivals that begin with 0.
-// What they hand over is its own memory; all read how to draw.
+// What they hand over is its own memory; all read how to draw. Those that draw an id
+// leave it, and the state of the step that it is fed in, where that step reads them.
 // CHECK: memref.global "private" @sample.zeros : memref<1xi32> = dense<0>
 // CHECK-LABEL: func.func @sample(
-// CHECK-SAME: %[[LOGITS:[^:]*]]: memref<1x2000xf32>, %[[SEEN:[^:]*]]: memref<1x2147483647xi32>, %[[SAMPLED:[^:]*]]: memref<1x4xi32>, %[[SAMPLING:[^:]*]]: memref<1x56xi8>) attributes {cria.arguments = ["logits", "seen", "sampled", "sampling"]}
+// CHECK-SAME: %[[LOGITS:[^:]*]]: memref<1x2000xf32>, %[[SEEN:[^:]*]]: memref<1x2147483647xi32>, %[[SAMPLED:[^:]*]]: memref<2x4xi32>, %[[SAMPLING:[^:]*]]: memref<1x56xi8>, %[[IDS:[^:]*]]: memref<1xi32>, %[[STATE:[^:]*]]: memref<1x20xi32>) attributes {cria.arguments = ["logits", "seen", "sampled", "sampling", "ids", "state"]}
 // CHECK: %[[SCORES:.*]] = memref.alloc() : memref<1x2048xf32>
 // CHECK: %[[BEST:.*]] = memref.alloc() : memref<1x2xi64>
 // CHECK: %[[COUNTS:.*]] = memref.alloc() : memref<1x2048xi32>
@@ -16,9 +17,9 @@
 // CHECK: %[[LISTED:.*]] = memref.alloc() : memref<1x1xi32>
 // CHECK: %[[FOUND:.*]] = memref.alloc() : memref<1x7xi64>
 // CHECK: %[[ARRIVALS:.*]] = memref.get_global @sample.zeros
-// CHECK: gpu.launch_func  @kernels::@sample_scores blocks in (%c2, %c1, %c1) threads in (%c512, %c1, %c1){{ +}}args(%[[COUNTS]] : memref<1x2048xi32>, %[[WEIGHTS]] : memref<1x2048xi64>, %[[SAMPLING]] : memref<1x56xi8>, %[[SEEN]] : memref<1x2147483647xi32>, %[[LOGITS]] : memref<1x2000xf32>, %[[SCORES]] : memref<1x2048xf32>, %[[BEST]] : memref<1x2xi64>, %[[ARRIVALS]] : memref<1xi32>, %[[SAMPLED]] : memref<1x4xi32>, %[[LISTED]] : memref<1x1xi32>, %[[FOUND]] : memref<1x7xi64>)
+// CHECK: gpu.launch_func  @kernels::@sample_scores blocks in (%c2, %c1, %c1) threads in (%c512, %c1, %c1){{ +}}args(%[[COUNTS]] : memref<1x2048xi32>, %[[WEIGHTS]] : memref<1x2048xi64>, %[[SAMPLING]] : memref<1x56xi8>, %[[SEEN]] : memref<1x2147483647xi32>, %[[LOGITS]] : memref<1x2000xf32>, %[[SCORES]] : memref<1x2048xf32>, %[[BEST]] : memref<1x2xi64>, %[[ARRIVALS]] : memref<1xi32>, %[[STATE]] : memref<1x20xi32>, %[[SAMPLED]] : memref<2x4xi32>, %[[IDS]] : memref<1xi32>, %[[LISTED]] : memref<1x1xi32>, %[[FOUND]] : memref<1x7xi64>)
 // CHECK: gpu.launch_func  @kernels::@sample_bins blocks in (%c2, %c1, %c1) threads in (%c512, %c1, %c1){{ +}}args(%[[FOUND]] : memref<1x7xi64>, %[[SAMPLING]] : memref<1x56xi8>, %[[SCORES]] : memref<1x2048xf32>, %[[COUNTS]] : memref<1x2048xi32>, %[[WEIGHTS]] : memref<1x2048xi64>, %[[ARRIVALS]] : memref<1xi32>)
-// CHECK: gpu.launch_func  @kernels::@sample blocks in (%c2, %c1, %c1) threads in (%c512, %c1, %c1){{ +}}args(%[[FOUND]] : memref<1x7xi64>, %[[SAMPLING]] : memref<1x56xi8>, %[[SCORES]] : memref<1x2048xf32>, %[[KEPT]] : memref<1x2xi64>, %[[LISTED]] : memref<1x1xi32>, %[[LIST]] : memref<1x2048xi64>, %[[ARRIVALS]] : memref<1xi32>, %[[MEASURES]] : memref<1x2048xi64>, %[[LOGITS]] : memref<1x2000xf32>, %[[SAMPLED]] : memref<1x4xi32>)
+// CHECK: gpu.launch_func  @kernels::@sample blocks in (%c2, %c1, %c1) threads in (%c512, %c1, %c1){{ +}}args(%[[FOUND]] : memref<1x7xi64>, %[[SAMPLING]] : memref<1x56xi8>, %[[SCORES]] : memref<1x2048xf32>, %[[KEPT]] : memref<1x2xi64>, %[[LISTED]] : memref<1x1xi32>, %[[LIST]] : memref<1x2048xi64>, %[[ARRIVALS]] : memref<1xi32>, %[[MEASURES]] : memref<1x2048xi64>, %[[STATE]] : memref<1x20xi32>, %[[LOGITS]] : memref<1x2000xf32>, %[[SAMPLED]] : memref<2x4xi32>, %[[IDS]] : memref<1xi32>)
 func.func @decode(%ids: tensor<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: tensor<1x2000xf32>) -> tensor<1x2000xf32>
     attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
   return %logits : tensor<1x2000xf32>

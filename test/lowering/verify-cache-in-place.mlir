@@ -140,9 +140,17 @@ func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1x1xi32>, %sampled: me
 
 // -----
 
-// expected-error @below {{expected no argument 'ids' beside 'sampled'}}
+// expected-error @below {{expected arguments 'ids' and 'state', or neither}}
 func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1x1xi32>, %sampled: memref<1x4xi32>, %sampling: memref<1x40xi8>, %ids: memref<1xi32>)
     attributes {cria.arguments = ["logits", "seen", "sampled", "sampling", "ids"]} {
+  return
+}
+
+// -----
+
+// expected-error @below {{expected no argument 'position' beside 'sampled'}}
+func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1x1xi32>, %sampled: memref<1x4xi32>, %sampling: memref<1x40xi8>, %position: index)
+    attributes {cria.arguments = ["logits", "seen", "sampled", "sampling", "position"]} {
   return
 }
 

@@ -294,7 +294,8 @@ TEST(Sampler, DrawsAsDefined) {
       order.pop_back();
     std::sort(order.begin(), order.end(),
               [](auto &a, auto &b) { return a.second < b.second; });
-    auto left = static_cast<uint64_t>(sum() * next.random >> 64);
+    uint64_t drawn = Random(next.random).next();
+    auto left = static_cast<uint64_t>(sum() * drawn >> 64);
     size_t at = 0;
     for (; left >= weightOf(-order[at].first); ++at)
       left -= weightOf(-order[at].first);

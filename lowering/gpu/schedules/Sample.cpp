@@ -35,7 +35,8 @@ private:
   Value bound(Measure measure, Value before, Value target);
   Value lowestKept();
   void addListed(Value lowest);
-  Value draw(Value lowest);
+  Value nextRandom();
+  Value draw(Value lowest, Value random);
   void drawId();
 
   Value certain, binK, endP; // as in Found
@@ -213,9 +214,24 @@ void SampleKernel::addListed(Value lowest) {
   b.barrier();
 }
 
-/// The id that the random number falls on.
-Value SampleKernel::draw(Value lowest) {
-  Value random = sampling(offsetof(CriaSampling, random), b.getI64Type());
+/// The next state of splitmix64.
+Value SampleKernel::nextRandom() {
+  Type i64Type = b.getI64Type();
+  Value before = in.state ? stepField(kRandomOfStep, i64Type)
+                          : sampling(offsetof(CriaSampling, random), i64Type);
+  return b.add(before, i64(CRIA_RANDOM_STEP));
+}
+
+/// The id that the random number of a state falls on.
+Value SampleKernel::draw(Value lowest, Value random) {
+  static constexpr struct {
+    int64_t shift;
+    uint64_t factor;
+  } mix[] = CRIA_RANDOM_MIX;
+  for (const auto &[shift, factor] : mix) {
+    Value high = b.create<arith::ShRUIOp>(random, i64(shift));
+    random = b.create<arith::MulIOp>(b.exclusiveOr(random, high), i64(factor));
+  }
   auto keptOf = [&](Value tile) { return loadAt(in.kept, tile); };
   Value left = mulHigh(random, total(b.i32(in.tiles), keptOf));
   auto keptOrNone = [&](Value tile) {
@@ -235,9 +251,12 @@ Value SampleKernel::draw(Value lowest) {
 void SampleKernel::drawId() {
   Value lowest = lowestKept();
   addListed(lowest);
-  Value id = draw(lowest);
+  Value random = nextRandom(), id = draw(lowest, random);
   Value isBroken = b.create<arith::ConstantIntOp>(b.getI1Type(), 0);
-  b.when(b.equal(b.thread(), b.i32(0)), [&] { answer(id, isBroken); });
+  b.when(b.equal(b.thread(), b.i32(0)), [&] {
+    answer(id, isBroken);
+    advance(random);
+  });
 }
 
 void SampleKernel::emit() {

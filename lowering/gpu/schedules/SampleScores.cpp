@@ -96,8 +96,8 @@ void ScoresKernel::clear() {
   });
 }
 
-/// Finds the best score of all blocks. Writes its id, if no id is drawn, and
-/// clears the bounds.
+/// Finds the best score of all blocks. Writes its id, which ends the step if no
+/// id is drawn, and clears the bounds.
 void ScoresKernel::findBest() {
   auto bests =
       b.loop(b.thread(), b.i32(in.tiles), kSampleThreads, {i64(INT64_MIN)},
@@ -109,6 +109,9 @@ void ScoresKernel::findBest() {
     Value id = b.sub(b.i32(INT32_MAX), narrow(best));
     Value broken = b.equal(highOf(best), b.i32(INT32_MAX));
     answer(id, broken);
+    Value greedy = sampling(offsetof(CriaSampling, greedy), b.getI32Type());
+    b.when(either(broken, negated(b.equal(greedy, b.i32(0)))),
+           [&] { advance(); });
     storeAt(b.i32(0), in.listed, b.i32(0));
     find(Found::Best, best);
     find(Found::Certain, i64(kBins));

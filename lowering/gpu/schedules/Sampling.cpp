@@ -65,11 +65,42 @@ Value SamplingKernel::sampling(size_t offset, Type type) {
   return field;
 }
 
+Value SamplingKernel::stepField(size_t offset, Type type) {
+  Value &field = stepFields[offset];
+  if (field)
+    return field;
+  OpBuilder::InsertionGuard guard(b);
+  Rows state = rows(in.state);
+  b.setInsertionPointAfterValue(state.base);
+  Value zero = b.i32(0), word = b.i32(offset / sizeof(int32_t));
+  int64_t words = type.getIntOrFloatBitWidth() / 32;
+  field = b.load(state, zero, word, words);
+  if (words > 1)
+    field = b.bitcast(type, field);
+  return field;
+}
+
 void SamplingKernel::answer(Value id, Value broken) {
-  Value logit = bitsOf(loadAt(in.logits, id));
-  storeAt(b.pack({id, b.create<arith::ExtUIOp>(b.getI32Type(), broken), logit,
-                  b.i32(0)}),
-          in.sampled, b.i32(0));
+  Value zero = b.i32(0), logit = bitsOf(loadAt(in.logits, id));
+  Value all = b.pack(
+      {id, b.create<arith::ExtUIOp>(b.getI32Type(), broken), logit, zero});
+  if (!in.state)
+    return storeAt(all, in.sampled, zero);
+  Value position = stepField(offsetof(CriaStepState, position), b.getI32Type());
+  b.store(all, rows(in.sampled), b.both(position, b.i32(1)), zero);
+  b.store(id, rows(in.ids), zero, zero);
+}
+
+void SamplingKernel::advance(Value random) {
+  if (!in.state)
+    return;
+  auto set = [&](size_t offset, Value x) {
+    b.store(x, rows(in.state), b.i32(0), b.i32(offset / sizeof(int32_t)));
+  };
+  constexpr size_t at = offsetof(CriaStepState, position);
+  set(at, b.add(stepField(at, b.getI32Type()), 1));
+  if (random)
+    set(kRandomOfStep, b.bitcast(VectorType::get({2}, b.getI32Type()), random));
 }
 
 Value SamplingKernel::limitsK() {
@@ -206,7 +237,8 @@ void SamplingKernel::finish() {
 //===----------------------------------------------------------------------===//
 
 /// Creates the entry, without its launches, after the other entries.
-static func::FuncOp createEntry(ModuleOp module, MemRefType logits) {
+static func::FuncOp createEntry(ModuleOp module, MemRefType logits,
+                                bool ofSession) {
   using Is = EntryArgument;
   auto b = ImplicitLocOpBuilder::atBlockEnd(module.getLoc(), module.getBody());
   int64_t rows = logits.getDimSize(0);
@@ -214,13 +246,20 @@ static func::FuncOp createEntry(ModuleOp module, MemRefType logits) {
     return MemRefType::get({rows, count}, element);
   };
   Type i32 = b.getI32Type();
-  SmallVector<Type> types = {logits, MemRefType::get({1, INT32_MAX}, i32),
-                             array(sizeof(CriaSampled) / sizeof(int32_t), i32),
-                             array(sizeof(CriaSampling), b.getI8Type())};
+  constexpr int64_t answer = sizeof(CriaSampled) / sizeof(int32_t);
+  SmallVector<Type> types = {
+      logits, MemRefType::get({1, INT32_MAX}, i32),
+      MemRefType::get({ofSession ? 2 : rows, answer}, i32),
+      array(sizeof(CriaSampling), b.getI8Type())};
   SmallVector<Is> arguments = {Is::Logits, Is::Seen, Is::Sampled, Is::Sampling};
   if (rows > 1) {
     types.push_back(b.getIndexType());
     arguments.push_back(Is::Tokens);
+  }
+  if (ofSession) {
+    types.push_back(MemRefType::get({1}, i32));
+    types.push_back(array(sizeof(CriaStepState) / sizeof(int32_t), i32));
+    llvm::append_range(arguments, ArrayRef{Is::Ids, Is::State});
   }
   auto entry = func::FuncOp::create(b, "sample", b.getFunctionType(types, {}));
   EntryArguments::set(entry, arguments);
@@ -244,6 +283,10 @@ static SamplingMemory createMemory(ImplicitLocOpBuilder &host,
     in.count = entry.getArgument(4);
   else
     in.count = arith::ConstantIndexOp::create(host, 1);
+  if (in.rows == 1 && entry.getNumArguments() > 4) {
+    in.ids = entry.getArgument(4);
+    in.state = entry.getArgument(5);
+  }
   auto temporary = [&](int64_t count, Type element) -> Value {
     return memref::AllocOp::create(host,
                                    MemRefType::get({in.rows, count}, element));
@@ -272,7 +315,8 @@ void simt::emitSampling(ModuleOp module, Block &kernels, func::FuncOp of) {
   auto logits = cast<ShapedType>(
       of.getArgumentTypes()[arguments->at(EntryArgument::Logits)]);
   func::FuncOp entry = createEntry(
-      module, MemRefType::get(logits.getShape(), logits.getElementType()));
+      module, MemRefType::get(logits.getShape(), logits.getElementType()),
+      /*ofSession=*/arguments->has(EntryArgument::Position));
   auto host =
       ImplicitLocOpBuilder::atBlockTerminator(module.getLoc(), &entry.front());
   SamplingMemory in = createMemory(host, entry);

@@ -31,6 +31,10 @@ inline constexpr int64_t kTile = 1024, kSampleThreads = 512,
 inline constexpr int64_t kBins = 2048, kBinsPerOctave = 64,
                          kLeastDistance = -20;
 
+/// Where a session's random state is.
+inline constexpr size_t kRandomOfStep =
+    offsetof(CriaStepState, sampling) + offsetof(CriaSampling, random);
+
 /// Results of the last blocks for the launches after them, an i64 each.
 enum class Found {
   Best,    ///< order and ~id, as in SamplingMemory::best
@@ -49,6 +53,7 @@ enum class Found {
 /// row of logits.
 struct SamplingMemory {
   mlir::Value logits, sampled, sampling;
+  mlir::Value ids, state;      // i32, of the next step; null: of a batch
   mlir::Value seen;            // i32, of all rows: Abi.h
   mlir::Value scores;          // (padded ids) f32
   mlir::Value best;            // (blocks) i64: order and ~id of the best
@@ -136,8 +141,15 @@ protected:
   /// Whether top_k or top_p leaves out any id.
   mlir::Value limitsK();
   mlir::Value limitsP();
-  /// Writes the id for the host, in one store: the host's memory is far.
+  /// A field of the CriaStepState, which `advance` changes; loaded where the
+  /// kernel begins.
+  mlir::Value stepField(size_t offset, mlir::Type type);
+  /// Writes the id for the host, in one store: the host's memory is far; and
+  /// for the next step.
   void answer(mlir::Value id, mlir::Value broken);
+  /// Makes the state that of the next step, once no other block reads it. If an
+  /// id was drawn at random, `random` is the generator's next state.
+  void advance(mlir::Value random = nullptr);
   /// Reads the results of `sample_scores`. Returns whether an id is drawn:
   /// false if the best id is wanted.
   mlir::Value readBest();
@@ -186,6 +198,7 @@ private:
   Rows located;
   mlir::Value scale;                          // set by readBest
   llvm::DenseMap<size_t, mlir::Value> fields; // of the CriaSampling
+  llvm::DenseMap<size_t, mlir::Value> stepFields;
 };
 
 /// Builds the kernel of this name and its launch.

@@ -284,7 +284,7 @@ TEST_F(ArtifactTest, SaysHowFarATextCanGoBack) {
     return parsed.ok() ? parsed->reach() : -1;
   };
   EXPECT_EQ(reach(cacheWithRope({-1})), 12); // to the begin
-  EXPECT_EQ(reach(ring(9)), 4);
+  EXPECT_EQ(reach(ring(9)), 3);
   nlohmann::json state = cacheWithRope({-1});
   state.erase("rope");
   state["state"] = true;

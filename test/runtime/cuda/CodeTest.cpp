@@ -304,7 +304,7 @@ TEST_F(CudaCodeTest, TheEnvironmentChoosesAnImage) {
 }
 
 TEST_F(CudaCodeTest, TheEnvironmentTurnsFeaturesOff) {
-  environment.set("CRIA_CUDA_WITHOUT", "overlap,graphs,carveout");
+  environment.set("CRIA_CUDA_WITHOUT", "overlap,graphs,carveout,ahead");
   // Neither is called; only the shared memory of `logits` is an attribute.
   inject("cuStreamBeginCapture:1:1:sticky,cuFuncSetAttribute:2:719:sticky");
   auto model = bind();
@@ -317,7 +317,7 @@ TEST_F(CudaCodeTest, TheEnvironmentTurnsFeaturesOff) {
   EXPECT_THAT(bind().status(),
               fails(CRIA_INVALID_ARGUMENT,
                     "CRIA_CUDA_WITHOUT has 'speed', expected some of "
-                    "graphs,overlap,carveout"));
+                    "graphs,overlap,carveout,ahead"));
 }
 
 // Without it kernels share their multiprocessors less, but run.

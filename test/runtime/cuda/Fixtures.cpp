@@ -54,7 +54,8 @@ nlohmann::json cudaManifest() {
                         {"decode", entry},
                         {"sample", nlohmann::json::parse(R"([
           {"launch": "pick", "grid": [1, 1, 1], "block": [1, 1, 1],
-           "shared": 0, "args": [{"logits": 0}, {"sampled": 0}]}])")}}}};
+           "shared": 0, "args": [{"logits": 0}, {"sampled": 0}, {"ids": 0},
+                                 {"state": 0}]}])")}}}};
   return manifest;
 }
 
@@ -133,13 +134,18 @@ END:
 }
 )";
 
-// The first of the largest of 5 logits; one thread.
+// The first of the largest of 5 logits, and the next step; one thread.
 static constexpr char pickPtx[] = R"(
-.visible .entry pick(.param .u64 logits, .param .u64 sampled) DECLARATIONS
+.visible .entry pick(.param .u64 logits, .param .u64 sampled,
+  .param .u64 ids, .param .u64 state) DECLARATIONS
   ld.param.u64 %a1, [logits];
   ld.param.u64 %a2, [sampled];
+  ld.param.u64 %a3, [ids];
+  ld.param.u64 %a4, [state];
   cvta.to.global.u64 %a1, %a1;
   cvta.to.global.u64 %a2, %a2;
+  cvta.to.global.u64 %a3, %a3;
+  cvta.to.global.u64 %a4, %a4;
   mov.f32 %x, 0fFF800000;
   mov.u32 %v, 0;
 MORE:
@@ -151,7 +157,14 @@ MORE:
   add.u32 %v, %v, 1;
   setp.lt.u32 %p, %v, 5;
   @%p bra MORE;
+  ld.global.u32 %position, [%a4];
+  and.b32 %v, %position, 1;
+  mul.wide.u32 %offset, %v, 16;
+  add.s64 %a2, %a2, %offset;
   st.global.u32 [%a2], %id;
+  st.global.u32 [%a3], %id;
+  add.u32 %position, %position, 1;
+  st.global.u32 [%a4], %position;
   ret;
 }
 )";

@@ -231,6 +231,194 @@ TEST_F(CudaSessionTest, ADrawThatFailedMayBeRepeated) {
   EXPECT_EQ(drawn("cuGraphLaunch:3:2"), drawn(""));
 }
 
+namespace {
+/// Texts that a caller generates: each id that is drawn is fed next. So that
+/// ids depend on the text, the largest logit, rounded down, modulo 5 is drawn.
+class CudaAheadTest : public CudaSessionTest {
+protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    std::string ptx = cudaPtx();
+    ptx.insert(ptx.find("ld.global.u32 %position, [%a4];"),
+               "cvt.rzi.u32.f32 %v, %x;\n  rem.u32 %id, %v, 5;\n  ");
+    auto opened = open(cudaManifest(), ptx);
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    artifact = *opened;
+    load();
+  }
+  void TearDown() override {
+    drawing.reset();
+    CudaSessionTest::TearDown();
+  }
+  /// The ids of a text of `count` ids that begins with some.
+  static std::vector<int32_t> expected(std::vector<int32_t> text,
+                                       size_t count) {
+    while (text.size() < count) {
+      std::vector<float> all = fakeLogits(text);
+      text.push_back(
+          static_cast<int32_t>(*std::max_element(all.end() - 5, all.end())) %
+          5);
+    }
+    return text;
+  }
+  /// Begins a text, whose next id is drawn already.
+  void begin() {
+    drawing = session();
+    text.assign(ids.begin(), ids.begin() + 4);
+    auto id = drawing->draw(text.data(), 4, *sampler);
+    ASSERT_TRUE(id.ok()) << id.status().message();
+    text.push_back(*id);
+  }
+  /// Feeds the last id.
+  Status draw() {
+    auto id = drawing->draw(&text.back(), 1, *sampler);
+    if (id.ok())
+      text.push_back(*id);
+    return id.status();
+  }
+  /// The id at a position of the cache.
+  float cached(size_t position) {
+    float cache[24];
+    EXPECT_TRUE(
+        drawing->readCache(0, reinterpret_cast<std::byte *>(cache)).ok());
+    return cache[position];
+  }
+
+  Result<Sampler> sampler = Sampler::create(SamplerOptions(), 5);
+  std::unique_ptr<Session> drawing;
+  std::vector<int32_t> text;
+};
+} // namespace
+
+// The emulated driver runs what is launched at once. So the id of the step is
+// in the cache although the host did not read it.
+TEST_F(CudaAheadTest, LaunchesTheNextStepBeforeTheIdIsRead) {
+  begin();
+  inject("cuEventQuery:1:2");
+  EXPECT_THAT(draw(), fails(CRIA_RESOURCE_EXHAUSTED, "cuEventQuery"));
+  EXPECT_EQ(drawing->position(), 4);
+  std::vector<int32_t> whole = expected(text, 12);
+  EXPECT_EQ(cached(4), whole[4]);
+  EXPECT_EQ(cached(5), whole[5]);
+  while (text.size() < 12)
+    ASSERT_TRUE(draw().ok());
+  EXPECT_EQ(text, whole);
+}
+
+// Two graphs for the first step, and then one for each but the last.
+TEST_F(CudaAheadTest, LaunchesEachStepOnce) {
+  begin();
+  inject("cuGraphLaunch:9:2");
+  for (int i = 0; i < 8; ++i)
+    ASSERT_TRUE(draw().ok());
+  EXPECT_EQ(text, expected(text, 13));
+  EXPECT_THAT(draw(), fails(CRIA_OUT_OF_RANGE, "1 ids at position 12"));
+  environment.set("CRIA_CUDA_WITHOUT", "ahead");
+  load();
+  begin();
+  inject("cuEventRecord:1:719");
+  while (text.size() < 13)
+    ASSERT_TRUE(draw().ok());
+  EXPECT_EQ(text, expected(text, 13));
+}
+
+TEST_F(CudaAheadTest, ACallOfAnotherStepFindsNoTraceOfTheOneLaunched) {
+  begin();
+  ASSERT_TRUE(draw().ok());
+  for (int32_t other : {2, 0}) { // ids that were not drawn
+    text.back() = other;
+    ASSERT_TRUE(draw().ok());
+    ASSERT_TRUE(draw().ok());
+    EXPECT_EQ(text, expected(text, text.size()));
+  }
+  // The id that was drawn, at an earlier position.
+  ASSERT_TRUE(drawing->rewind(3).ok());
+  text[3] = text.back();
+  text.resize(4);
+  for (int i = 0; i < 3; ++i)
+    ASSERT_TRUE(draw().ok());
+  EXPECT_EQ(text, expected({text.begin(), text.begin() + 4}, 7));
+  ASSERT_TRUE(drawing->rewind(5).ok());
+  text.resize(6);
+  std::vector<float> logits(5);
+  ASSERT_TRUE(drawing->feed(&text[5], 1, CRIA_LOGITS_LAST, logits.data()).ok());
+  std::vector<float> all = fakeLogits(text);
+  expectNear(logits, {all.end() - 5, all.end()});
+  // The cache now holds another text, which the same id follows.
+  text.push_back(expected(text, 7).back());
+  ASSERT_TRUE(draw().ok());
+  ASSERT_TRUE(draw().ok());
+  std::vector<int32_t> others = {2, 2, 2, 2, 2, 2, 2};
+  ASSERT_EQ(drawing->position(), 8);
+  others.insert(others.end(), text.end() - 2, text.end());
+  auto other = session();
+  ASSERT_TRUE(other->feed(others.data(), 8, CRIA_LOGITS_NONE, nullptr).ok());
+  ASSERT_TRUE(drawing->copy(*other).ok());
+  text = others;
+  ASSERT_TRUE(draw().ok());
+  EXPECT_EQ(text, expected(others, 10));
+}
+
+TEST_F(CudaAheadTest, TimedStepsAreNotLaunchedAhead) {
+  begin();
+  ASSERT_TRUE(draw().ok());
+  std::vector<KernelTime> times;
+  ASSERT_TRUE(drawing->trace(&times).ok());
+  for (size_t launches : {7, 14}) {
+    ASSERT_TRUE(draw().ok());
+    EXPECT_EQ(times.size(), launches);
+  }
+  ASSERT_TRUE(drawing->trace(nullptr).ok());
+  ASSERT_TRUE(draw().ok());
+  EXPECT_EQ(text, expected(text, 9));
+}
+
+TEST_F(CudaAheadTest, AFailureIsThatOfTheCallThatAsksForTheStep) {
+  const char *error = "cuGraphLaunch: CUDA_ERROR_OUT_OF_MEMORY while launching "
+                      "a decode step";
+  begin();
+  inject("cuGraphLaunch:2:2");
+  ASSERT_TRUE(draw().ok());
+  EXPECT_THAT(draw(), fails(CRIA_RESOURCE_EXHAUSTED, error));
+  EXPECT_EQ(drawing->position(), 5);
+  while (text.size() < 12)
+    ASSERT_TRUE(draw().ok());
+  EXPECT_EQ(text, expected(text, 12));
+  // Nobody asks for it.
+  begin();
+  inject("cuGraphLaunch:2:2");
+  ASSERT_TRUE(draw().ok());
+  text.back() = 2;
+  while (text.size() < 12)
+    ASSERT_TRUE(draw().ok());
+  EXPECT_EQ(text, expected(text, 12));
+  // It ends the context.
+  begin();
+  inject("cuGraphLaunch:2:719");
+  ASSERT_TRUE(draw().ok());
+  EXPECT_THAT(draw(),
+              fails(CRIA_ABORTED, "cuGraphLaunch: CUDA_ERROR_LAUNCH_FAILED "
+                                  "while launching a decode step"));
+  EXPECT_THAT(draw(), fails(CRIA_ABORTED, "context has ended"));
+}
+
+// Whichever call fails: the ids are right once it is called again.
+TEST_F(CudaAheadTest, GoesOnAfterAnyFailure) {
+  for (const char *call :
+       {"cuCtxPushCurrent", "cuMemcpyHtoDAsync", "cuLaunchKernelEx",
+        "cuStreamBeginCapture", "cuGraphInstantiateWithFlags", "cuGraphLaunch",
+        "cuEventRecord", "cuEventQuery", "cuStreamQuery"})
+    for (int number = 1; number <= 8; ++number) {
+      begin();
+      inject(std::string(call) + ":" + std::to_string(number) + ":2");
+      int failures = 0;
+      while (text.size() < 12 && failures < 2)
+        failures += !draw().ok();
+      EXPECT_EQ(text, expected(text, 12)) << call << " " << number;
+      inject("");
+    }
+}
+
 TEST_F(CudaSessionTest, StopsWhereCancelled) {
   auto stopped = session();
   stopped->cancel();
