@@ -200,10 +200,11 @@ Status Session::inChunks(int64_t count, int64_t chunk, bool ids,
   using Clock = std::chrono::steady_clock;
   Clock::time_point begin = Clock::now();
   const auto before = std::pair(prompt, expected);
-  bool isAnnounced = expected || fed < prompt;
+  // An earlier prompt, or a state, may have left one after the text.
+  promptBegin = expected || fed < prompt ? std::min(promptBegin, fed) : fed;
   prompt = promptWith(count);
   expected = 0;
-  int64_t length = isAnnounced ? prompt - promptBegin : count;
+  int64_t length = prompt - promptBegin;
   Result<int64_t> earlier = 0;
   if (!isRotatedForPrompt())
     earlier = recompute(ids);

@@ -168,7 +168,7 @@ private:
   int64_t written = 0;     // the end of the positions that the caches got
   int64_t prompt = 0;      // its positions; 0: it ends with the next feed
   int64_t expected = 0;    // its length to come; 0: none was announced
-  int64_t promptBegin = 0; // where the feeds of an announced prompt begin
+  int64_t promptBegin = 0; // where the feeds of the prompt begin
   int64_t rotated = 0; // the prompt for which the caches' rows were computed;
                        // 0: some are not there
   int64_t source = 0;  // ids of the text that was encoded

@@ -191,6 +191,30 @@ TEST_F(BatchTest, APromptsLastIdIsOfThePrompt) {
   expectNear(last, {expected.end() - 5, expected.end()});
 }
 
+// The rest of a feed that failed belongs to that feed, whatever was announced
+// of an earlier text.
+TEST_F(BatchTest, TheRestOfAFeedIsOfThatFeed) {
+  useNan();
+  auto session = std::move(*Session::create(model, 1));
+  Ids earlier = {1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3},
+      ids = {3, 2, 1, 3, 2, 1, 3, 2, 1, 4}, rest = {1, 2};
+  ASSERT_TRUE(
+      session->feed(earlier.data(), 11, CRIA_LOGITS_NONE, nullptr).ok());
+  ASSERT_TRUE(session->expectPrompt(12).ok());
+  ASSERT_TRUE(session->feed(&earlier[11], 1, CRIA_LOGITS_NONE, nullptr).ok());
+  ASSERT_TRUE(session->rewind(0).ok());
+  EXPECT_EQ(session->draw(ids.data(), 10, *sampler(1)).status().code(),
+            CRIA_DATA_LOSS);
+  ASSERT_EQ(session->position(), 8); // a chunk
+  std::vector<float> last(5);
+  ASSERT_TRUE(
+      session->feed(rest.data(), 2, CRIA_LOGITS_LAST, last.data()).ok());
+  ids.resize(8);
+  ids.insert(ids.end(), rest.begin(), rest.end());
+  std::vector<float> expected = fakeLogits(ids); // prefill ran them
+  expectNear(last, {expected.end() - 5, expected.end()});
+}
+
 // A rewound text leaves nothing that another one reads.
 TEST_F(BatchTest, ASessionForgetsWhatWasNotANumber) {
   useNan();
