@@ -374,14 +374,19 @@ public:
          ids.empty() ? std::size_t{0} : masks.size() / ids.size());
   }
 
-  /// What the step made; texts and logits live until the next one.
+  /// What the step made. After an error, which is one of all sequences, a step
+  /// may be repeated, when `results` are read.
   std::vector<cria_batch_result> step() {
-    std::size_t count = 0;
     call(cria_batch_step, get(), &count, &left);
-    std::vector<cria_batch_result> results(count, make<cria_batch_result>());
+    return results();
+  }
+  /// What the last step made, and if it failed, the results of sequences that
+  /// failed alone; texts and logits live until the next one.
+  std::vector<cria_batch_result> results() const {
+    std::vector<cria_batch_result> made(count, make<cria_batch_result>());
     for (std::size_t i = 0; i < count; ++i)
-      call(cria_batch_get_result, get(), i, &results[i]);
-    return results;
+      call(cria_batch_get_result, get(), i, &made[i]);
+    return made;
   }
   /// Sequences that run or wait, as of the last step.
   std::size_t unfinished() const { return left; }
@@ -416,7 +421,7 @@ public:
   }
 
 private:
-  std::size_t left = 0;
+  std::size_t count = 0, left = 0; // of the last step
 };
 
 } // namespace v1

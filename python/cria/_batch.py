@@ -215,6 +215,9 @@ class Batch(_native.OneThread):
         self._draft_rows = draft_rows
         #: Sequences that run or wait, as of the last step.
         self.unfinished = 0
+        #: What the last step returned. A step that raises an error, which is one of all
+        #: sequences, leaves the results of those that failed alone here.
+        self.results: list[BatchResult] = []
 
     def __enter__(self) -> Batch:
         return self
@@ -333,11 +336,15 @@ class Batch(_native.OneThread):
 
     def step(self) -> list[BatchResult]:
         """Computes one id of each sequence that decodes, with its drafts, and a chunk of
-        one prompt. A sequence has a result for each id that it drew, in order."""
-        counts = _native.ffi.new("size_t[2]")
-        self._call("cria_batch_step", counts, counts + 1)
-        self.unfinished = int(counts[1])
-        return [self._result(index) for index in range(counts[0])]
+        one prompt. A sequence has a result for each id that it drew, in order. After an
+        error a step may be repeated, when :attr:`results` are read."""
+        counts = _native.ffi.new("size_t[2]", [0, self.unfinished])
+        try:
+            self._call("cria_batch_step", counts, counts + 1)
+        finally:
+            self.unfinished = int(counts[1])
+            self.results = [self._result(index) for index in range(counts[0])]
+        return self.results
 
     def _result(self, index: int) -> BatchResult:
         result = _native.struct("cria_batch_result")

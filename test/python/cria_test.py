@@ -381,6 +381,26 @@ class Batches(unittest.TestCase):
                 batch.feed(batch.join(), list(range(40)), 1)
 
 
+    def test_a_step_that_fails_has_results(self):
+        artifact = cria.compile(TINY / "config.json", batch=2, target="cuda", chip="sm_80")
+        model = cria.load(artifact, weights=TINY, device="emulated")
+        fault = {"CRIA_EMULATOR_FAULTS": "cuLaunchKernelEx:1:1"}
+        with model.batch(pages=3, refuse=True) as batch:
+            batch.feed(batch.join(), list(range(30)), 2)
+            drawn = [result.sequence for result in batch.step()]
+            batch.feed(batch.join(), list(range(30)), 2)
+            with unittest.mock.patch.dict(os.environ, fault):
+                cria.devices("emulated")  # the driver reads its environment
+                with self.assertRaisesRegex(cria.Error, "cuLaunchKernelEx"):
+                    batch.step()
+            self.assertEqual(batch.unfinished, 1)
+            (refused,) = batch.results
+            self.assertIsInstance(refused.error, cria.ResourceExhausted)
+            while batch.unfinished:
+                drawn += [result.sequence for result in batch.step()]
+            self.assertEqual((refused.sequence, drawn), (2, [1, 1]))
+
+
 class Coroutines(unittest.IsolatedAsyncioTestCase):
     PROMPTS = ["Once upon a time", "Lily and Tom", [766, 376], "One day", "The dog"]
 

@@ -58,6 +58,7 @@ TEST_F(ApiBatchTest, ComputesManyTexts) {
         EXPECT_NE(result.logits, nullptr);
       }
   while (batch.unfinished());
+  EXPECT_EQ(batch.results().back().finish, CRIA_FINISH_LENGTH);
   cria::Session session(model);
   auto likeliest = cria::make<cria_sampler_options>();
   cria::Sampler best(likeliest, 5);
