@@ -45,6 +45,7 @@ not true | not 1 == 2 | true and 'x' | '' or 'y' | 0 and nope.x | 1 or nope.x | 
 1e308 * 10 - 1e308 * 10 >= 1 | 1 <= 1e308 * 10 - 1e308 * 10 | 1e308 * 10 > 99999999999999999999 | 0.0 // 5 | -0.0 // 5
 1 + 2 ~ 3 * 4 | 1 ~ 2 * 3 ~ 4 | 1 or 2 and 3 | not 1 or 2 | 1 == 1 and not 2 == 3 | 6 // 4 * 2 % 5 | 1 - -1 | - 1 ~ 2
 5[0] | none.x | none['x'] | nope | nope.x | nope[0] | nope() | nope[1:] | 'a'.b
+1 is odd is true | 1 is eq 1 is true | none is none is not true
 {'items': 1}.items is callable | {'items': 1}['items'] | [1, [2, 3]].1.0
 """.replace("|", "\n")
 

@@ -402,10 +402,12 @@ Expression ExpressionParser::parseTest(Expression operand) {
   Token::Kind next = peek().kind;
   if (atOperator("(")) {
     test = parseArguments(std::move(test));
+  } else if (atName("is")) {
+    fail("a test cannot follow a test: write 'and' between them");
   } else if (next == Token::Kind::String || next == Token::Kind::Integer ||
              next == Token::Kind::Float || atOperator("[") || atOperator("{") ||
              (next == Token::Kind::Name && !atName("else") && !atName("or") &&
-              !atName("and") && !atName("is"))) {
+              !atName("and"))) {
     bool keyword = atName("if") || atName("in") || atName("not");
     if (!keyword)
       test.operands.push_back(parsePostfix(parsePrimary()));

@@ -137,10 +137,13 @@ private:
 
   std::vector<std::string> parseTargets() {
     bool parentheses = skipOperator("(");
-    std::vector<std::string> targets = {expectName()};
-    while (ok() && skipOperator(",") && peek().kind == Token::Kind::Name &&
-           !atName("in"))
+    std::vector<std::string> targets;
+    do {
+      if (atOperator("("))
+        fail("a tuple of names among names is not supported",
+             CRIA_UNIMPLEMENTED);
       targets.push_back(expectName());
+    } while (ok() && skipOperator(","));
     if (parentheses)
       expectOperator(")");
     return targets;

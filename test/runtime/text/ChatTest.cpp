@@ -143,6 +143,7 @@ TEST(Chat, RefusesWhatItDoesNotDoByName) {
        {"{% include 'x' %}", "{% block x %}{% endblock %}",
         "{{ 1 | groupby('x') }}", "{{ '<' | urlize }}", "{{ 1 is filter }}",
         "{% for i in [] recursive %}{% endfor %}",
+        "{% for i, (k, v) in [] %}{% endfor %}",
         "{% set n = namespace() %}{% set n.l = [n] %}", "{{ '%x' % 1 }}",
         "{{ '{:>3}'.format(1) }}", "{{ ''.__class__ }}", "{{ {(1,): 2} }}",
         "{{ '%s' | safe % 1 }}"})
