@@ -421,7 +421,7 @@ Result<Regex> Regex::compile(std::string_view pattern) {
     return Status(CRIA_INVALID_ARGUMENT,
                   "the regular expression '" +
                       std::string(pattern.substr(0, 200)) +
-                      "' is wrong: " + message);
+                      "' is wrong, or not supported: " + message);
   size_t steps = workAtPlace / window / std::max<size_t>(pattern.size(), 16);
   if (steps < leastFastSteps)
     return regex;

@@ -156,6 +156,10 @@ static json split(const char *expression) {
 TEST(TokenizerErrors, Expressions) {
   EXPECT_THAT(load("/pre_tokenizer", split("(a")),
               fails(CRIA_INVALID_ARGUMENT, "missing closing parenthesis"));
+  // Oniguruma takes these.
+  for (const char *differs : {"(?<=a+)b", "a+*"})
+    EXPECT_THAT(load("/pre_tokenizer", split(differs)),
+                fails(CRIA_INVALID_ARGUMENT, "is wrong, or not supported: "));
   std::string deep(20, '[');
   deep += "a" + std::string(20, ']');
   for (const char *differs :
