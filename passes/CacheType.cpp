@@ -1,6 +1,7 @@
 #include "passes/CacheType.h"
 
 #include "dialect/Dialect.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
@@ -34,6 +35,22 @@ void cria::forEachUse(Value cache, function_ref<void(OpOperand &)> body) {
     for (OpOperand &use : value.getUses())
       body(use);
   });
+}
+
+LogicalResult cria::verifyCacheUses(Value cache) {
+  Operation *other = nullptr;
+  forEachUse(cache, [&](OpOperand &use) {
+    Operation *user = use.getOwner();
+    bool passesOn = user->hasTrait<OpTrait::IsTerminator>() ||
+                    llvm::is_contained(user->getResultTypes(), cache.getType());
+    if (passesOn && !updated(use) && !isa<scf::YieldOp, func::ReturnOp>(user))
+      other = user;
+  });
+  if (!other)
+    return success();
+  return other->emitError("expected caches to go through appends, states and "
+                          "loops alone, got ")
+         << other->getName();
 }
 
 void cria::setCacheType(Value cache, RankedTensorType type) {

@@ -74,6 +74,11 @@ static LogicalResult verifyPageable(ModuleOp module, func::FuncOp forward) {
     if (table.getOriginal())
       return table.emitError("expected frequencies that do not depend on the "
                              "length of a text, beside paged caches");
+  size_t caches = cacheTypes(forward.getFunctionType()).size();
+  for (Value cache : forward.getArguments().take_back(caches))
+    if ((hasPositions(cache.getType()) || isStateOfText(cache.getType())) &&
+        failed(verifyCacheUses(cache)))
+      return failure();
   WalkResult walked = module.walk([&](GQAOp op) {
     if (op.getRing()) {
       op.emitError("expected no ring beside paged caches "

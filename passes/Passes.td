@@ -115,7 +115,8 @@ def QuantizeWeights : Pass<"llama-quantize-weights", "::mlir::ModuleOp"> {
 def QuantizeCache : Pass<"llama-quantize-cache", "::mlir::ModuleOp"> {
   let summary = "store keys and values in blocks of few bits";
   let description = [{
-    Before: a program at the phase import. After: all caches (arguments, results
+    Before: a program at the phase import, whose caches go through appends,
+    states and loops alone. After: all caches (arguments, results
     and values in between) have elements in blocks of `format`, which is `q8_0`
     or `none`.
 
@@ -134,12 +135,12 @@ def PageCaches : Pass<"llama-page-caches", "::mlir::ModuleOp"> {
   let summary = "make prefill and batch entries over paged caches";
   let description = [{
     Before: a function `@forward` (see the llama dialect) over caches of one
-    text. After: two functions over paged caches. `@prefill` is the same
-    function for one text; an argument has the page numbers of the text.
-    `@batch` is a copy for tokens of several texts; each token has its own
-    position and page numbers. A state becomes the states of many texts, and an
-    argument after the page numbers has the numbers of the states that the text, or
-    each token's text, reads and writes.
+    text, which go through appends, states and loops alone. After: two functions
+    over paged caches. `@prefill` is the same function for one text; an argument
+    has the page numbers of the text. `@batch` is a copy for tokens of several
+    texts; each token has its own position and page numbers. A state becomes the
+    states of many texts, and an argument after the page numbers has the numbers of
+    the states that the text, or each token's text, reads and writes.
 
     ```mlir
     func.func @prefill(%ids: tensor<?xi32>, %position: index, %first: index, %pages: tensor<32xi32>, %k: tensor<?x5x4x16x64xbf16>, ...) attributes {invariant}

@@ -50,7 +50,8 @@ private:
       if (!type || type.getRank() != 4 ||
           !isa<FloatType>(type.getElementType()))
         continue;
-      if (failed(expectWholeBlocks(function, type)))
+      if (failed(expectWholeBlocks(function, type)) ||
+          failed(verifyCacheUses(argument)))
         return failure();
       setCacheType(argument, type.clone(blocks));
     }

@@ -33,7 +33,8 @@ struct RoundTruncF : OpRewritePattern<arith::TruncFOp> {
                                 PatternRewriter &rewriter) const override {
     Value x = op.getIn();
     if (!getElementTypeOrSelf(op.getType()).isBF16() ||
-        !getElementTypeOrSelf(x.getType()).isF32() || op.getRoundingmodeAttr())
+        !getElementTypeOrSelf(x.getType()).isF32() ||
+        isa<TensorType>(x.getType()) || op.getRoundingmodeAttr())
       return rewriter.notifyMatchFailure(op, "does not round f32 to bf16");
     ImplicitLocOpBuilder b(op.getLoc(), rewriter);
     Type i32 = integersLike(x.getType(), 32),

@@ -135,6 +135,10 @@ struct ConvertLinalgToGpu
       b.setInsertionPoint(&module.getBody()->back());
     module->setAttr(mlir::gpu::GPUDialect::getContainerModuleAttrName(),
                     b.getUnitAttr());
+    if (Operation *other = module.lookupSymbol("kernels")) {
+      other->emitError("expected no @kernels before the GPU's are built");
+      return signalPassFailure();
+    }
     auto kernels =
         mlir::gpu::GPUModuleOp::create(b, module.getLoc(), "kernels");
     SmallVector<Attribute> targets;

@@ -33,14 +33,17 @@ func.func @scalar(%x: f32) -> bf16 {
   return %0 : bf16
 }
 
-// What is rounded to another type, from another or in another way stays.
+// What is rounded to another type, from another or in another way stays, and so do
+// tensors.
 // CHECK-LABEL: func @others
 // CHECK: arith.truncf %{{.*}} : f32 to f16
 // CHECK: arith.truncf %{{.*}} : f64 to bf16
 // CHECK: arith.truncf %{{.*}} downward : f32 to bf16
-func.func @others(%x: f32, %y: f64) -> (f16, bf16, bf16) {
+// CHECK: arith.truncf %{{.*}} : tensor<?xf32> to tensor<?xbf16>
+func.func @others(%x: f32, %y: f64, %t: tensor<?xf32>) -> (f16, bf16, bf16, tensor<?xbf16>) {
   %0 = arith.truncf %x : f32 to f16
   %1 = arith.truncf %y : f64 to bf16
   %2 = arith.truncf %x downward : f32 to bf16
-  return %0, %1, %2 : f16, bf16, bf16
+  %3 = arith.truncf %t : tensor<?xf32> to tensor<?xbf16>
+  return %0, %1, %2, %3 : f16, bf16, bf16, tensor<?xbf16>
 }

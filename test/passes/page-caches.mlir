@@ -159,6 +159,17 @@ func.func @forward(%ids: tensor<?xi32>, %p: index, %first: index, %more: index, 
 
 // -----
 
+func.func private @layer(%k: tensor<3x2x16x8xf32>) -> tensor<3x2x16x8xf32> {
+  return %k : tensor<3x2x16x8xf32>
+}
+func.func @forward(%ids: tensor<?xi32>, %p: index, %first: index, %k: tensor<3x2x16x8xf32>) -> tensor<3x2x16x8xf32> {
+  // expected-error @below {{expected caches to go through appends, states and loops alone, got func.call}}
+  %0 = call @layer(%k) : (tensor<3x2x16x8xf32>) -> tensor<3x2x16x8xf32>
+  return %0 : tensor<3x2x16x8xf32>
+}
+
+// -----
+
 // expected-error @below {{expected a function @forward(ids, position, first, caches...), with a cache that has positions, and rows and a page of at least 1}}
 module {
 }

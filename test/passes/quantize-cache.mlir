@@ -33,3 +33,13 @@ func.func @forward(%x: !h, %p: index, %k: !c, %v: !c) -> (!h, !c, !c) {
 func.func @forward(%k: tensor<3x2x16x24xf32>) -> tensor<3x2x16x24xf32> {
   return %k : tensor<3x2x16x24xf32>
 }
+
+// -----
+
+func.func @forward(%k: tensor<3x2x16x32xf32>) -> tensor<3x2x16x32xf32> {
+  %0 = llama.kernel "k" -> tensor<3x2x16x32xf32> {
+    // expected-error @below {{expected caches to go through appends, states and loops alone, got llama.yield}}
+    llama.yield %k : tensor<3x2x16x32xf32>
+  }
+  return %0 : tensor<3x2x16x32xf32>
+}
