@@ -551,9 +551,11 @@ static LogicalResult verifyLayers(Operation *op) {
 }
 
 /// The compiler makes functions whose names have a period, such as `rope.cos`,
-/// and those in `reservedNames`. A program may not use these names.
+/// or begin with `cria_`, and those in `reservedNames`. A program may not use
+/// these names.
 static LogicalResult verifyName(Operation *op, StringRef name) {
-  if (!llvm::is_contained(reservedNames, name) && !name.contains('.'))
+  if (!llvm::is_contained(reservedNames, name) && !name.contains('.') &&
+      !name.starts_with("cria_"))
     return success();
   return op->emitError("expected a name that is not one of the compiler's, and "
                        "has no period, got @")

@@ -186,7 +186,8 @@ TEST(Program, SymbolsAreFewAndHaveOwnNames) {
                                   "@i[4611686018427387904] : tensor<4xf32> "
                                   "from \"i.{}\"")),
             "expected at most 1048576 weights, each layer's counted");
-  for (const char *name : {"kernels", "sample", "decode", "\"r.cos\""})
+  for (const char *name :
+       {"kernels", "sample", "decode", "\"r.cos\"", "cria_prefill"})
     EXPECT_THAT(problem(program(kAll, std::string("llama.weight @") + name +
                                           " : tensor<4xf32> from \"h\"")),
                 HasSubstr("expected a name that is not one of the compiler's"));
