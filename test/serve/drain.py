@@ -93,13 +93,16 @@ def check_second_signal(tools, artifact):
 
 
 def check_lost_device(tools, artifact):
-    """A device that is lost ends the server, also if it computes embeddings alone."""
+    """A device that is lost ends the server, also if it computes embeddings alone. The
+    last line says why."""
     env = {"CRIA_EMULATOR_FAULTS": "cuLaunchKernel:1:719:sticky,cuLaunchKernelEx:1:719:sticky"}
     server = Server(tools, artifact, "--device=emulated", env=env)
     answer = server.post("/v1/embeddings", {"input": "Once"})
     check(answer.status == 500, answer)
     check(server.process.wait(30) == 1, server.errors)
     server.__exit__(True)
+    last = server.errors[-1]
+    check("error: the device failed: " in last and "CUDA_ERROR_LAUNCH_FAILED" in last, last)
 
 
 def main():

@@ -165,7 +165,7 @@ std::optional<ApiError> Scheduler::run() {
       if (!running.empty())
         propose();
       if ((!running.empty() && !step()) || !pass())
-        error = internalError("the device failed");
+        error = internalError("the device failed: " + failure);
       see();
       metrics.scheduling = threadSeconds() - computing;
     } catch (const std::exception &problem) { // no memory, for example
@@ -542,7 +542,8 @@ bool Scheduler::step() {
   if (failedSteps < 2 && mayGoOn) // a step that failed may be repeated
     return true;
   failedSteps = 0;
-  failAll(internalError(error.message));
+  failure = error.message;
+  failAll(internalError(failure));
   return status == CRIA_RESOURCE_EXHAUSTED && mayGoOn;
 }
 
@@ -694,6 +695,7 @@ bool Scheduler::pass() {
   } catch (const Error &error) {
     ApiError told = toApiError(error);
     failedPasses += told.status == 500;
+    failure = told.message;
     failJob(job, told);
     return failedPasses < 2 && !batch.isShared(); // the next one may go well
   } catch (const std::exception &problem) { // no memory for logits, for example

@@ -129,6 +129,7 @@ private:
   // they have images, before texts are drawn.
   std::deque<std::shared_ptr<Job>> passes;
   int failedSteps = 0, failedPasses = 0; // one after the other
+  std::string failure;                   // why the last of them failed
   double computing = 0; // seconds of this thread's CPU, but for scheduling
   // Events that the thread of I/O has not taken yet; it may outlive this.
   std::shared_ptr<std::atomic<int64_t>> posted =
