@@ -188,10 +188,11 @@ static void buildCudaLlvm(OpPassManager &pm, const PipelineOptions &options) {
   kernels.addNestedPass<gpu::GPUFuncOp>(createOverlapLaunches());
   kernels.addNestedPass<gpu::GPUFuncOp>(createLowerKernelArguments());
   kernels.addNestedPass<gpu::GPUFuncOp>(createMathToIntrinsics());
-  kernels.addPass(createSCFToControlFlowPass());
-  // Views of memrefs become offsets. The pass leaves affine arithmetic.
+  // Views of memrefs become offsets. The pass leaves affine arithmetic. Between
+  // blocks it would make a tensor map an argument of those that are alike.
   kernels.addPass(memref::createExpandStridedMetadataPass());
   kernels.addPass(createLowerAffinePass());
+  kernels.addPass(createSCFToControlFlowPass());
   kernels.addPass(createConvertNVGPUToNVVMPass());
   // No pattern here is rolled back. Without rollback the conversion keeps less
   // in memory.

@@ -36,6 +36,8 @@ MORE_TILES = CONFIG | {
     "num_attention_heads": 2,
     "num_key_value_heads": 1,
 }
+# The terms of a product are one tile, so that copies of several weights have no loops.
+ONE_TILE = CONFIG | {"hidden_size": 64, "intermediate_size": 64, "head_dim": 64}
 LENGTHS, SOME = [2, 16, 17, 32, 33, 64, 65, 128, 129, 200], [17, 65, 129]
 # Rows that sm_90a has special tiles for: two or three tiles, whose blocks are pairs. Of
 # fewer rows, the blocks of a tile are a cluster.
@@ -66,6 +68,7 @@ FORMATS = {
     "bf16-wgmma": (["--dtype=bf16", *HOPPER], [17, 65, 128, *WIDE], 5e-5),
     "f16-wgmma": (["--dtype=f16", *HOPPER], WIDE, 1e-6),
     "bf16-wgmma-more": (["--dtype=bf16", *HOPPER], [300], 5e-5),
+    "bf16-wgmma-one": (["--dtype=bf16", *HOPPER], [300], 5e-5),
     "bf16-sizes": (["--dtype=bf16"], [16, 17, 130], 5e-5),
     "bf16-wgmma-sizes": (["--dtype=bf16", *HOPPER], [17, 200], 5e-5),
     "q8_0": (["--quantize=q8_0"], SOME, 1e-4),
@@ -102,7 +105,7 @@ def main():
     tools = Tools(*sys.argv[1:3])
     config = tools.scratch / "config.json"
     for name in sys.argv[3:]:
-        model = MORE_TILES if name.endswith("more") else CONFIG
+        model = {"more": MORE_TILES, "one": ONE_TILE}.get(name.split("-")[-1], CONFIG)
         config.write_text(json.dumps(model))
         flags, lengths, limit = FORMATS[name]
         flags = ["--target=cpu,cuda", "--max-seq=384", *flags]
