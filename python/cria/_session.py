@@ -425,6 +425,7 @@ class Session(_native.OneThread):
     def copy(self) -> Session:
         """A new session with the same state."""
         made = Session(self.model, lora=self._lora)
+        made._expected = self._expected
         self._alone(
             lambda: made._alone(
                 lambda: _native.call("cria_session_copy", self._handle, made._handle)

@@ -381,24 +381,44 @@ class Batches(unittest.TestCase):
                 batch.feed(batch.join(), list(range(40)), 1)
 
 
+@functools.cache
+def emulated():
+    """A model on the emulated GPU, where prefill and decoding give other bits."""
+    options = {"batch": 2, "chunk": 16, "target": "cuda", "chip": "sm_80"}
+    artifact = cria.compile(TINY / "config.json", **options)
+    return cria.load(artifact, weights=TINY, device="emulated")
+
+
+class Emulated(unittest.TestCase):
     def test_a_step_that_fails_has_results(self):
-        artifact = cria.compile(TINY / "config.json", batch=2, target="cuda", chip="sm_80")
-        model = cria.load(artifact, weights=TINY, device="emulated")
         fault = {"CRIA_EMULATOR_FAULTS": "cuLaunchKernelEx:1:1"}
-        with model.batch(pages=3, refuse=True) as batch:
+        with emulated().batch(pages=3, refuse=True) as batch:
             batch.feed(batch.join(), list(range(30)), 2)
+            self.assertEqual(batch.step(), [])
             drawn = [result.sequence for result in batch.step()]
             batch.feed(batch.join(), list(range(30)), 2)
             with unittest.mock.patch.dict(os.environ, fault):
                 cria.devices("emulated")  # the driver reads its environment
                 with self.assertRaisesRegex(cria.Error, "cuLaunchKernelEx"):
                     batch.step()
+            cria.devices("emulated")
             self.assertEqual(batch.unfinished, 1)
             (refused,) = batch.results
             self.assertIsInstance(refused.error, cria.ResourceExhausted)
             while batch.unfinished:
                 drawn += [result.sequence for result in batch.step()]
             self.assertEqual((refused.sequence, drawn), (2, [1, 1]))
+
+    def test_a_copy_goes_on_with_an_announced_prompt(self):
+        ids = list(range(38))
+        with emulated().session() as session:
+            whole = session.feed(ids)
+        with emulated().session() as session:
+            session.expect_prompt(38)
+            session.feed(ids[:10], "none")
+            with session.copy() as copy:
+                copy.feed(ids[10:37], "none")
+                np.testing.assert_array_equal(copy.feed(ids[37:]), whole)
 
 
 class Coroutines(unittest.IsolatedAsyncioTestCase):
