@@ -4,8 +4,7 @@
 
 namespace cria {
 
-std::vector<cpu_set_t> readNodes(const cpu_set_t &allowed,
-                                 const std::string &root) {
+std::vector<cpu_set_t> readNodes(const std::string &root) {
   static constexpr int most = 64;
   std::vector<cpu_set_t> nodes;
   for (int node = 0; node < most; ++node) {
@@ -19,33 +18,32 @@ std::vector<cpu_set_t> readNodes(const cpu_set_t &allowed,
       if (file >> next && next == '-')
         file >> last >> next;
       for (int core = first; core <= last && core < CPU_SETSIZE; ++core)
-        if (core >= 0 && CPU_ISSET(core, &allowed))
+        if (core >= 0)
           CPU_SET(core, &cores);
     }
-    if (CPU_COUNT(&cores) > 0)
-      nodes.push_back(cores);
+    nodes.push_back(cores);
   }
   return nodes;
 }
 
-/// The nodes, read once, by a thread that may use all cores that the process
-/// may use.
-static const std::vector<cpu_set_t> &nodes() {
-  static const std::vector<cpu_set_t> all = [] {
-    cpu_set_t allowed;
-    return sched_getaffinity(0, sizeof(allowed), &allowed) == 0
-               ? readNodes(allowed)
-               : std::vector<cpu_set_t>();
-  }();
-  return all;
+std::vector<cpu_set_t> within(const std::vector<cpu_set_t> &nodes,
+                              const cpu_set_t &allowed) {
+  std::vector<cpu_set_t> parts;
+  for (const cpu_set_t &node : nodes) {
+    cpu_set_t part;
+    CPU_AND(&part, &node, &allowed);
+    if (CPU_COUNT(&part) > 0)
+      parts.push_back(part);
+  }
+  return parts;
 }
 
-bool hasNodes() { return nodes().size() > 1; }
-
-void stayOnNode(size_t thread, size_t count) {
-  if (hasNodes())
-    sched_setaffinity(0, sizeof(cpu_set_t),
-                      &nodes()[thread * nodes().size() / count]);
+std::vector<cpu_set_t> ownNodes() {
+  static const std::vector<cpu_set_t> all = readNodes();
+  cpu_set_t allowed;
+  return sched_getaffinity(0, sizeof(allowed), &allowed) == 0
+             ? within(all, allowed)
+             : std::vector<cpu_set_t>();
 }
 
 } // namespace cria

@@ -13,15 +13,19 @@
 
 namespace cria {
 
-/// The cores of each node that has some of `allowed`, by the files in
-/// sys/devices/system/node. `root` is the folder with sys.
-std::vector<cpu_set_t> readNodes(const cpu_set_t &allowed,
-                                 const std::string &root = "");
+/// The cores of each node, by the files in sys/devices/system/node. `root` is
+/// the folder with sys.
+std::vector<cpu_set_t> readNodes(const std::string &root = "");
 
-/// Whether this process may use cores of several nodes.
-bool hasNodes();
+/// What `nodes` have of `allowed`, without those that have nothing.
+std::vector<cpu_set_t> within(const std::vector<cpu_set_t> &nodes,
+                              const cpu_set_t &allowed);
 
-/// Keeps the calling thread, number `thread` of `count`, on one of the nodes.
-void stayOnNode(size_t thread, size_t count);
+/// The cores of each node that the calling thread may use, which are those that
+/// the threads may use that it starts.
+std::vector<cpu_set_t> ownNodes();
+
+/// Whether these are several nodes.
+inline bool hasNodes() { return ownNodes().size() > 1; }
 
 } // namespace cria

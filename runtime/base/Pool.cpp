@@ -95,11 +95,14 @@ Pool::Pool(const Threads &threads) : lent(threads) {
   SignalBlock block; // workers inherit it: signals are for the application's
                      // threads
   try {
-    for (size_t i = 1, all = static_cast<size_t>(count); i < all; ++i)
-      workers.emplace_back([=] {
-        stayOnNode(i, all);
-        work(i);
-      });
+    std::vector<cpu_set_t> nodes = ownNodes();
+    for (size_t i = 1, all = static_cast<size_t>(count); i < all; ++i) {
+      workers.emplace_back([this, i] { work(i); });
+      if (nodes.size() > 1)
+        pthread_setaffinity_np(workers.back().native_handle(),
+                               sizeof(cpu_set_t),
+                               &nodes[i * nodes.size() / all]);
+    }
   } catch (const std::exception &) {
     // No more threads, or no memory for them: the ones that started share the
     // work.

@@ -13,15 +13,15 @@
 /// begun.
 ///
 /// Between many cores a cache line that all write costs most: some 30 ns for
-/// each write, one after the other. So each thread claims its own pieces, and
-/// counts those that it ran, in lines of its own. Others only read these, but
-/// for a late thread's claims.
+/// each write, one after the other. So each thread has lines of its own, in
+/// which it claims its pieces and counts those that it ran. Others read these
+/// lines, and write one only where they take a piece of a late thread.
 ///
 /// A pool may be made of threads that the caller lends. Then it has no workers,
 /// and the caller's function runs the pieces.
 ///
-/// On a machine of several NUMA nodes workers stay on one each (Nodes.h); the
-/// caller's threads go where the application lets them.
+/// If the caller may use cores of several NUMA nodes, each worker stays on one
+/// of them (Nodes.h). The caller's threads go where the application lets them.
 ///
 /// Workers block signals. Signals that are sent to the process go to a thread
 /// of the application, which can handle them.
@@ -109,7 +109,7 @@ private:
 
   alignas(64) std::atomic<uint32_t> epoch{0};    // loops begun
   alignas(64) std::atomic<uint32_t> sleepers{0}; // workers asleep
-  std::atomic<uint32_t> callerSleeps{0}; // 1; 0 once all pieces have run
+  std::atomic<uint32_t> callerSleeps{0}; // 1 while it sleeps, or is about to
   std::unique_ptr<Share[]> shares;       // of each thread
   std::vector<std::thread> workers;
   Threads lent; // `run` is null if the workers are the pool's own

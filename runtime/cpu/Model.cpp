@@ -118,16 +118,18 @@ Status Model::Builder::fillUnits(uint64_t begin, uint64_t end) const {
   return Status();
 }
 
-/// Fills all targets; each core fills one contiguous stretch, or, where there
-/// are NUMA nodes, one of each target. If there is a progress callback, the
-/// cores fill 64 million elements between two calls.
+/// Fills all targets; each core fills one contiguous stretch. If there is a
+/// progress callback, the cores fill 64 million elements between two calls.
+/// Where there are NUMA nodes they fill one target after the other, each core
+/// its part.
 Status Model::Builder::fillTargets(const Progress &progress) const {
   static constexpr uint64_t most = (64 << 20) / mostBlockElements;
   uint64_t total = ends.empty() ? 0 : ends.back();
   uint64_t step = progress ? std::min(most, total) : total;
+  bool oneByOne = hasNodes();
   for (uint64_t done = 0, count; done < total; done += count) {
     count = std::min(step, total - done);
-    if (hasNodes())
+    if (oneByOne)
       count = *std::upper_bound(ends.begin(), ends.end(), done) - done;
     auto range = [&](int64_t from, int64_t to) {
       return fillUnits(done + static_cast<uint64_t>(from),

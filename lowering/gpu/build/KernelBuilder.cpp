@@ -30,16 +30,15 @@ cria::simt::generationsOf(Operation *kernel) {
   auto list = dyn_cast<ArrayAttr>(own);
   if (!list || list.empty())
     return std::nullopt;
-  SmallVector<int64_t> numbers;
-  for (Attribute each : list) {
-    auto number = dyn_cast<IntegerAttr>(each);
-    if (!number || !number.getType().isInteger(64) || number.getInt() < 0 ||
-        number.getInt() >= kGenerations ||
-        (!numbers.empty() && number.getInt() != numbers.back() + 1))
-      return std::nullopt;
-    numbers.push_back(number.getInt());
-  }
-  return std::pair(numbers.front(), numbers.back());
+  auto first = dyn_cast<IntegerAttr>(list[0]);
+  int64_t begin = first && first.getType().isInteger(64) ? first.getInt() : -1;
+  if (begin < 0 || begin >= kGenerations)
+    return std::nullopt;
+  int64_t end = begin + static_cast<int64_t>(list.size());
+  auto all = llvm::to_vector(llvm::seq(begin, end));
+  if (end > kGenerations || list != Builder(kernel).getI64ArrayAttr(all))
+    return std::nullopt;
+  return std::pair(begin, end - 1);
 }
 
 KernelBuilder::KernelBuilder(Location loc, Block &module, StringRef name,

@@ -17,9 +17,10 @@ using namespace cria;
 
 /// The first chip that has griddepcontrol.
 static constexpr int kOverlapChip = 90;
-/// The first chip whose PTX has a version that can copy in bulk to the
-/// block's own shared memory. To any block's of a cluster, which older versions
-/// say, ptxas makes a call of each copy on sm_120, and registers spill.
+/// The first chip whose PTX has a version in which a bulk copy can name the
+/// block's own shared memory. Older versions name that of any block of a
+/// cluster: then ptxas makes a call of each copy on sm_120, and registers
+/// spill.
 static constexpr int kOwnCopiesChip = 100;
 static constexpr StringLiteral kVersion = ".version 8.0",
                                kOwnCopiesVersion = ".version 8.6";

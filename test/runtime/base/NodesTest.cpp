@@ -27,7 +27,7 @@ std::vector<std::vector<int>> coresOf(const std::vector<std::string> &lists,
   for (int core : allowed)
     CPU_SET(core, &cores);
   std::vector<std::vector<int>> all;
-  for (const cpu_set_t &node : readNodes(cores, root.path())) {
+  for (const cpu_set_t &node : within(readNodes(root.path()), cores)) {
     all.emplace_back();
     for (int core = 0; core < CPU_SETSIZE; ++core)
       if (CPU_ISSET(core, &node))
