@@ -1,6 +1,6 @@
 #include "tools/Ranks.h"
 
-#include "runtime/base/Cores.h"
+#include "runtime/base/threads/Cores.h"
 #include "runtime/ranks/JoinRanks.h"
 
 #include <algorithm>

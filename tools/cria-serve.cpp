@@ -4,8 +4,8 @@
 /// I/O (serve/Http.h), and workers read requests (serve/Texts.h). If ranks
 /// share the model, rank 0 serves, and the others compute
 /// (serve/SharedBatch.h).
-#include "runtime/base/Cores.h"
 #include "runtime/base/files/File.h"
+#include "runtime/base/threads/Cores.h"
 #include "runtime/device/Device.h"
 #include "tools/CommandLine.h"
 #include "tools/Compile.h"

@@ -1,6 +1,6 @@
 #include "runtime/base/Memory.h"
 
-#include "runtime/base/Cores.h"
+#include "runtime/base/threads/Cores.h"
 
 #include <cerrno>
 #include <string>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/artifact/Artifact.h"
-#include "runtime/base/Pool.h"
+#include "runtime/base/threads/Pool.h"
 #include "runtime/cpu/Buffers.h"
 #include "runtime/cpu/Trace.h"
 #include "runtime/device/Backend.h"

@@ -1,7 +1,7 @@
 #include "runtime/cpu/Model.h"
 
-#include "runtime/base/Cores.h"
-#include "runtime/base/Nodes.h"
+#include "runtime/base/threads/Cores.h"
+#include "runtime/base/threads/Nodes.h"
 #include "runtime/cpu/Backend.h"
 #include "runtime/weights/RopeTables.h"
 #include "runtime/weights/WeightLoader.h"

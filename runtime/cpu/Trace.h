@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/artifact/Manifest.h"
-#include "runtime/base/Pool.h"
+#include "runtime/base/threads/Pool.h"
 #include "runtime/device/Backend.h"
 
 #include <vector>

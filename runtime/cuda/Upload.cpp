@@ -1,7 +1,7 @@
 #include "runtime/cuda/Upload.h"
 
-#include "runtime/base/Cores.h"
-#include "runtime/base/Pool.h"
+#include "runtime/base/threads/Cores.h"
+#include "runtime/base/threads/Pool.h"
 
 #include <algorithm>
 #include <mutex>

@@ -5,7 +5,7 @@
 #include "runtime/Abi.h"
 #include "runtime/artifact/Manifest.h"
 #include "runtime/base/Status.h"
-#include "runtime/base/Threads.h"
+#include "runtime/base/threads/Threads.h"
 #include "runtime/weights/Source.h"
 
 #include <atomic>

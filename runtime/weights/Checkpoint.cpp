@@ -1,8 +1,8 @@
 #include "runtime/weights/Checkpoint.h"
 
-#include "runtime/base/Cores.h"
 #include "runtime/base/Json.h"
 #include "runtime/base/PlainJson.h"
+#include "runtime/base/threads/Cores.h"
 #include "runtime/gguf/Files.h"
 #include "runtime/weights/Elements.h"
 #include "runtime/weights/Safetensors.h"

@@ -2,7 +2,7 @@
 
 #include "runtime/base/Clones.h"
 #include "runtime/base/Features.h"
-#include "runtime/base/Pool.h"
+#include "runtime/base/threads/Pool.h"
 #include "tools/bench/Probe.h"
 #include "tools/bench/Units.h"
 

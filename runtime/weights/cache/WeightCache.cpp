@@ -2,10 +2,10 @@
 
 #include "runtime/Abi.h"
 #include "runtime/base/Checksum.h"
-#include "runtime/base/Cores.h"
 #include "runtime/base/Json.h"
 #include "runtime/base/files/OutputFile.h"
 #include "runtime/base/files/OwnFolder.h"
+#include "runtime/base/threads/Cores.h"
 
 #include <algorithm>
 #include <cstddef>

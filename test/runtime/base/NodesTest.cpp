@@ -1,4 +1,4 @@
-#include "runtime/base/Nodes.h"
+#include "runtime/base/threads/Nodes.h"
 
 #include "test/runtime/Fixtures.h"
 

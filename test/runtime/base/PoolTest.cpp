@@ -1,6 +1,6 @@
-#include "runtime/base/Pool.h"
+#include "runtime/base/threads/Pool.h"
 
-#include "runtime/base/Cores.h"
+#include "runtime/base/threads/Cores.h"
 
 #include <gtest/gtest.h>
 

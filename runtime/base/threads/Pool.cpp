@@ -1,6 +1,6 @@
-#include "runtime/base/Pool.h"
+#include "runtime/base/threads/Pool.h"
 
-#include "runtime/base/Nodes.h"
+#include "runtime/base/threads/Nodes.h"
 
 #include <algorithm>
 #include <chrono>

@@ -30,7 +30,7 @@
 #include "runtime/Abi.h"
 #include "runtime/Ranks.h"
 #include "runtime/base/Status.h"
-#include "runtime/base/Threads.h"
+#include "runtime/base/threads/Threads.h"
 
 #include <atomic>
 #include <cstdint>
