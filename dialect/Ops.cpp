@@ -84,6 +84,12 @@ static bool hasWholeBlocks(RankedTensorType type) {
          type.getShape().back() % BlocksType::kNumbers == 0;
 }
 
+/// Whether a tensor is in blocks of floats.
+static bool hasFloatBlocks(RankedTensorType type) {
+  auto blocks = dyn_cast<BlocksType>(type.getElementType());
+  return blocks && blocks.getFormat() == BlockFormat::FP8;
+}
+
 /// Names the results of an op in printed IR: after its symbol, after the weight
 /// that it multiplies with, or else after the op.
 ///

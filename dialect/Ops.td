@@ -34,7 +34,8 @@ class Llama_Op<string mnemonic, list<Trait> traits = []>
 //===----------------------------------------------------------------------===//
 
 def Llama_BlockFormat : I32EnumAttr<"BlockFormat", "a format of blocks",
-    [I32EnumAttrCase<"Q8_0", 0, "q8_0">, I32EnumAttrCase<"Q4_0", 1, "q4_0">]> {
+    [I32EnumAttrCase<"Q8_0", 0, "q8_0">, I32EnumAttrCase<"Q4_0", 1, "q4_0">,
+     I32EnumAttrCase<"FP8", 2, "fp8">]> {
   let cppNamespace = "::cria::llama";
 }
 
@@ -43,20 +44,28 @@ def Llama_Blocks : TypeDef<Llama_Dialect, "Blocks"> {
   let summary = "numbers that are stored in blocks of 32";
   let description = [{
     The element type of a quantized matrix or cache. Each 32 numbers of a row are
-    a block, in ggml's formats of the same names: a scale d in f16, then
+    a block: a scale d in f16, then, in ggml's formats of the same names,
 
     - `q8_0`: 32 integers q of 8 bits; the numbers are d * q. 34 bytes.
     - `q4_0`: 16 bytes, byte i with the integer q of number i in its low half
       and that of number i + 16 in its high half; the numbers are d * (q - 8).
       18 bytes.
 
+    or
+
+    - `fp8`: 32 floats q of 8 bits (OCP's E4M3, without NaN); the numbers are
+      d * q / 256. 34 bytes. Scales of checkpoints in fp8 are mostly 1e-4 to 1e-2,
+      of which f16 would round many; not so 256 times as much.
+
     ```mlir
     tensor<2048x2048x!llama.blocks<q8_0>>
     ```
 
-    A product with a matrix in blocks also rounds the other operand to blocks,
-    as ggml does: each 32 numbers of a row become a scale d = max |x| / 127 in
-    f16 and integers x / d, rounded to nearest even.
+    A product with a matrix in blocks of integers also rounds the other operand
+    to blocks, as ggml does: each 32 numbers of a row become a scale
+    d = max |x| / 127 in f16 and integers x / d, rounded to nearest even. A product
+    with a matrix in fp8 takes the other operand in 16 bits; f32 is rounded to
+    bf16.
   }];
   let parameters = (ins EnumParameter<Llama_BlockFormat>:$format);
   let assemblyFormat = "`<` $format `>`";
@@ -67,7 +76,7 @@ def Llama_Blocks : TypeDef<Llama_Dialect, "Blocks"> {
     static constexpr int64_t kScaleBytes = 2;
     /// Bytes of a block.
     int64_t getBytes() const {
-      return kScaleBytes + (getFormat() == BlockFormat::Q8_0 ? 32 : 16);
+      return kScaleBytes + (getFormat() == BlockFormat::Q4_0 ? 16 : 32);
     }
   }];
 }
@@ -86,7 +95,10 @@ class Llama_Weights<int rank> : Type<And<[
     "::mlir::RankedTensorType">;
 def Llama_WeightMatrix : Llama_Weights<2>;
 /// The matrices of all experts: (experts, out, in).
-def Llama_Experts : Llama_Weights<3>;
+def Llama_Experts : Type<And<[Llama_Weights<3>.predicate,
+    CPred<"!hasFloatBlocks(::llvm::cast<::mlir::RankedTensorType>($_self))">]>,
+    "3D tensor of floats, or of blocks of integers with whole blocks in each row",
+    "::mlir::RankedTensorType">;
 /// The numbers of the experts that a token chose: (tokens, chosen experts).
 def Llama_Chosen : TensorRankOf<[I32], [2]>;
 /// A number for each chosen expert: (tokens, chosen experts).

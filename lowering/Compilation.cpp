@@ -76,7 +76,7 @@ static llvm::Expected<QuantizeWeightsOptions> readQuantize(StringRef text) {
     if (!option || !known)
       return llvm::createStringError(
           "--quantize=" + text +
-          ": expected q8_0, q4_0 or none, and after it, if they differ, "
+          ": expected q8_0, q4_0, fp8 or none, and after it, if they differ, "
           "embedding=FORMAT and head=FORMAT, got '" +
           item + "'");
     *option = format.str();

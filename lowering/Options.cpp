@@ -51,7 +51,7 @@ static constexpr ProgramOption kOptions[] = {
      Number{&ProgramOptions::maxSeq, 1, 1 << 24}, Recorded::OfCaches,
      /*isFlag=*/true, nullptr, ReadBy::Import},
     {"quantize", "FORMATS",
-     "Store matrices in blocks of 32 numbers: q8_0, q4_0 or none; after a "
+     "Store matrices in blocks of 32 numbers: q8_0, q4_0, fp8 or none; after a "
      "comma, embedding=FORMAT and head=FORMAT if these differ",
      Text{&ProgramOptions::quantize, nullptr}, Recorded::InFlags,
      /*isFlag=*/true, "none", ReadBy::Import},

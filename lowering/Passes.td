@@ -69,7 +69,9 @@ def ConvertLlamaToLinalg : Pass<"convert-llama-to-linalg", "::mlir::ModuleOp"> {
       With `recurrence-in-parts` the products take each number as the sum of two of
       bf16; f32, and sizes that are no multiples of 32 and 16, keep the loop over
       tokens.
-    - Rows of a product with a matrix in blocks are rounded to blocks. In a prefill
+    - Rows of a product with a matrix in fp8 are in 16 bits. One row multiplies the
+      weights' numbers, and several rows these numbers rounded to their type.
+    - Rows of a product with another matrix in blocks are rounded to blocks. In a prefill
       that is not `cria.invariant`, rows of `widened-types` (bf16, f16) are not: they
       multiply the weights' numbers, rounded to their type. The head's rows are
       rounded to blocks.

@@ -99,9 +99,9 @@ def QuantizeWeights : Pass<"llama-quantize-weights", "::mlir::ModuleOp"> {
     llama.weight @q_proj[2] : tensor<64x64x!llama.blocks<q8_0>> from "model.layers.{}.self_attn.q_proj.weight"
     ```
 
-    A format is `q8_0`, `q4_0` or `none`. The default of `head` and `embedding`
-    is `format`. A matrix whose rows are not whole blocks keeps its type, with a
-    warning. Adapters, routers (linears `as f32`), and weights that other ops
+    A format is `q8_0`, `q4_0`, `fp8` or `none`. The default of `head` and
+    `embedding` is `format`. A matrix whose rows are not whole blocks keeps its
+    type, with a warning, and so do matrices of experts in `fp8`. Adapters, routers (linears `as f32`), and weights that other ops
     read, also keep their types.
   }];
   let dependentDialects = ["::cria::llama::LlamaDialect"];

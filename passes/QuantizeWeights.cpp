@@ -55,7 +55,8 @@ FailureOr<Type> QuantizeWeights::formatOf(StringRef option) {
   std::optional<BlockFormat> format = symbolizeBlockFormat(option);
   if (format)
     return Type(BlocksType::get(&getContext(), *format));
-  return getOperation().emitError("expected a format q8_0, q4_0 or none, got '")
+  return getOperation().emitError(
+             "expected a format q8_0, q4_0, fp8 or none, got '")
          << option << "'";
 }
 
@@ -63,6 +64,12 @@ FailureOr<Type> QuantizeWeights::formatOf(StringRef option) {
 void QuantizeWeights::quantize(WeightOp weight, ArrayRef<GetWeightOp> reads,
                                Type format) {
   RankedTensorType type = weight.getTensorType();
+  if (weight.getExperts() &&
+      cast<BlocksType>(format).getFormat() == BlockFormat::FP8) {
+    weight.emitWarning("stays ")
+        << type.getElementType() << ": experts have no products in fp8";
+    return;
+  }
   if (int64_t numbers = type.getShape().back();
       numbers % BlocksType::kNumbers) {
     weight.emitWarning("stays ")

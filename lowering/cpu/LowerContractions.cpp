@@ -227,7 +227,8 @@ private:
       if (product && ShapedType::isDynamic(product->m()) && !isBounded)
         reason = "its number of rows has no upper bound";
       if (product && product->blocks &&
-          (!takesTiles(unit, *product) || op->getParentOfType<scf::ForallOp>()))
+          (!takesTiles(unit, *product) || product->blocks->isFloat ||
+           op->getParentOfType<scf::ForallOp>()))
         reason = "only tiles of AMX multiply widened weights";
       if (product && product->inParts && !(unit.amx && fitsAmxOuter(*product)))
         reason = "only whole tiles of AMX multiply numbers in parts";

@@ -67,6 +67,17 @@ static Value sourceOf(Value bytes, int64_t first, int64_t count) {
   return fits ? source : Value();
 }
 
+/// Whether `value` is a 256th of the float of 8 bits in a byte.
+static bool isPartOfFloat(Value value, Value byte) {
+  Value seven, mask;
+  auto shifted =
+      m_Op<arith::ShLIOp>(m_Op<arith::ExtSIOp>(m_Val(byte)), m_Any(&seven));
+  return matchPattern(value,
+                      m_Op<arith::ExtFOp>(m_Op<arith::BitcastOp>(
+                          m_Op<arith::AndIOp>(shifted, m_Any(&mask))))) &&
+         isInteger(seven, 7) && isInteger(mask, ~0x4000);
+}
+
 /// What was expanded to a value of more dimensions: null if nothing was.
 static Value unexpanded(Value value) {
   Operation *op = value.getDefiningOp();
@@ -79,34 +90,44 @@ namespace {
 /// widened weights there is no scale of x, and `x` is the number itself.
 struct Term {
   Value x, scaleX, code, low, high, out;
+  /// As in BlockProduct.
+  bool isFloat = false, rounds = false;
 };
 } // namespace
 
 /// Whether the body adds such terms. Numbers of four bits have a loop over the
 /// halves of bytes.
-static bool hasPayload(Block &body, const Term &term,
+static bool hasPayload(Block &body, Term &term,
                        std::optional<unsigned> halves) {
-  Value code, scale, x, w;
+  Value code, scale, x, w, number;
   Value sum = body.getTerminator()->getOperand(0);
   auto product = m_Op<arith::MulFOp>(m_Any(&x), m_Any(&w));
   if (!matchPattern(sum, m_Op<arith::AddFOp>(m_Val(term.out), product)))
     return false;
   if (!term.scaleX) {
-    Value rounded;
-    if (!matchPattern(x, m_Op<arith::ExtFOp>(m_Val(term.x))) ||
-        !matchPattern(w, m_Op<arith::ExtFOp>(m_Any(&rounded))) ||
-        rounded.getType() != term.x.getType() ||
-        !matchPattern(rounded, m_Op<arith::TruncFOp>(m_Any(&w))))
+    if (!matchPattern(x, m_Op<arith::ExtFOp>(m_Val(term.x))))
       return false;
+    if (matchPattern(
+            w, m_Op<arith::ExtFOp>(m_Op<arith::TruncFOp>(m_Any(&number))))) {
+      auto widened = w.getDefiningOp<arith::ExtFOp>();
+      if (widened.getIn().getType() != term.x.getType())
+        return false;
+      term.rounds = true;
+      w = number;
+    }
   } else if (!matchPattern(x, m_Op<arith::MulFOp>(
                                   m_Op<arith::SIToFPOp>(m_Val(term.x)),
                                   m_Op<arith::ExtFOp>(m_Val(term.scaleX))))) {
     return false;
   }
-  return matchPattern(w,
-                      m_Op<arith::MulFOp>(m_Op<arith::SIToFPOp>(m_Any(&code)),
-                                          m_Any(&scale))) &&
-         isScale(scale, term.low, term.high) &&
+  if (!matchPattern(w, m_Op<arith::MulFOp>(m_Any(&number), m_Any(&scale))) ||
+      !isScale(scale, term.low, term.high))
+    return false;
+  term.isFloat = !term.scaleX && !halves && isPartOfFloat(number, term.code);
+  if (term.isFloat)
+    return true;
+  return (term.scaleX || term.rounds) &&
+         matchPattern(number, m_Op<arith::SIToFPOp>(m_Any(&code))) &&
          (halves ? isNibble(code, term.code, *halves) : code == term.code);
 }
 
@@ -140,7 +161,7 @@ std::optional<BlockProduct> BlockProduct::match(linalg::LinalgOp op,
     return std::nullopt;
   if (!mayReorder(op))
     return fail("its terms may not be added in another order");
-  if (!widened && !mayRegroup(body))
+  if (!term.rounds && !mayRegroup(body))
     return fail("its factors may not be regrouped");
 
   using Dims = SmallVector<unsigned>;
@@ -157,6 +178,8 @@ std::optional<BlockProduct> BlockProduct::match(linalg::LinalgOp op,
   int64_t bytes = halves ? kNumbers / 2 : kNumbers;
   BlockProduct product = {};
   product.bits = halves ? 4 : 8;
+  product.isFloat = term.isFloat;
+  product.rounds = term.rounds;
   product.out = op.getDpsInitOperand(0)->get();
   product.weights = sourceOf(operand(first), kScaleBytes, bytes);
   if (!product.weights ||

@@ -15,6 +15,10 @@ namespace cria {
 /// Or, with widened weights,
 ///
 ///   rows[t, b, j] * (the type of rows)(code(n, b, j) * scale(n, b))
+///
+/// Codes may then also be floats of 8 bits (E4M3), which count as a 256th: the
+/// f16 with the same sign, and the other seven bits at bits 7 to 13. Their
+/// products with scales may also be not rounded.
 struct BlockProduct {
   mlir::Value codes;     // (T, B, 32) i8; null with widened weights
   mlir::Value scales;    // (T, B) f16; null with widened weights
@@ -22,6 +26,8 @@ struct BlockProduct {
   mlir::Value out;       // (T, N) f32
   int64_t bits;          // of a weight: 8 or 4
   mlir::Value rows = {}; // (T, B * 32) bf16 or f16; only with widened weights
+  bool isFloat = false;  // whether codes are floats
+  bool rounds = false;   // whether widened weights are rounded
 
   static constexpr int64_t kNumbers = 32;
   static constexpr int64_t kScaleBytes = 2;

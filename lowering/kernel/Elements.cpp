@@ -480,6 +480,8 @@ Dot Elements::blockDot(const BlockProduct &product, const Element &leaf,
   dot.terms = {product.blocks() * BlockProduct::kNumbers};
   dot.bits = product.bits;
   if (product.rows) {
+    dot.isFloat = product.isFloat;
+    dot.rounds = product.rounds;
     dot.x = {product.rows, {t, dim(box.size())}};
     return dot;
   }

@@ -77,9 +77,10 @@ struct Dot {
   /// first code of a row, and `scale` is the scale of the first block of x's
   /// row. If rows choose one of several matrices, x may have a row for each
   /// choice. With widened weights `x` is element `k` of a row, and there is no
-  /// `scale`.
+  /// `scale`; `isFloat` and `rounds` are as in BlockProduct.
   int64_t bits = 0;
   Element scale = {};
+  bool isFloat = false, rounds = false;
   bool isWidened() const { return bits && !scale.tensor; }
 };
 

@@ -47,6 +47,23 @@ struct Scalars {
     Value factor = scale(low, high);
     return binary<arith::MulFOp>(toF32(code), factor);
   }
+  /// q / 256 in f32, of the bits of a float q of 8 bits: an f16 has three bits
+  /// of its fraction at bits 7 to 9, and 8 more as the exponent's bias.
+  Value partOf(Value byte) {
+    Type i16 = b.getI16Type();
+    Value wide = arith::ExtSIOp::create(b, b.getLoc(), i16, byte);
+    Value shifted = binary<arith::ShLIOp>(wide, integer(7, 16));
+    Value bits = binary<arith::AndIOp>(shifted, integer(~0x4000, 16));
+    return b.widen(
+        arith::BitcastOp::create(b, b.getLoc(), b.getF16Type(), bits));
+  }
+  /// The code of a number in f32. `half` is the half of a byte that has it;
+  /// null if it has 8 bits.
+  Value code(BlockFormat format, Value byte, Value half) {
+    return format == BlockFormat::FP8 ? partOf(byte)
+           : half                     ? toF32(nibble(byte, half))
+                                      : toF32(byte);
+  }
   /// Byte `byte` of the f16 to which an f32 is rounded; 0 is the low byte.
   Value byteOf(Value number, int64_t byte) {
     Value bits = arith::BitcastOp::create(b, b.getLoc(), b.getI16Type(),
@@ -133,16 +150,33 @@ static Value bytesOf(LinalgBuilder &b, Value weight, int64_t first,
       {sizes[0], sizes[1], b.getIndexAttr(count)}, type.clone(shape));
 }
 
+/// A weight's number in a payload: its byte, the half of the byte that has it
+/// (null: all of it), and the two bytes of its scale.
+namespace {
+struct Stored {
+  BlockFormat format;
+  Value byte, half, low, high;
+};
+} // namespace
+
 /// x * w, a term of a product: the number of a row is an integer times a scale,
-/// and so is that of a weight, whose f16 scale has two bytes. `half` is the
-/// half of a byte that has the weight's integer; null if that has 8 bits.
-static Value termOf(LinalgBuilder &b, Value code, Value scale, Value byte,
-                    Value half, Value low, Value high) {
+/// and so is that of a weight.
+static Value termOf(LinalgBuilder &b, Value code, Value scale,
+                    const Stored &of) {
   Scalars s{b};
-  if (half)
-    byte = s.nibble(byte, half);
-  Value x = s.mul(s.toF32(code), scale), factor = s.scale(low, high),
-        w = s.mul(s.toF32(byte), factor);
+  Value x = s.mul(s.toF32(code), scale), factor = s.scale(of.low, of.high);
+  return s.mul(x, s.mul(s.code(of.format, of.byte, of.half), factor));
+}
+
+/// The same where the number x of a row is a float, and that of a weight is
+/// rounded to `type`; if this is null, it is not.
+static Value floatTermOf(LinalgBuilder &b, Value x, Type type,
+                         const Stored &of) {
+  Scalars s{b};
+  Value code = s.code(of.format, of.byte, of.half),
+        factor = s.scale(of.low, of.high);
+  Value w = type ? b.widen(b.round(s.binary<arith::MulFOp>(code, factor), type))
+                 : s.mul(code, factor);
   return s.mul(x, w);
 }
 
@@ -151,15 +185,12 @@ static int64_t codeBytes(BlockFormat format) {
 }
 
 /// acc + `term` over t, n and the numbers of n's blocks. `term` is given the
-/// elements of `rows` and `scales` (null: none), and of n the byte with its
-/// integer, which half of the byte (null: all of it), and the two bytes of its
-/// scale. If numbers have four bits, there is also a loop over the halves.
+/// elements of `rows` and `scales` (null: none), and n's number. If numbers
+/// have four bits, there is also a loop over the halves.
 static Value
 sumOverBlocks(LinalgBuilder &b, Value rows, Value scales, Value weight,
               BlockFormat format, Value acc,
-              llvm::function_ref<Value(Values of, Value byte, Value half,
-                                       Value low, Value high)>
-                  term) {
+              llvm::function_ref<Value(Values of, const Stored &w)> term) {
   bool halves = format == BlockFormat::Q4_0;
   int64_t bytes = codeBytes(format);
   unsigned t = 0, n = 1, block = 2, half = 3, byte = halves ? 4 : 3;
@@ -181,7 +212,8 @@ sumOverBlocks(LinalgBuilder &b, Value rows, Value scales, Value weight,
         if (halves)
           index = linalg::IndexOp::create(b, b.getLoc(), half);
         Values last = v.take_back(4);
-        Value each = term(v.drop_back(4), last[0], index, last[1], last[2]);
+        Value each =
+            term(v.drop_back(4), {format, last[0], index, last[1], last[2]});
         return {
             arith::AddFOp::create(b, b.getLoc(), last[3], each, b.sumFlags())};
       })[0];
@@ -191,22 +223,16 @@ Value cria::multiplyBlocks(LinalgBuilder &b, BlockRows x, Value weight,
                            BlockFormat format, Value acc) {
   return sumOverBlocks(
       b, x.codes, x.scales, weight, format, acc,
-      [&](Values of, Value byte, Value half, Value low, Value high) {
-        return termOf(b, of[0], of[1], byte, half, low, high);
-      });
+      [&](Values of, const Stored &w) { return termOf(b, of[0], of[1], w); });
 }
 
 Value cria::multiplyWidened(LinalgBuilder &b, Value x, Value weight,
-                            BlockFormat format, Value acc) {
-  Type type = getElementTypeOrSelf(x);
-  return sumOverBlocks(
-      b, inParts(b, x, kNumbers), /*scales=*/{}, weight, format, acc,
-      [&](Values of, Value byte, Value half, Value low, Value high) {
-        Scalars s{b};
-        Value code = half ? s.nibble(byte, half) : byte,
-              w = b.round(s.number(code, low, high), type);
-        return s.mul(b.widen(of[0]), b.widen(w));
-      });
+                            BlockFormat format, bool rounds, Value acc) {
+  Type type = rounds ? getElementTypeOrSelf(x) : Type();
+  return sumOverBlocks(b, inParts(b, x, kNumbers), /*scales=*/{}, weight,
+                       format, acc, [&](Values of, const Stored &w) {
+                         return floatTermOf(b, of[0], type, w);
+                       });
 }
 
 /// The loops are t, s, n, block, (half,) byte; multiplyBlocks has no s.
@@ -242,8 +268,9 @@ Value cria::multiplyExperts(LinalgBuilder &b, BlockRows x, Value experts,
         Value code = at(arith::AddIOp::create(b, b.getLoc(), index(byte),
                                               b.index(kScaleBytes))),
               low = at(b.index(0)), high = at(b.index(1));
-        Value term = termOf(b, v[1], v[2], code, halves ? index(half) : Value(),
-                            low, high);
+        Value term =
+            termOf(b, v[1], v[2],
+                   {format, code, halves ? index(half) : Value(), low, high});
         return {arith::AddFOp::create(b, b.getLoc(), v[3], term, b.sumFlags())};
       })[0];
 }
@@ -380,9 +407,7 @@ Value cria::extractNumber(LinalgBuilder &b, Value table, Value row,
     place = s.binary<arith::RemUIOp>(place, bytes);
   }
   Value code = byte(s.binary<arith::AddIOp>(place, b.index(kScaleBytes)));
-  if (half)
-    code = s.nibble(code, half);
   Value low = byte(b.index(0)), high = byte(b.index(1));
-  Value number = s.toF32(code);
+  Value number = s.code(format, code, half);
   return s.binary<arith::MulFOp>(number, s.scale(low, high));
 }

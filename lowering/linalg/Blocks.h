@@ -16,14 +16,16 @@ struct BlockRows {
 BlockRows quantizeRows(LinalgBuilder &b, mlir::Value rows);
 
 /// acc[t, n] += sum_k x[t, k] * weight[n, k], in f32. `weight` is the storage
-/// of a matrix (N, K) in blocks. The terms may be added in any order.
+/// of a matrix (N, K) in blocks of integers. The terms may be added in any
+/// order.
 mlir::Value multiplyBlocks(LinalgBuilder &b, BlockRows x, mlir::Value weight,
                            llama::BlockFormat format, mlir::Value acc);
 
-/// The same, of rows x (T, K) in 16 bits. The numbers of the weights are
-/// rounded to the type of x.
+/// The same, of rows x (T, K) in 16 bits, and blocks of any format. `rounds`:
+/// the numbers of the weights are rounded to the type of x.
 mlir::Value multiplyWidened(LinalgBuilder &b, mlir::Value x, mlir::Value weight,
-                            llama::BlockFormat format, mlir::Value acc);
+                            llama::BlockFormat format, bool rounds,
+                            mlir::Value acc);
 
 /// acc[t, s, n] += sum_k x[t, k] * weight[e, n, k], of the experts
 /// e = experts[t, s]; or x[t, s, k]. `weight` is the storage of the matrices

@@ -407,6 +407,18 @@ BlockRows FunctionLowering::quantized(Value x) {
   return entry->second;
 }
 
+/// `x` in 16 bits. All products that read `x` share the result.
+Value FunctionLowering::inHalves(Value x) {
+  if (!tensorType(x).getElementType().isF32())
+    return x;
+  auto [entry, isNew] = rounded.try_emplace(x);
+  if (isNew)
+    entry->second =
+        b.map({x}, b.getBF16Type(),
+              [&](Values v) -> SmallVector<Value> { return {v[0]}; });
+  return entry->second;
+}
+
 /// Whether products of these rows take widened numbers of a weight in blocks.
 /// What a token computes must not depend on where a text is cut.
 bool FunctionLowering::widensWeights(Value rows, ShapedType weight) {
@@ -431,8 +443,12 @@ Value FunctionLowering::matmul(Value oldX, Value oldWeight, Value into,
   auto blocks = dyn_cast<BlocksType>(elementType(oldWeight));
   if (!blocks)
     return b.contractTransposed(x, weight, zero);
+  if (blocks.getFormat() == BlockFormat::FP8)
+    return multiplyWidened(b, inHalves(x), weight, BlockFormat::FP8,
+                           /*rounds=*/tensorType(x).getDimSize(0) != 1, zero);
   if (widens && widensWeights(x, tensorType(oldWeight)))
-    return multiplyWidened(b, x, weight, blocks.getFormat(), zero);
+    return multiplyWidened(b, x, weight, blocks.getFormat(), /*rounds=*/true,
+                           zero);
   return multiplyBlocks(b, quantized(x), weight, blocks.getFormat(), zero);
 }
 

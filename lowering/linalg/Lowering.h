@@ -118,6 +118,7 @@ private:
   mlir::Value matmul(mlir::Value oldX, mlir::Value oldWeight, mlir::Value into,
                      bool widens);
   BlockRows quantized(mlir::Value x);
+  mlir::Value inHalves(mlir::Value x);
   bool widensWeights(mlir::Value rows, mlir::ShapedType weight);
   mlir::Value rowsAt(mlir::Value table, mlir::Value oldPosition,
                      llvm::ArrayRef<mlir::OpFoldResult> sizes);
@@ -143,6 +144,8 @@ private:
   llvm::DenseMap<mlir::Value, mlir::Value> storedForm, wideForm;
   /// The left operands of products with quantized weights, in blocks.
   llvm::DenseMap<mlir::Value, BlockRows> inBlocks;
+  /// The same in f32, rounded to bf16.
+  llvm::DenseMap<mlir::Value, mlir::Value> rounded;
   /// The rows of a table at the positions of the tokens. The key is (table,
   /// positions).
   llvm::DenseMap<std::pair<mlir::Value, mlir::Value>, mlir::Value> gatheredRows;

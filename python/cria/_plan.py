@@ -6,7 +6,7 @@ import html
 from typing import Any, Iterable, Iterator, Sequence
 
 #: Bytes of a number. In a type of blocks: a block's bytes divided by its numbers.
-BYTES = {"f32": 4, "f16": 2, "bf16": 2, "q8_0": 34 / 32, "q4_0": 18 / 32}
+BYTES = {"f32": 4, "f16": 2, "bf16": 2, "q8_0": 34 / 32, "q4_0": 18 / 32, "fp8": 34 / 32}
 
 
 def size_text(size: float) -> str:

@@ -464,7 +464,7 @@ void Reader::readType(const JsonCursor &at, WeightSpec &weight) {
   std::optional<DType> type = weightTypeNamed(at["dtype"].string());
   weight.type = DType::F32; // so that it has a size even after an error
   if (!type)
-    return at["dtype"].expected("f32, f16, bf16, q8_0 or q4_0");
+    return at["dtype"].expected("f32, f16, bf16, q8_0, q4_0 or fp8");
   uint64_t block = blockOf(*type).elements;
   if (block > 1 && (weight.shape.size() != 2 || weight.shape[1] % block != 0))
     return at["shape"].fail(
@@ -598,7 +598,7 @@ void Reader::readCache(const JsonCursor &at) {
   cache.type = at["dtype"].string();
   std::optional<DType> type = weightTypeNamed(cache.type);
   if (!type)
-    return at["dtype"].expected("f32, f16, bf16, q8_0 or q4_0");
+    return at["dtype"].expected("f32, f16, bf16, q8_0, q4_0 or fp8");
   if (tensorBytes(cache.shape, *type) != cache.bytes)
     at["bytes"].fail(
         concat({"is ", cache.bytes, ", but ", shapeText(cache.shape), " of ",

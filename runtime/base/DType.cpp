@@ -40,6 +40,8 @@ const char *dtypeName(DType type) {
     return "iq4_xs";
   case DType::MXFP4:
     return "mxfp4";
+  case DType::FP8:
+    return "fp8";
   }
   return "";
 }
@@ -52,7 +54,7 @@ std::optional<DType> dtypeNamed(const std::string &name) {
 }
 
 std::optional<DType> weightTypeNamed(const std::string &name) {
-  for (DType type : {DType::Q8_0, DType::Q4_0})
+  for (DType type : {DType::Q8_0, DType::Q4_0, DType::FP8})
     if (name == dtypeName(type))
       return type;
   return dtypeNamed(name);
@@ -70,6 +72,7 @@ BlockSize blockOf(DType type) {
   case DType::F8_E4M3:
     return {1, 1};
   case DType::Q8_0:
+  case DType::FP8:
     return {32, 34};
   case DType::Q4_0:
     return {32, 18};

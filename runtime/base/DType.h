@@ -9,8 +9,8 @@
 namespace cria {
 
 /// The element types that compiled code reads (f32, f16, bf16), the types that
-/// are converted to these when a model is loaded, and the block formats of
-/// ggml, whose elements share scales; see Blocks.h.
+/// are converted to these when a model is loaded, and block formats, whose
+/// elements share scales; see Blocks.h.
 enum class DType {
   F32,
   F16,
@@ -29,7 +29,8 @@ enum class DType {
   Q6_K,
   IQ4_NL,
   IQ4_XS,
-  MXFP4
+  MXFP4,
+  FP8
 };
 
 /// The most elements of a block; a multiple of every type's block size.
@@ -40,7 +41,7 @@ const char *dtypeName(DType type);
 /// The plain type called `name` in a manifest: f32, f16 or bf16.
 std::optional<DType> dtypeNamed(const std::string &name);
 /// The type called `name` that a manifest's weights may have: f32, f16, bf16,
-/// q8_0 or q4_0.
+/// q8_0, q4_0 or fp8.
 std::optional<DType> weightTypeNamed(const std::string &name);
 
 /// Elements and bytes of one block. In a type without blocks, each element is

@@ -187,7 +187,9 @@ using Conversions = std::map<std::tuple<DType, DType, std::string>, uint64_t>;
 static void addConversions(const Conversions &conversions, Binding &binding) {
   for (const auto &[kind, count] : conversions) {
     const auto &[from, to, packed] = kind;
-    std::string what = isBlocked(to)    ? " quantized from "
+    bool isKept = to == DType::FP8 && packed == dtypeName(DType::F8_E4M3);
+    std::string what = isKept           ? " copied from "
+                       : isBlocked(to)  ? " quantized from "
                        : packed.empty() ? " converted from "
                                         : " dequantized from ";
     std::string how = isBlocked(to) || !packed.empty() ? ""

@@ -44,6 +44,14 @@ CRIA_VECTOR_CLONES static void dequantizeQ4_0(const std::byte *from, float *to,
   }
 }
 
+static void dequantizeFp8(const std::byte *from, float *to, uint64_t count) {
+  for (uint64_t first = 0; first < count; first += 32, from += 34) {
+    float scale = scaleAt(from) / 256;
+    for (int i = 0; i < 32; ++i)
+      to[first + i] = scale * widenF8(static_cast<uint8_t>(from[2 + i]));
+  }
+}
+
 /// The 6-bit numbers s and t (see Blocks.h) of group `j` in [0, 8). Groups 0 to
 /// 3: s is the lower 6 bits of bytes 0 to 3, t those of bytes 4 to 7. Groups 4
 /// to 7: the lower 4 bits of s and t are the halves of bytes 8 to 11; the upper
@@ -207,6 +215,8 @@ void dequantize(const std::byte *from, DType type, float *to, uint64_t count) {
     dequantizeValues(from, type, to, count);
   else if (type == DType::MXFP4)
     dequantizeMxfp4(from, to, count);
+  else if (type == DType::FP8)
+    dequantizeFp8(from, to, count);
   else
     dequantizeHalves(from, type, to, count);
 }
@@ -282,9 +292,27 @@ CRIA_VECTOR_CLONES static void quantizeQ4_0(const float *from, std::byte *to,
   }
 }
 
+/// The product with an inverse may be a little above 448, the largest float.
+CRIA_VECTOR_CLONES static void quantizeFp8(const float *from, std::byte *to,
+                                           uint64_t count) {
+  for (uint64_t first = 0; first < count; first += 32, to += 34) {
+    const float *x = from + first;
+    putScale(to, floatOf(mostBits(x)) * (256.0f / 448));
+    float d = scaleAt(to), inverted = inverse(d) * 256;
+    if (!std::isfinite(d)) {
+      std::memset(to + 2, 0, 32);
+      continue;
+    }
+    for (int i = 0; i < 32; ++i)
+      to[2 + i] = static_cast<std::byte>(narrowToF8(x[i] * inverted));
+  }
+}
+
 void quantize(const float *from, std::byte *to, DType type, uint64_t count) {
   if (type == DType::Q8_0)
     quantizeQ8_0(from, to, count);
+  else if (type == DType::FP8)
+    quantizeFp8(from, to, count);
   else
     quantizeQ4_0(from, to, count);
 }

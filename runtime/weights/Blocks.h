@@ -1,5 +1,6 @@
-/// Block formats of weights, bit for bit those of ggml. A block has elements of
-/// one row; their scales lie before or after their integers:
+/// Block formats of weights, all but the last bit for bit those of ggml. A
+/// block has elements of one row; their scales lie before or after their
+/// integers:
 ///
 ///   Q8_0  32: f16 d, 32 x i8 q                              x = d q
 ///   Q4_0  32: f16 d, 16 x (q of i | q of i + 16 << 4)       x = d (q - 8)
@@ -20,6 +21,7 @@
 ///                         x = (d (s - 32)) v[q], v a table of 16 integers
 ///   MXFP4 32: u8 s, 16 x (q of i | q of i + 16 << 4), q a float of 4 bits
 ///                                                  x = 2^(s - 127) q
+///   FP8    32: f16 d, 32 x q, a float of 8 bits (E4M3)     x = d q / 256
 #pragma once
 
 #include "runtime/base/DType.h"
@@ -34,11 +36,12 @@ namespace cria {
 void dequantize(const std::byte *from, DType type, float *to, uint64_t count);
 
 /// Writes `count` elements as blocks of Q8_0 or Q4_0, bit for bit as ggml's
-/// quantize_row_q8_0_ref and quantize_row_q4_0_ref do. The result of these is
-/// undefined for a scale whose reciprocal overflows f32, and for one that is
-/// not finite because an element is not. Here such a block has integers that
-/// stand for 0. So an element that is not finite makes NaN of its block, and
-/// changes nothing else.
+/// quantize_row_q8_0_ref and quantize_row_q4_0_ref do, or of FP8, where
+/// d = 256 max |x| / 448 and q is the float nearest to 256 x / d. The result of
+/// ggml's is undefined for a scale whose reciprocal overflows f32, and for one
+/// that is not finite because an element is not. Here such a block has integers
+/// that stand for 0. So an element that is not finite makes NaN of its block,
+/// and changes nothing else.
 void quantize(const float *from, std::byte *to, DType type, uint64_t count);
 
 } // namespace cria

@@ -60,6 +60,18 @@ inline float widenF8(uint8_t bits) {
   return floatOf(sign | bitsOf(floatOf(rest << 20) * 0x1p120f));
 }
 
+/// The E4M3 nearest to a finite `value`, ties to even; at most 448.
+inline uint8_t narrowToF8(float value) {
+  uint32_t bits = bitsOf(value), sign = bits >> 24 & 0x80;
+  bits &= 0x7fffffff;
+  uint32_t result;
+  if (bits < 0x3c800000) // subnormal, below 2^-6, in units of 2^-9
+    result = bitsOf(floatOf(bits) + 0x1p14f) - bitsOf(0x1p14f);
+  else
+    result = (bits - (120u << 23) + 0x7ffff + (bits >> 20 & 1)) >> 20;
+  return static_cast<uint8_t>(sign | (result < 0x7e ? result : 0x7e));
+}
+
 /// The f16 nearest to `value`, ties to even; NaN stays NaN.
 inline uint16_t narrowToF16(float value) {
   uint32_t bits = bitsOf(value);
@@ -90,8 +102,8 @@ inline float roundToOdd(double value) {
 }
 
 /// Converts `count` elements, whole blocks; source and target need no
-/// alignment. Any type may become a plain one, Q8_0 or Q4_0. Conversions from
-/// or to a block format go through f32.
+/// alignment. Any type may become a plain one, Q8_0, Q4_0 or FP8. Conversions
+/// from or to a block format go through f32.
 void convertElements(const std::byte *from, DType fromType, std::byte *to,
                      DType toType, uint64_t count);
 

@@ -155,6 +155,55 @@ def blocks():
     yield "zeros", p.returns(elementwise(p, "residual", y, z, lambda a, b: a + b))
 
 
+def fp8():
+    """Products with matrices of 8-bit floats: of the sizes of blocks() and widened(), one
+    row and many, a head and a lookup, an MLP; numbers of all exponents, subnormal ones
+    too, and of both signs. In f32, only several rows multiply rounded numbers."""
+    for dtype in TYPES:
+        for n, k in [(1, 32), (19, 96), (64, 256), (37, 352)]:
+            p = Program(dtype)
+            p.bar = 1e-5
+            x, w = p.tokens(k), p.weight(n, k, dtype="fp8")
+            yield f"{dtype} {n}x{k}", p.returns(linear_of(p, x, w))
+    for n, k in [(37, 4608), (10, 704)]:
+        p = Program("bf16")
+        y = linear_of(p, p.tokens(k), p.weight(n, k, dtype="fp8"))
+        yield f"long {n}x{k}", p.returns(y)
+    p = Program("bf16")
+    yield "lookup", p.returns(p.tokens(64, dtype="fp8"))
+    for k in 64, 2432:
+        p = Program()
+        p.bar = 1e-5
+        x = p.tokens(k)
+        y = linear_of(p, x, p.weight(96, k, dtype="fp8"), p.weight(96))
+        z = linear_of(p, x, p.weight(96, k, dtype="fp8"))
+        sum = elementwise(p, "residual", y, z, lambda a, b: a + b)
+        yield f"two products {k}", p.returns(sum)
+    p = Program("bf16")
+    yield "head", p.ends(p.head(p.tokens(2080), p.weight(101, 2080, dtype="fp8")))
+    p = Program("bf16")  # several groups of rows
+    y = linear_of(p, p.tokens(288), p.weight(1213, 288, dtype="fp8"))
+    yield "groups", p.ends(p.head(y, p.weight(128, 1213)))
+    p = Program("bf16")
+    x = p.tokens(64)
+    spread = p.random.standard_normal((48, 64)) * 2.0 ** -p.random.integers(0, 20, (48, 64))
+    yield "spread", p.returns(linear_of(p, x, p.weight(48, 64, dtype="fp8", array=spread)))
+    for dtype, n, k in [("bf16", 320, 512), ("f16", 101, 2304), ("bf16", 67, 384)]:
+        p = Program(dtype, positions=320, chunk=300)
+        p.counts, p.slack = [2, 33, 70, 300], 4
+        y = linear_of(p, p.tokens(k), p.weight(n, k, dtype="fp8"), p.weight(n))
+        yield f"many {dtype} {n}x{k}", p.ends(p.head(y, p.weight(128, n)))
+    p = Program("bf16", positions=320, chunk=300)
+    p.counts, p.slack = [2, 33, 70, 300], 4
+    x = p.tokens(256)
+    y = rmsnorm_of(p, x, p.weight(256, scale=0.1, shift=1.0))
+    weight = lambda *shape: p.weight(*shape, dtype="fp8", scale=0.1)
+    gate, up = (linear_of(p, y, weight(512, 256)) for _ in "gu")
+    z = linear_of(p, swiglu_of(p, gate, up), weight(256, 512))
+    z = elementwise(p, "residual", x, z, lambda a, b: a + b)
+    yield "MLP", p.ends(p.head(z, p.weight(128, 256)))
+
+
 def widened():
     """Prompts whose rows of 16 bits multiply widened weights in blocks, of up to three
     tiles: rows of weights that begin at 2, 4, 8 and 16 bytes, more than a tile has and

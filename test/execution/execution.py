@@ -49,7 +49,7 @@ def ids_of(count):
 
 
 def compare(program, got, what):
-    ids, bar = ids_of(len(got)), BAR[program.dtype]
+    ids, bar = ids_of(len(got)), program.bar or BAR[program.dtype]
     exact = program.expected(ids)
     check(np.isfinite(got).all(), f"{what}: not finite")
     if not exact.any():

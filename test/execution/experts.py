@@ -233,7 +233,7 @@ def expert_blocks():
         x, w = p.tokens(k), experts_weight(p, 5, n, k, how, dtype=form)
         y = expert_linear_of(p, x, w, chosen, p.weight(5, n))
         yield f"{form} {how}", p.returns(y)
-    for form in blocks.FORMATS:
+    for form in blocks.INTEGERS:
         p, _, y = mixture("bf16", "apart", 8, 2, 64, 32, form, normalize="sum")
         yield f"mixture {form}", p.returns(y)
 

@@ -83,11 +83,21 @@ class Call:
         if weight.in_blocks and x.dtype in self.widened and several:
             w = rounded(self[weight], x.dtype) if self.storage else self[weight]
             return reference.linear(self[x], w, self[bias])
-        return reference.linear(self.factor(x, weight), self[weight], self[bias])
+        return self.head(x, weight, bias)
+
+    def head(self, x, weight, bias=None):
+        """A llama.head, or a llama.linear whose weights are not widened. Rows of several
+        tokens multiply rounded numbers in fp8."""
+        w = self[weight]
+        if weight.dtype == "fp8" and self.storage and len(self.ids) > 1:
+            w = rounded(w, x.dtype)
+        return reference.linear(self.factor(x, weight), w, self[bias])
 
     def factor(self, x, weight):
         """x as a product with the weight reads it, or as a cache holds it."""
         rows = self[x]
+        if weight.dtype == "fp8":
+            return rounded(rows, "bf16").astype(self.real) if x.dtype == "f32" else rows
         if weight.in_blocks:
             rows = blocks.rounded_rows(rows).astype(self.real)
         return rows
@@ -99,6 +109,7 @@ class Program:
     def __init__(self, dtype="f32", positions=128, chunk=69):
         self.dtype, self.positions, self.chunk = dtype, positions, chunk
         self.slack = 1  # on the NMSE that rounding makes
+        self.bar = None  # the NMSE that is allowed; None: the type's
         # Tokens of the prompts to run: chunks are 69 tokens, then the last of 70
         # is decoded, or 33, then the last of 34 is; 70 make calls at several
         # positions.
@@ -193,9 +204,7 @@ class Program:
     def head_of(self, x, weight):
         vocab = weight.shape[0]
         op = f"llama.head {x.name}, {weight.name} : {x.type}, {weight.type}"
-        product = lambda call: reference.linear(
-            call.factor(x, weight), call[weight], None
-        )
+        product = lambda call: call.head(x, weight)
         return self.emit(op, (None, vocab), product, "f32")
 
     def returns(self, x, *caches):

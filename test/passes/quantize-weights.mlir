@@ -4,7 +4,7 @@
 // RUN: cria-opt --llama-quantize-weights --split-input-file %s | FileCheck %s --check-prefix=NONE
 // RUN: not cria-opt --llama-quantize-weights=format=q5_1 --split-input-file %s 2>&1 | FileCheck %s --check-prefix=BAD
 
-// BAD: error: expected a format q8_0, q4_0 or none, got 'q5_1'
+// BAD: error: expected a format q8_0, q4_0, fp8 or none, got 'q5_1'
 // NONE-NOT: blocks
 
 // Matrices of products, lookups and heads have a format each; a lookup keeps the

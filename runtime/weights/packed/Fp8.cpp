@@ -25,9 +25,15 @@ public:
   [[gnu::cold]] std::string use(const PackedScheme &given) override;
   [[gnu::cold]] Result<std::string> load() override;
   uint64_t piece() const override { return 64 * mostBlockElements; }
+  Status write(uint64_t first, uint64_t count, DType type,
+               std::byte *to) const override;
 
 private:
   Status read(uint64_t first, uint64_t count, float *to) const override;
+  Status readBytes(uint64_t first, uint64_t count, std::byte *to) const;
+  float scaleOf(uint64_t row, uint64_t column) const {
+    return scales[row / rowsEach * perRow + column / columnsEach];
+  }
   /// Takes scales for shared by blocks; returns whether there are as many.
   [[gnu::cold]] bool fits(const std::array<uint64_t, 2> &block);
 
@@ -85,11 +91,43 @@ Result<std::string> Fp8::load() {
   return std::string();
 }
 
+Status Fp8::readBytes(uint64_t first, uint64_t count, std::byte *to) const {
+  const Checkpoint::Tensor &place = *tensors[0];
+  return fileOf(place).read(place.tensor->begin + first, to, count);
+}
+
+/// In blocks of FP8 the bytes stay as they are, if the numbers of a block share
+/// a scale. A block with NaN has NaN as its scale.
+Status Fp8::write(uint64_t first, uint64_t count, DType type,
+                  std::byte *to) const {
+  uint64_t each = blockOf(type).elements;
+  if (type != DType::FP8 ||
+      (columnsEach != UINT64_MAX && columnsEach % each != 0))
+    return PackedElements::write(first, count, type, to);
+  std::vector<std::byte> bytes(std::min(count, piece()));
+  for (uint64_t done = 0; done < count; done += bytes.size()) {
+    uint64_t part = std::min<uint64_t>(bytes.size(), count - done);
+    Status status = readBytes(first + done, part, bytes.data());
+    if (!status.ok())
+      return status;
+    for (uint64_t i = 0; i < part; i += each) {
+      uint64_t at = first + done + i;
+      float scale = scaleOf(at / shape[1], at % shape[1]) * 256;
+      if (std::any_of(&bytes[i], &bytes[i] + each, [](std::byte q) {
+            return int(q | std::byte(0x80)) == 0xff;
+          }))
+        scale = NAN;
+      uint16_t bits = narrowToF16(scale);
+      std::memcpy(to, &bits, sizeof(bits));
+      to = std::copy_n(&bytes[i], each, to + sizeof(bits));
+    }
+  }
+  return Status();
+}
+
 Status Fp8::read(uint64_t first, uint64_t count, float *to) const {
   std::vector<std::byte> bytes(count);
-  const Checkpoint::Tensor &place = *tensors[0];
-  Status status =
-      fileOf(place).read(place.tensor->begin + first, bytes.data(), count);
+  Status status = readBytes(first, count, bytes.data());
   if (!status.ok())
     return status;
   convertElements(bytes.data(), DType::F8_E4M3,
@@ -101,7 +139,7 @@ Status Fp8::read(uint64_t first, uint64_t count, float *to) const {
     if (columnsEach != UINT64_MAX)
       left = std::min(left, columnsEach - column % columnsEach);
     end = std::min(count, at + left);
-    float scale = scales[row / rowsEach * perRow + column / columnsEach];
+    float scale = scaleOf(row, column);
     for (uint64_t i = at; i < end; ++i)
       to[i] *= scale;
   }

@@ -21,7 +21,7 @@ public:
   virtual std::string use(const PackedScheme &given) = 0;
 
   Status write(uint64_t first, uint64_t count, DType type,
-               std::byte *to) const final;
+               std::byte *to) const override;
 
   /// "gptq".
   const char *format() const;

@@ -118,10 +118,30 @@ TEST(Blocks, KeepAnErrorOfHalfAStep) {
   EXPECT_THAT(back, Each(AllOf(Ge(-0.0045f), Le(0.0045f))));
 }
 
+// All finite floats, in blocks with a scale of 1 each: 448 is in each.
+TEST(Blocks, FloatsOfEightBitsStayAsTheyAre) {
+  std::vector<float> values;
+  Bytes expected;
+  for (int i = 0; i < 256; ++i) {
+    auto code = static_cast<uint8_t>(i % 32 == 0      ? 0x7e
+                                     : i % 128 == 127 ? 0xfe
+                                                      : i);
+    if (i % 32 == 0) {
+      expected.push_back(std::byte(0x00)); // 256 in f16
+      expected.push_back(std::byte(0x5c));
+    }
+    expected.push_back(std::byte(code));
+    values.push_back(widenF8(code));
+  }
+  Bytes single = bytesOfFloats(values);
+  EXPECT_EQ(converted(single, DType::F32, DType::FP8), expected);
+  EXPECT_EQ(converted(expected, DType::FP8, DType::F32), single);
+}
+
 TEST(Blocks, NanStaysInItsBlock) {
   float infinity = std::numeric_limits<float>::infinity();
   for (float bad : {std::nanf(""), infinity, -infinity})
-    for (DType type : {DType::Q8_0, DType::Q4_0}) {
+    for (DType type : {DType::Q8_0, DType::Q4_0, DType::FP8}) {
       std::vector<float> values(96, 1.0f);
       values[40] = bad;
       std::vector<float> back =
@@ -136,7 +156,7 @@ TEST(Blocks, NanStaysInItsBlock) {
 // The reciprocal of such a scale is infinite.
 TEST(Blocks, SubnormalNumbersBecomeZeros) {
   std::vector<float> values(32, -1e-40f);
-  for (DType type : {DType::Q8_0, DType::Q4_0})
+  for (DType type : {DType::Q8_0, DType::Q4_0, DType::FP8})
     EXPECT_THAT(
         floatsOf(converted(converted(bytesOfFloats(values), DType::F32, type),
                            type, DType::F32)),
@@ -157,6 +177,7 @@ TEST(Blocks, RowsHoldWholeBlocks) {
   EXPECT_EQ(tensorBytes({2, 64}, DType::IQ4_NL), 72u);
   EXPECT_EQ(tensorBytes({3, 512}, DType::IQ4_XS), 816u);
   EXPECT_EQ(tensorBytes({2, 64}, DType::MXFP4), 68u);
+  EXPECT_EQ(tensorBytes({2, 64}, DType::FP8), 136u);
   EXPECT_EQ(tensorBytes({2, 48}, DType::Q8_0), std::nullopt);
   EXPECT_EQ(tensorBytes({64, 2}, DType::Q8_0), std::nullopt);
   EXPECT_EQ(tensorBytes({2, 64}, DType::Q6_K), std::nullopt);
@@ -172,6 +193,22 @@ TEST(Blocks, SizesThatOverflowAreNone) {
   // 2^63 elements: more bits than 64 can count, fewer bytes.
   EXPECT_EQ(tensorBytes({uint64_t(1) << 31, uint64_t(1) << 32}, DType::F8_E4M3),
             uint64_t(1) << 63);
+}
+
+// To nearest even, from halfway between two and from either side of it.
+TEST(Floats, NarrowsToF8) {
+  for (int code = 0; code < 0x7e; ++code) {
+    float low = widenF8(static_cast<uint8_t>(code)),
+          high = widenF8(static_cast<uint8_t>(code + 1));
+    float middle = (low + high) / 2;
+    EXPECT_EQ(narrowToF8(low), code);
+    EXPECT_EQ(narrowToF8(-low), code | 0x80);
+    EXPECT_EQ(narrowToF8(middle), code + code % 2);
+    EXPECT_EQ(narrowToF8(std::nextafter(middle, low)), code);
+    EXPECT_EQ(narrowToF8(std::nextafter(middle, high)), code + 1);
+  }
+  EXPECT_EQ(narrowToF8(449), 0x7e);
+  EXPECT_EQ(narrowToF8(-1e6f), 0xfe);
 }
 
 // OCP 8-bit Floating Point Specification, table 1.

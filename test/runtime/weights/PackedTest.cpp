@@ -102,6 +102,29 @@ TEST_F(PackedTest, Fp8BecomesWhatTheCodeReads) {
   }
 }
 
+// A quarter of each block of 128 shares its scale, whose f16 is rounded.
+TEST_F(PackedTest, Fp8StaysInBlocksOfFp8) {
+  use("fp8");
+  std::string bytes = fp8Bytes();
+  bytes[40] = '\x7f'; // NaN, in the second block
+  TestTensor tensor = {"m.weight", "F8_E4M3", {rows, columns}, bytes};
+  ASSERT_TRUE(bind({tensor, scaleTensor("_scale_inv", {2, 2})}).ok());
+  auto *block = static_cast<const std::byte *>(model->slots()[5]);
+  for (uint64_t i = 0; i < bytes.size(); i += 32, block += 34) {
+    uint64_t row = i / columns, column = i % columns;
+    uint16_t scale;
+    memcpy(&scale, block, sizeof(scale));
+    EXPECT_EQ(memcmp(block + 2, &bytes[i], 32), 0) << i;
+    if (i == 32)
+      EXPECT_TRUE(std::isnan(widenF16(scale)));
+    else
+      EXPECT_EQ(scale, narrowToF16(256 * scaleAt(row / 128 * 2 + column / 128)))
+          << i;
+  }
+  EXPECT_THAT(model->warnings(),
+              ElementsAre("1 tensor copied from f8_e4m3 to fp8"));
+}
+
 // Scales count: equal numbers of 8 bits are not enough.
 TEST_F(PackedTest, TiedWeightsShareTensorsThatAreEqual) {
   nlohmann::json manifest =
