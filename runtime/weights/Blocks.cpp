@@ -44,14 +44,6 @@ CRIA_VECTOR_CLONES static void dequantizeQ4_0(const std::byte *from, float *to,
   }
 }
 
-static void dequantizeFp8(const std::byte *from, float *to, uint64_t count) {
-  for (uint64_t first = 0; first < count; first += 32, from += 34) {
-    float scale = scaleAt(from) / 256;
-    for (int i = 0; i < 32; ++i)
-      to[first + i] = scale * widenF8(static_cast<uint8_t>(from[2 + i]));
-  }
-}
-
 /// The 6-bit numbers s and t (see Blocks.h) of group `j` in [0, 8). Groups 0 to
 /// 3: s is the lower 6 bits of bytes 0 to 3, t those of bytes 4 to 7. Groups 4
 /// to 7: the lower 4 bits of s and t are the halves of bytes 8 to 11; the upper
@@ -215,8 +207,6 @@ void dequantize(const std::byte *from, DType type, float *to, uint64_t count) {
     dequantizeValues(from, type, to, count);
   else if (type == DType::MXFP4)
     dequantizeMxfp4(from, to, count);
-  else if (type == DType::FP8)
-    dequantizeFp8(from, to, count);
   else
     dequantizeHalves(from, type, to, count);
 }

@@ -32,7 +32,8 @@
 namespace cria {
 
 /// The f32 values of `count` elements of a block format, whole blocks; `from`
-/// needs no alignment. Computed as ggml does.
+/// needs no alignment. Computed as ggml does. No file has blocks of FP8: these
+/// are not read.
 void dequantize(const std::byte *from, DType type, float *to, uint64_t count);
 
 /// Writes `count` elements as blocks of Q8_0 or Q4_0, bit for bit as ggml's

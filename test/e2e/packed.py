@@ -18,7 +18,7 @@ import sys
 import numpy as np
 
 import weights
-from harness import Tools, check, some
+from harness import Tools, check, nmse, some
 
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
@@ -205,6 +205,19 @@ def write(folder, tensors):
     )
 
 
+# What stays as it is in blocks of fp8.
+KEPT = [fp8_blocks, fp8_rows, fp8_tensor]
+
+
+def check_kept(tools, artifacts, folder):
+    """In blocks of fp8 the numbers are those of bf16: rounded where several rows multiply
+    them. Scales are rounded to 11 bits."""
+    expected = tools.logits(artifacts["bf16"], IDS, f"--weights={folder / 'plain'}")
+    got = tools.logits(artifacts["fp8"], IDS, f"--weights={folder / 'packed'}")
+    error = nmse(expected, got)
+    check(error < 1e-4, f"{folder.name}: in blocks of fp8: NMSE {error:.2e}")
+
+
 def check_format(tools, artifacts, pack, quantization):
     random = np.random.default_rng(SEED)
     packed, plain = {}, {}
@@ -220,7 +233,10 @@ def check_format(tools, artifacts, pack, quantization):
     write(folder / "plain", plain)
     config = json.dumps(CONFIG | {"quantization_config": quantization})
     (folder / "packed" / "config.json").write_text(config)
-    for dtype, artifact in artifacts.items():
+    if pack in KEPT:
+        check_kept(tools, artifacts, folder)
+    for dtype in "f32", "bf16":
+        artifact = artifacts[dtype]
         expected = tools.logits(artifact, IDS, f"--weights={folder / 'plain'}")
         got = tools.logits(artifact, IDS, f"--weights={folder / 'packed'}")
         check(np.isfinite(got).all(), f"{pack.__name__}: {dtype}: no numbers")
@@ -303,6 +319,8 @@ def main():
         dtype: tools.compile(file, f"--dtype={dtype}", "--plain", out=dtype)
         for dtype in ["f32", "bf16"]
     }
+    kept = "--quantize=fp8,embedding=none,head=none"
+    artifacts["fp8"] = tools.compile(file, "--dtype=bf16", kept, "--plain", out="fp8")
     fp8 = {"quant_method": "fp8", "activation_scheme": "dynamic"}
     groups = {"bits": 4, "group_size": 32}
     method = groups | {"quant_method": "gptq", "sym": False, "desc_act": False}
