@@ -27,4 +27,8 @@ inline constexpr llvm::StringLiteral kArenaBytesAttribute = "cria.arena_bytes";
 inline constexpr llvm::StringLiteral kWeightAttribute = "cria.weight";
 inline constexpr llvm::StringLiteral kRopeAttribute = "cria.rope";
 
+/// On an op in a parallel loop of the CPU's code, a unit: the op gives the end
+/// of the iteration's range (VectorBuilder::parallelRanges).
+inline constexpr llvm::StringLiteral kRangeEndAttribute = "cria.range_end";
+
 } // namespace cria

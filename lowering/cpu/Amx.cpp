@@ -2,7 +2,8 @@
 /// (16 rows, 32 k):
 ///
 ///   pack a: packed[panel][k / 32][2 tiles][16 pairs of k][16 rows][2]
-///   for groups of up to 256 rows n of b, in parallel:
+///   for groups of up to 256 rows n of b, in parallel; of fewer, down to 32, if
+///   a thread has fewer:
 ///     for slices of k:
 ///       for panels of 32 rows of a:
 ///         for blocks of 32 rows of b:
@@ -42,11 +43,11 @@ static constexpr int64_t kTile = 16;
 static constexpr int64_t kStep = 32;
 /// The most blocks of a group: the blocks and a panel fit the L2 cache.
 static constexpr int64_t kGroupBlocks = 8;
-/// If b has few rows, it is still divided into this many groups, so that each
-/// thread has some.
+/// With experts: the groups of each expert's rows, or more, if these are few.
 static constexpr int64_t kLeastGroups = 8;
-/// The most groups that have buffers of their own.
-static constexpr int64_t kMostSlots = 64;
+/// The most groups that have buffers of their own, and their blocks.
+static constexpr int64_t kMostSlots = 64,
+                         kMostBlocks = kMostSlots * kGroupBlocks;
 /// The most steps of k that are one slice, and the steps of each slice if there
 /// are several.
 static constexpr int64_t kWholeSteps = 64, kSliceSteps = 32;
@@ -56,7 +57,7 @@ static constexpr int64_t kPackSteps = 16;
 namespace {
 /// Rows of b that one thread multiplies.
 struct Group {
-  Value slot;          // the index of the group's buffers
+  Value buffers;       // the index of the first block's buffers
   Value first, blocks; // the first block of b, and the number of blocks
 };
 
@@ -81,13 +82,16 @@ private:
 
   int64_t groups() const { return llvm::divideCeil(blocks, groupBlocks); }
   MemRefType tilesType(ArrayRef<int64_t> shape) const;
-  MemRefType sumsType(int64_t slots, int64_t panels) const;
+  MemRefType sumsType(int64_t blocks, int64_t panels) const;
   Value loadPadded(Value matrix, SmallVector<Value> row, Value k,
                    int64_t count);
   void packTile(Value tile, Value step, int64_t count);
   Value rowOf(const Group &group, Value block);
   void copyTail(const Group &group);
   void widenBlocks(const Group &group, const Slice &slice);
+  void allocateForThread();
+  void multiplyShared(Value first, Value count);
+  void multiplyExperts(int64_t slots);
   void multiply(const Group &group);
   void multiply(const Group &group, const Slice &slice);
   void multiplyPanel(const Group &group, const Slice &slice, Value panel,
@@ -127,8 +131,10 @@ AmxProduct::AmxProduct(VectorBuilder &b, const Contraction &c, int64_t maxRows)
   sliceSteps = steps <= kWholeSteps ? steps : kSliceSteps;
   slices = llvm::divideCeil(steps, sliceSteps);
   blocks = llvm::divideCeil(c.n(), kStep);
-  groupBlocks =
-      std::min<int64_t>(kGroupBlocks, llvm::divideCeil(blocks, kLeastGroups));
+  groupBlocks = std::min(kGroupBlocks, blocks);
+  if (c.experts)
+    groupBlocks =
+        std::min<int64_t>(groupBlocks, llvm::divideCeil(blocks, kLeastGroups));
   maxPanels = llvm::divideCeil(maxRows, kStep);
   copies = c.blocks || (c.k() % 4096 == 0 && maxPanels > 1);
   matrix = c.b;
@@ -142,10 +148,9 @@ MemRefType AmxProduct::tilesType(ArrayRef<int64_t> shape) const {
   return MemRefType::get(sizes, b.getBF16Type());
 }
 
-/// Sums (32 n, 16 m) for each block of a group and each tile of a panel.
-MemRefType AmxProduct::sumsType(int64_t slots, int64_t panels) const {
-  return MemRefType::get({slots, panels, groupBlocks, 2, kStep, kTile},
-                         b.getF32Type());
+/// Sums (32 n, 16 m) for each block and each tile of a panel.
+MemRefType AmxProduct::sumsType(int64_t blocks, int64_t panels) const {
+  return MemRefType::get({blocks, panels, 2, kStep, kTile}, b.getF32Type());
 }
 
 /// The bits of `count` elements of a row from k on, padded with zeros to 32
@@ -248,7 +253,7 @@ void AmxProduct::widenBlocks(const Group &group, const Slice &slice) {
             b.create<arith::TruncFOp>(b.vectorType(half, b.getBF16Type()),
                                       b.create<arith::MulFOp>(x, scale));
         b.store(rounded, copied,
-                {group.slot, block, step, b.div(place, kTile),
+                {b.add(group.buffers, block), step, b.div(place, kTile),
                  b.rem(place, kTile), b.index(first)});
       }
     });
@@ -284,9 +289,9 @@ void AmxProduct::fetchNextPanel(const Slice &slice, Value panel, Value block,
 SmallVector<Value> AmxProduct::sumsAt(const Group &group, Value panel,
                                       Value block, Value tile, Value row) {
   Value zero = b.index(0);
-  bool kept = slices > 1;
-  return {
-      kept ? group.slot : zero, kept ? panel : zero, block, tile, row, zero};
+  if (slices == 1)
+    return {block, zero, tile, row, zero};
+  return {b.add(group.buffers, block), panel, tile, row, zero};
 }
 
 /// The initial sums: zeros in the first slice, else the sums of the slice
@@ -328,7 +333,7 @@ void AmxProduct::multiplyBlock(const Group &group, const Slice &slice,
     return b.create<amx::TileLoadOp>(type, memref, at);
   };
   auto copyAt = [&](Value step, int64_t i) -> SmallVector<Value> {
-    return {group.slot, block, step, b.index(i), zero, zero};
+    return {b.add(group.buffers, block), step, b.index(i), zero, zero};
   };
   auto left = [&](Value step, int64_t i) {
     if (source == Source::Copy)
@@ -482,44 +487,64 @@ void AmxProduct::flush(const Group &group, Value panel) {
   });
 }
 
+/// What the threads of the parallel loop here have of their own.
+void AmxProduct::allocateForThread() {
+  auto scratch = [&](MemRefType type) {
+    return b.scratch(type.getShape(), type.getElementType());
+  };
+  if (slices == 1)
+    sums = scratch(sumsType(groupBlocks, 1));
+  rest = b.scratch({kTile, kTile}, b.getF32Type());
+  if (tail)
+    tails = scratch(tilesType({groupBlocks, 2}));
+}
+
+/// Multiplies `count` blocks of b from `first` on, which have as many buffers.
+void AmxProduct::multiplyShared(Value first, Value count) {
+  b.parallelRanges(count, groupBlocks, [&](Value buffers, Value blocks) {
+    allocateForThread();
+    multiply({buffers, b.add(first, buffers), blocks});
+  });
+}
+
+void AmxProduct::multiplyExperts(int64_t slots) {
+  Value all = b.mul(c.experts->count, groups());
+  b.parallel(b.index(slots), [&](Value slot) {
+    allocateForThread();
+    auto begin = [&](Value i) { return b.div(b.mul(i, all), slots); };
+    b.loop(begin(slot), begin(b.add(slot, 1)), 1, [&](Value i) {
+      ExpertPart part(b, *c.experts, c.b, b.div(i, groups()));
+      matrix = part.matrix;
+      firstRow = part.begin;
+      rows = b.sub(part.end, part.begin);
+      firstPanel = b.div(firstRow, kStep);
+      Value first = b.mul(b.rem(i, groups()), groupBlocks);
+      Value left = b.sub(b.index(blocks), first);
+      multiply(
+          {b.mul(slot, groupBlocks), first, b.min(left, b.index(groupBlocks))});
+    });
+  });
+}
+
 void AmxProduct::multiply(Value a) {
   packed = a;
-  int64_t slots =
-      slices == 1 && !c.blocks ? groups() : std::min(groups(), kMostSlots);
-  if (c.experts)
-    slots = kMostSlots;
+  int64_t together = c.experts ? kMostSlots * groupBlocks : blocks;
+  bool buffered = slices > 1 || copies;
+  if (buffered)
+    together = std::min(together, kMostBlocks);
   IntegerAttr line = b.getI64IntegerAttr(64);
   if (slices > 1)
-    sums = b.create<memref::AllocOp>(sumsType(slots, maxPanels), line);
+    sums = b.create<memref::AllocOp>(sumsType(together, maxPanels), line);
   if (copies)
-    copied = b.create<memref::AllocOp>(
-        tilesType({slots, groupBlocks, sliceSteps, 2}), line);
-  b.parallel(b.index(slots), [&](Value slot) {
-    if (slices == 1)
-      sums = b.create<memref::AllocaOp>(sumsType(1, 1), line);
-    rest = b.create<memref::AllocaOp>(
-        MemRefType::get({kTile, kTile}, b.getF32Type()), line);
-    if (tail)
-      tails = b.create<memref::AllocaOp>(tilesType({groupBlocks, 2}), line);
-    auto multiplyGroup = [&](Value i) {
-      if (c.experts) {
-        ExpertPart part(b, *c.experts, c.b, b.div(i, groups()));
-        matrix = part.matrix;
-        firstRow = part.begin;
-        rows = b.sub(part.end, part.begin);
-        firstPanel = b.div(firstRow, kStep);
-        i = b.rem(i, groups());
-      }
-      Value first = b.mul(i, groupBlocks);
-      Value left = b.sub(b.index(blocks), first);
-      multiply({slot, first, b.min(left, b.index(groupBlocks))});
-    };
-    if (!c.experts && slots == groups())
-      return multiplyGroup(slot);
-    Value all =
-        c.experts ? b.mul(c.experts->count, groups()) : b.index(groups());
-    auto begin = [&](Value i) { return b.div(b.mul(i, all), slots); };
-    b.loop(begin(slot), begin(b.add(slot, 1)), 1, multiplyGroup);
+    copied =
+        b.create<memref::AllocOp>(tilesType({together, sliceSteps, 2}), line);
+  if (c.experts)
+    return multiplyExperts(kMostSlots);
+  if (together == blocks)
+    return multiplyShared(b.index(0), b.index(blocks));
+  b.loop(b.index(0), b.index(blocks), together, [&](Value first) {
+    multiplyShared(first,
+                   b.min(b.index(together), b.sub(b.index(blocks), first)));
   });
 }
 

@@ -38,9 +38,10 @@ static constexpr int64_t kNumbers = BlockProduct::kNumbers;
 /// The most bytes of a group's copy, so that the copy and the panels stay in
 /// the L2 cache.
 static constexpr int64_t kGroupBytes = 256 << 10;
-/// The most rows of a group. A group has fewer rows if there would otherwise be
-/// fewer than kGroups groups for the threads.
-static constexpr int64_t kMostGroupRows = 48;
+/// The most rows of a group. A group has fewer rows if a thread has fewer:
+/// threads share units of as many rows as 12 or more.
+static constexpr int64_t kMostGroupRows = 48, kUnitRows = 12;
+/// With experts, the groups of each expert's rows, or more.
 static constexpr int64_t kGroups = 32;
 /// The number of blocks that are copied at a time.
 static constexpr int64_t kCopied = 8;
@@ -81,7 +82,6 @@ public:
   void multiply();
 
 private:
-  Value scratch(ArrayRef<int64_t> shape, Type type);
   Value splat(Value x) {
     return b.create<vector::BroadcastOp>(b.vectorType(lanes, x.getType()), x);
   }
@@ -108,7 +108,7 @@ private:
   bool fromZero;
   const ExpertRows *experts;
   Integers integers;
-  int64_t lanes, vectors, blockRows, groupRows, blocks;
+  int64_t lanes, vectors, blockRows, unit, groupRows, blocks;
   /// The rows, their panels, and the first place of both.
   Value rows, panels, firstRow, firstPanel;
   /// Buffers of a group: the integers and the scales of w, a product of tiles,
@@ -207,16 +207,16 @@ BlockPanelProduct::BlockPanelProduct(VectorBuilder &b,
   int64_t copied =
       blocks * kNumbers * integers.type(b).getIntOrFloatBitWidth() / 8;
   int64_t most = std::clamp(kGroupBytes / copied, int64_t(1), kMostGroupRows);
-  int64_t even = llvm::divideCeil(product.columns(), kGroups);
-  groupRows = llvm::alignTo(std::min(most, even), blockRows);
+  unit = llvm::alignTo(kUnitRows, blockRows);
+  if (experts) {
+    unit = blockRows;
+    most =
+        std::min<int64_t>(most, llvm::divideCeil(product.columns(), kGroups));
+  }
+  groupRows = llvm::alignTo(std::min(most, product.columns()), unit);
   rows = b.size(product.out, 0);
   panels = b.ceilDiv(rows, lanes);
   firstRow = firstPanel = b.index(0);
-}
-
-Value BlockPanelProduct::scratch(ArrayRef<int64_t> shape, Type type) {
-  return b.create<memref::AllocaOp>(MemRefType::get(shape, type),
-                                    b.getI64IntegerAttr(64));
 }
 
 /// Copies row n of w to row r of the group.
@@ -447,19 +447,20 @@ void BlockPanelProduct::tile(Value n, Value r, Value count, Value panel,
 /// Multiplies rows [n, n + count) of w with all panels.
 void BlockPanelProduct::group(Value n, Value count) {
   int64_t together = integers.rowPairs ? 2 : 1; // rows
-  codes = scratch({groupRows / together, blocks * kNumbers * together},
-                  integers.type(b));
-  scales = scratch({groupRows, blocks}, b.getF32Type());
-  sums = scratch({blockRows, vectors * lanes}, b.getF32Type());
+  codes = b.scratch({groupRows / together, blocks * kNumbers * together},
+                    integers.type(b));
+  scales = b.scratch({groupRows, blocks}, b.getF32Type());
+  sums = b.scratch({blockRows, vectors * lanes}, b.getF32Type());
   if (integers.tiles)
-    tileSums = scratch({kTile, lanes}, b.getI32Type());
+    tileSums = b.scratch({kTile, lanes}, b.getI32Type());
   // The last block is padded with copies of the last row.
-  b.loop(b.index(0), b.index(groupRows), 1, [&](Value r) {
+  Value end = b.mul(b.ceilDiv(count, blockRows), blockRows);
+  b.loop(b.index(0), end, 1, [&](Value r) {
     copyRow(r, b.add(n, b.min(r, b.sub(count, b.index(1)))));
   });
   Value done = b.index(0);
   for (int64_t width = vectors; width; width /= 2) {
-    Value end = b.mul(b.div(panels, width), width);
+    end = b.mul(b.div(panels, width), width);
     b.loop(done, end, width, [&](Value panel) {
       b.loop(b.index(0), count, blockRows,
              [&](Value r) { tile(n, r, count, panel, width); });
@@ -471,12 +472,15 @@ void BlockPanelProduct::group(Value n, Value count) {
 void BlockPanelProduct::multiply() {
   int64_t columns = product.columns();
   int64_t groups = llvm::divideCeil(columns, groupRows);
-  auto multiplyGroup = [&](Value index) {
-    Value n = b.mul(index, groupRows);
-    group(n, b.min(b.index(groupRows), b.sub(b.index(columns), n)));
+  auto multiplyRows = [&](Value n, Value count) {
+    group(n, b.min(count, b.sub(b.index(columns), n)));
   };
   if (!experts)
-    return b.parallel(b.index(groups), multiplyGroup);
+    return b.parallelRanges(b.index(llvm::divideCeil(columns, unit)),
+                            groupRows / unit, [&](Value first, Value units) {
+                              multiplyRows(b.mul(first, unit),
+                                           b.mul(units, unit));
+                            });
   Value matrices = product.weights;
   b.parallel(b.mul(experts->count, groups), [&](Value i) {
     ExpertPart part(b, *experts, matrices, b.div(i, groups));
@@ -485,7 +489,7 @@ void BlockPanelProduct::multiply() {
     rows = b.sub(part.end, part.begin);
     panels = b.ceilDiv(rows, lanes);
     firstPanel = b.div(firstRow, lanes);
-    multiplyGroup(b.rem(i, groups));
+    multiplyRows(b.mul(b.rem(i, groups), groupRows), b.index(groupRows));
   });
 }
 

@@ -7,11 +7,13 @@
 ///   load %up[%e, %n, %k]      =>  load table[e], a matrix, then its [n, k]
 ///   subview %up[%e, 0, 0]     =>  load table[e]
 ///   scf.forall { body }       =>  host.parallel_for(host, @body, captured, n)
+///   ... { cria.range_end(%i + 1) }  =>  the end of the thread's iterations
 ///   call @kernel(...)         =>  host.enter(host, number), then the call
 ///   mpi.allreduce(%x, %x)     =>  host.all_reduce(host, x, count, type)
 ///
 /// A cast connects each memref with its descriptor. The casts are removed when
 /// the rest is converted to the LLVM dialect.
+#include "dialect/Attributes.h"
 #include "lowering/Passes.h"
 #include "lowering/entry/Entry.h"
 #include "runtime/Abi.h"
@@ -336,11 +338,35 @@ LogicalResult AbiLowering::outlineLoops(func::FuncOp function, Value host) {
   return success();
 }
 
+/// The op with the end of an iteration that may be a range of them; null if the
+/// loop has none (VectorBuilder::parallelRanges).
+static LLVM::InlineAsmOp rangeEnd(scf::ForallOp loop) {
+  for (auto end : loop.getBody()->getOps<LLVM::InlineAsmOp>())
+    if (end->hasAttr(kRangeEndAttribute))
+      return end;
+  return {};
+}
+
 /// Builds a loop over i from begin to end with the body of `loop`, then a
 /// return. The induction variables of `loop` are computed from i; the last one
-/// varies fastest.
+/// varies fastest. If an iteration may be a range of them, there is one, and no
+/// loop.
 static void cloneIterations(ImplicitLocOpBuilder &b, scf::ForallOp loop,
                             Block *entry, IRMapping &mapping) {
+  if (LLVM::InlineAsmOp end = rangeEnd(loop)) {
+    mapping.map(
+        loop.getInductionVar(0),
+        arith::IndexCastOp::create(b, b.getIndexType(), entry->getArgument(1))
+            .getResult());
+    for (Operation &op : loop.getBody()->without_terminator()) {
+      if (&op == end)
+        mapping.map(end.getRes(), entry->getArgument(2));
+      else if (!isa<memref::AllocaOp>(op))
+        b.clone(op, mapping);
+    }
+    func::ReturnOp::create(b);
+    return;
+  }
   Type index = b.getIndexType();
   auto range = scf::ForOp::create(
       b, arith::IndexCastOp::create(b, index, entry->getArgument(1)),

@@ -53,12 +53,15 @@ static constexpr int64_t kPanelBytes = 32 << 10;
 /// The most columns of a block of widened weights, so that the block stays in
 /// the L1 cache.
 static constexpr int64_t kWidenedSlice = 512;
-/// The most rows of a group. A group has fewer rows if there would otherwise be
-/// fewer than kGroups groups for the threads, or more than kMostSums sums,
-/// which would not stay in the L2 cache.
+/// The most rows of a group, of more than one block. A group has fewer rows if
+/// there would otherwise be more than kMostSums sums, which would not stay in
+/// the L2 cache, or if a thread has fewer: threads share units of kUnitBlocks
+/// blocks.
 static constexpr int64_t kMostGroupRows = 96;
-static constexpr int64_t kGroups = 32;
 static constexpr int64_t kMostSums = 64 << 10;
+static constexpr int64_t kUnitBlocks = 2;
+/// With experts, the groups of each expert's rows, or more.
+static constexpr int64_t kGroups = 32;
 /// The steps of each row that a vector of a panel may have; more than one in a
 /// folded panel.
 static constexpr int64_t kMostFold = 4, kFolds[] = {1, 2, kMostFold};
@@ -169,9 +172,9 @@ PanelProduct::PanelProduct(VectorBuilder &b, const Contraction &c,
     if (c.k() % stepSize == 0) // else there is one slice (see `wholeSteps`)
       kSlice = std::min({kSteps, kBlockedSlice, fits});
     int64_t most = std::min(kMostGroupRows, kMostSums / (maxPanels * lanes));
-    int64_t share = llvm::alignTo(llvm::divideCeil(c.n(), kGroups), blockRows);
+    int64_t share = c.experts ? llvm::divideCeil(c.n(), kGroups) : c.n();
     most = std::max(most / blockRows, int64_t(1)) * blockRows;
-    groupRows = std::min(most, share);
+    groupRows = std::min<int64_t>(most, llvm::alignTo(share, blockRows));
   }
   // The rows of c that an expert has are far apart, and its sums are stored in
   // whole cache lines.
@@ -617,9 +620,8 @@ void PanelProduct::flush(Value sums, Value n, Value count,
 /// Multiplies the rows [n, n + count) of b with all of a.
 void PanelProduct::group(Value n, Value count, int64_t rowsOfBlock,
                          Value nextRow) {
-  auto scratch = [&](int64_t columns) -> Value {
-    auto type = MemRefType::get({groupRows, columns}, b.getF32Type());
-    return b.create<memref::AllocaOp>(type, b.getI64IntegerAttr(64));
+  auto scratch = [&](int64_t columns) {
+    return b.scratch({groupRows, columns}, b.getF32Type());
   };
   Value sums = scratch(maxPanels * lanes);
   // The row stride of the copy is not a power of two, so that rows do not share
@@ -689,14 +691,24 @@ void PanelProduct::multiply(Value a) {
   // blocks; where weights are read in place, rows that fill no block are a
   // group of their own.
   int64_t left = copies ? 0 : c.n() % blockRows, end = c.n() - left;
-  int64_t groups = llvm::divideCeil(end, groupRows);
-  forGroups(groups, [&](Value group) {
-    Value n = b.mul(group, groupRows), count = b.index(groupRows);
-    if (end % groupRows)
-      count = b.min(count, b.sub(b.index(end), n));
-    Value next = b.min(b.add(group, 1), b.index(groups - 1));
-    this->group(n, count, blockRows, b.mul(next, groupRows));
-  });
+  // Multiplies `rows` rows of b from n on, or those up to the end.
+  auto multiplyRows = [&](Value n, Value rows, int64_t multiple) {
+    if (end % multiple)
+      rows = b.min(rows, b.sub(b.index(end), n));
+    int64_t last = (end - 1) / multiple * multiple;
+    group(n, rows, blockRows, b.min(b.add(n, rows), b.index(last)));
+  };
+  int64_t unit = kUnitBlocks * blockRows;
+  if (!c.experts && groupRows >= unit)
+    b.parallelRanges(b.index(llvm::divideCeil(end, unit)), groupRows / unit,
+                     [&](Value first, Value units) {
+                       multiplyRows(b.mul(first, unit), b.mul(units, unit),
+                                    unit);
+                     });
+  else
+    forGroups(llvm::divideCeil(end, groupRows), [&](Value group) {
+      multiplyRows(b.mul(group, groupRows), b.index(groupRows), groupRows);
+    });
   if (left)
     forGroups(
         1, [&](Value) { group(b.index(end), b.index(left), left, Value()); });

@@ -1,4 +1,5 @@
 #include "lowering/cpu/VectorBuilder.h"
+#include "dialect/Attributes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -7,6 +8,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Dialect/X86Vector/X86VectorDialect.h"
 #include "mlir/IR/TypeUtilities.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;
 using namespace cria;
@@ -210,8 +212,39 @@ void VectorBuilder::parallel(Value end, llvm::function_ref<void(Value)> body) {
   auto op = create<scf::ForallOp>(ArrayRef<OpFoldResult>{end}, ValueRange{},
                                   std::nullopt);
   OpBuilder::InsertionGuard guard(*this);
+  llvm::SaveAndRestore inside(inParallel, op);
   setInsertionPoint(op.getTerminator());
   body(op.getInductionVar(0));
+}
+
+Value VectorBuilder::scratch(ArrayRef<int64_t> shape, Type type) {
+  OpBuilder::InsertionGuard guard(*this);
+  setInsertionPointToStart(inParallel.getBody());
+  return create<memref::AllocaOp>(MemRefType::get(shape, type),
+                                  getI64IntegerAttr(64));
+}
+
+void VectorBuilder::parallelRanges(
+    Value end, int64_t most, llvm::function_ref<void(Value, Value)> body) {
+  parallel(end, [&](Value begin) {
+    Value next = create<arith::IndexCastOp>(getI64Type(), add(begin, 1));
+    auto last = create<LLVM::InlineAsmOp>(
+        next.getType(), next, "", "=r,0", /*has_side_effects=*/false,
+        /*is_align_stack=*/false, LLVM::TailCallKind::None,
+        LLVM::AsmDialectAttr(), ArrayAttr());
+    last->setAttr(kRangeEndAttribute, getUnitAttr());
+    Value all =
+        sub(create<arith::IndexCastOp>(getIndexType(), last.getRes()), begin);
+    // Parts of the same size, or one less.
+    Value parts = ceilDiv(all, most);
+    auto startOf = [&](Value part) -> Value {
+      return create<arith::DivUIOp>(mul(part, all), parts);
+    };
+    loop(index(0), parts, 1, [&](Value part) {
+      Value first = startOf(part), last = startOf(add(part, 1));
+      body(add(begin, first), sub(last, first));
+    });
+  });
 }
 
 void VectorBuilder::byRows(Value rows, llvm::function_ref<void()> one,

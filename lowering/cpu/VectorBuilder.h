@@ -4,6 +4,7 @@
 #include "lowering/cpu/VectorUnit.h"
 #include "lowering/kernel/LoopBuilder.h"
 
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include <array>
 
 namespace cria {
@@ -67,13 +68,26 @@ public:
   /// The size of a memref's dimension, a constant if it is static.
   mlir::Value size(mlir::Value memref, unsigned dim);
 
+  /// Memory that each thread has in the parallel loop here, aligned to cache
+  /// lines.
+  mlir::Value scratch(llvm::ArrayRef<int64_t> shape, mlir::Type type);
   /// A loop of parallel iterations, 0 to end.
   void parallel(mlir::Value end, llvm::function_ref<void(mlir::Value)> body);
+  /// The same, for a body that does iterations [first, last) in less time
+  /// together than one by one: a thread then runs as many as are its own,
+  /// `most` or fewer at once. In the IR a range is one iteration, whose end is
+  /// opaque; LowerToAbi makes longer ones.
+  void parallelRanges(
+      mlir::Value end, int64_t most,
+      llvm::function_ref<void(mlir::Value first, mlir::Value count)> body);
 
   /// Runs `one` if there is one row, `many` if there are more, and nothing if
   /// there are no rows.
   void byRows(mlir::Value rows, llvm::function_ref<void()> one,
               llvm::function_ref<void()> many);
+
+private:
+  mlir::scf::ForallOp inParallel; // the innermost that is being built
 };
 
 } // namespace cria

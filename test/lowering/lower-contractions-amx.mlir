@@ -10,8 +10,8 @@
 #mnb = affine_map<(m, n, b, j) -> (m, n)>
 
 // Two rows and more go to AMX. A step of k loads two tiles of b where it lies
-// and two of packed a, then multiplies each with each. Two blocks share the 32
-// lines that a step has of the next panel.
+// and two of packed a, then multiplies each with each. A group's eight blocks
+// share the 32 lines that a step has of the next panel.
 // CHECK-LABEL: func @whole
 // CHECK-SAME: %[[B:[^:]*]]: memref<512x2048xbf16>
 // CHECK: %[[A:.*]] = memref.alloc() {alignment = 64 : i64} : memref<1x2x64x2x16x32xbf16>
@@ -19,15 +19,19 @@
 // CHECK: vector.store %{{.*}}, %[[A]]
 // CHECK: arith.cmpi slt, %{{.*}}, %c2
 // CHECK: } else {
-// CHECK: scf.forall {{.*}} in (8)
-// CHECK: %[[SUMS:.*]] = memref.alloca() {alignment = 64 : i64} : memref<1x1x2x2x32x16xf32>
+// Threads share blocks, and multiply up to eight at once.
+// CHECK: scf.forall (%[[I:.*]]) in (16)
+// CHECK: %[[SUMS:.*]] = memref.alloca() {alignment = 64 : i64} : memref<8x1x2x32x16xf32>
+// CHECK: llvm.inline_asm {cria.range_end} "", "=r,0" %{{.*}} : (i64) -> i64
+// CHECK: %[[BLOCKS:.*]] = arith.subi %{{.*}}, %[[I]]
+// CHECK: arith.addi %[[BLOCKS]], %c7
 // CHECK-COUNT-4: amx.tile_zero
 // CHECK: scf.for %{{.*}} = %c0 to %c64 step %c1 iter_args
 // CHECK: %[[B0:.*]] = amx.tile_load %[[B]]
 // CHECK-NEXT: %[[A0:.*]] = amx.tile_load %[[A]]
 // CHECK: %[[B1:.*]] = amx.tile_load %[[B]]
 // CHECK-NEXT: %[[A1:.*]] = amx.tile_load %[[A]]
-// CHECK-COUNT-16: memref.prefetch %[[A]]
+// CHECK-COUNT-4: memref.prefetch %[[A]]
 // CHECK-NOT: memref.prefetch
 // CHECK: amx.tile_mulf %[[B0]], %[[A0]]
 // CHECK-NEXT: amx.tile_mulf %[[B0]], %[[A1]]
@@ -113,8 +117,8 @@ func.func @columns(%a: memref<?x71xbf16>, %b: memref<32x71xbf16>, %c: memref<?x3
 
 // More than 2048 columns are added up in chunks of 1024, a group's sums kept.
 // CHECK-LABEL: func @chunks
-// CHECK: %[[SUMS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<8x2x1x2x32x16xf32>
-// CHECK-NOT: memref<8x1x32x2x16x32xbf16>
+// CHECK: %[[SUMS:.*]] = memref.alloc() {alignment = 64 : i64} : memref<8x2x2x32x16xf32>
+// CHECK-NOT: memref<8x32x2x16x32xbf16>
 // CHECK: scf.for %{{.*}} = %c0 to %c3 step %c1
 // CHECK: scf.if
 // CHECK-COUNT-4: amx.tile_zero
@@ -136,7 +140,7 @@ func.func @chunks(%a: memref<?x3072xbf16>, %b: memref<256x3072xbf16>, %c: memref
 // Rows of 8192 bytes: panels past the first read a copy that the first leaves.
 // CHECK-LABEL: func @copied
 // CHECK-SAME: %[[B:[^:]*]]: memref<256x4096xbf16>
-// CHECK: %[[COPY:.*]] = memref.alloc() {alignment = 64 : i64} : memref<8x1x32x2x16x32xbf16>
+// CHECK: %[[COPY:.*]] = memref.alloc() {alignment = 64 : i64} : memref<8x32x2x16x32xbf16>
 // CHECK: %[[TILE:.*]] = amx.tile_load %[[B]]
 // CHECK: amx.tile_store %[[COPY]]{{.*}}, %[[TILE]]
 // CHECK: amx.tile_load %[[COPY]]
@@ -153,11 +157,14 @@ func.func @copied(%a: memref<?x4096xbf16>, %b: memref<256x4096xbf16>, %c: memref
   return
 }
 
-// At most 64 groups have buffers of their own.
-// CHECK-LABEL: func @slots
-// CHECK: memref.alloc() {alignment = 64 : i64} : memref<64x2x8x2x32x16xf32>
-// CHECK: scf.forall {{.*}} in (64)
-func.func @slots(%a: memref<?x3072xbf16>, %b: memref<32000x3072xbf16>, %c: memref<?x32000xf32>) attributes {cria.chunk = 64 : index} {
+// At most 512 blocks have buffers of their own at once.
+// CHECK-LABEL: func @buffers
+// CHECK: memref.alloc() {alignment = 64 : i64} : memref<512x2x2x32x16xf32>
+// CHECK: scf.for %[[FIRST:.*]] = %c0 to %c1000 step %c512
+// CHECK: %[[LEFT:.*]] = arith.subi %c1000, %[[FIRST]]
+// CHECK: %[[COUNT:.*]] = arith.minsi %[[LEFT]], %c512
+// CHECK: scf.forall {{.*}} in (%[[COUNT]])
+func.func @buffers(%a: memref<?x3072xbf16>, %b: memref<32000x3072xbf16>, %c: memref<?x32000xf32>) attributes {cria.chunk = 64 : index} {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<?x3072xbf16>, memref<32000x3072xbf16>) outs(%c : memref<?x32000xf32>) {
     ^bb0(%x: bf16, %w: bf16, %acc: f32):
@@ -209,7 +216,7 @@ func.func @mixed(%a: memref<?x64xf32>, %b: memref<64x64xbf16>, %c: memref<?x64xf
 // CHECK-SAME: %[[X:[^:]*]]: memref<40x96xbf16>, %[[W:[^:]*]]: memref<64x3x34xi8>
 // CHECK: %[[A:.*]] = memref.alloc() {alignment = 64 : i64} : memref<1x2x3x2x16x32xbf16>
 // CHECK: vector.load %[[X]]
-// CHECK: %[[COPY:.*]] = memref.alloc() {alignment = 64 : i64} : memref<2x1x3x2x16x32xbf16>
+// CHECK: %[[COPY:.*]] = memref.alloc() {alignment = 64 : i64} : memref<2x3x2x16x32xbf16>
 // CHECK: scf.forall
 // CHECK: %[[CODES:.*]] = vector.load %[[W]][%{{.*}}, %{{.*}}, %c2] : memref<64x3x34xi8>, vector<32xi8>
 // CHECK: vector.load %[[W]][%{{.*}}, %{{.*}}, %c0]

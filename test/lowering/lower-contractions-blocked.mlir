@@ -7,19 +7,23 @@
 #mn = affine_map<(m, n, k) -> (m, n)>
 
 // More than 262144 elements of a: chunks of 256 columns of 2 panels beside each
-// other; groups of 96 rows of b, the last one of 32, each chunk copied.
+// other; groups of up to 96 rows of b, in units of 16, each chunk copied.
 // CHECK-LABEL: func @blocked
 // CHECK-SAME: %[[B:[^:]*]]: memref<4100x2048xf32>
 // CHECK: memref.alloc() {alignment = 64 : i64} : memref<1x8x2048x16xf32>
 // CHECK: %[[PACKED:.*]] = memref.alloc() {alignment = 64 : i64} : memref<8x16x256x32xf32>
 // CHECK: %[[MANY:.*]] = arith.cmpi sgt, %{{.*}}, %c128
 // CHECK: scf.if %[[MANY]]
-// CHECK: scf.forall (%[[GROUP:.*]]) in (43)
-// CHECK: %[[N:.*]] = arith.muli %[[GROUP]], %c96
+// CHECK: scf.forall (%[[UNIT:.*]]) in (257)
+// CHECK-DAG: %[[SUMS:.*]] = memref.alloca() {alignment = 64 : i64} : memref<96x512xf32>
+// CHECK-DAG: %[[COPY:.*]] = memref.alloca() {alignment = 64 : i64} : memref<96x272xf32>
+// CHECK: llvm.inline_asm {cria.range_end} "", "=r,0" %{{.*}} : (i64) -> i64
+// CHECK: %[[UNITS:.*]] = arith.subi %{{.*}}, %[[UNIT]]
+// CHECK: scf.for
+// CHECK: %[[FIRST:.*]] = arith.addi %[[UNIT]],
+// CHECK: %[[N:.*]] = arith.muli %[[FIRST]], %c16
 // CHECK: %[[LEFT:.*]] = arith.subi %c4100, %[[N]]
-// CHECK: %[[COUNT:.*]] = arith.minsi %[[LEFT]], %c96
-// CHECK: %[[SUMS:.*]] = memref.alloca() {alignment = 64 : i64} : memref<96x512xf32>
-// CHECK: %[[COPY:.*]] = memref.alloca() {alignment = 64 : i64} : memref<96x272xf32>
+// CHECK: %[[COUNT:.*]] = arith.minsi %{{.*}}, %[[LEFT]]
 // CHECK: scf.for %[[CHUNK:.*]] = %c0 to %c8 step %c1
 // The rows that fill up the last block are b's last.
 // CHECK: arith.minsi %{{.*}}, %c4099
@@ -51,11 +55,11 @@ func.func @blocked(%a: memref<?x2048xf32>, %b: memref<4100x2048xf32>, %c: memref
   return
 }
 
-// Few rows of b make small groups, so that threads share them.
+// Threads share few rows of b, too.
 // CHECK-LABEL: func @few_rows
 // CHECK: scf.if
 // CHECK: scf.forall {{.*}} in (32)
-// CHECK: memref.alloca() {alignment = 64 : i64} : memref<16x512xf32>
+// CHECK: memref.alloca() {alignment = 64 : i64} : memref<96x512xf32>
 func.func @few_rows(%a: memref<?x2048xf32>, %b: memref<512x2048xf32>, %c: memref<?x512xf32>) attributes {cria.chunk = 512 : index} {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<?x2048xf32>, memref<512x2048xf32>) outs(%c : memref<?x512xf32>) {
@@ -88,8 +92,8 @@ func.func @small(%a: memref<?x2048xf32>, %b: memref<512x2048xf32>, %c: memref<?x
 // DOT-LABEL: func @pairs
 // DOT-SAME: %[[B:[^:]*]]: memref<1028x2048xbf16>
 // DOT: memref.alloc() {alignment = 64 : i64} : memref<4x16x256x64xbf16>
-// DOT: scf.forall (%[[GROUP:.*]]) in (26)
-// DOT: %[[SUMS:.*]] = memref.alloca() {alignment = 64 : i64} : memref<40x512xf32>
+// DOT: scf.forall {{.*}} in (64)
+// DOT: memref.alloca() {alignment = 64 : i64} : memref<96x512xf32>
 // DOT-NOT: memref.alloca
 // DOT: scf.for %[[SLICE:.*]] = %c0 to %c4 step %c1
 // DOT: %[[FIRST:.*]] = arith.muli %[[SLICE]], %c256
@@ -98,7 +102,7 @@ func.func @small(%a: memref<?x2048xf32>, %b: memref<512x2048xf32>, %c: memref<?x
 // DOT: %[[AT:.*]] = arith.addi %[[FIRST]], %[[STEP]]
 // DOT: %[[COLUMN:.*]] = arith.muli %[[AT]], %c2
 // DOT: vector.load %[[B]][%{{.*}}, %[[COLUMN]]]
-// DOT: memref.alloca() {alignment = 64 : i64} : memref<40x512xf32>
+// DOT: memref.alloca() {alignment = 64 : i64} : memref<96x512xf32>
 func.func @pairs(%a: memref<?x2048xbf16>, %b: memref<1028x2048xbf16>, %c: memref<?x1028xf32>) attributes {cria.chunk = 512 : index} {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<?x2048xbf16>, memref<1028x2048xbf16>) outs(%c : memref<?x1028xf32>) {

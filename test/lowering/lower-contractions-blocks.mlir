@@ -81,7 +81,7 @@ func.func @one_row(%x: memref<1x17x32xi8>, %xs: memref<1x17xf16>, %w: memref<21x
 // CHECK: memref.store %{{.*}}, %[[FIRST]]
 // CHECK: scf.if
 // CHECK: scf.forall
-// CHECK: %[[COPY:.*]] = memref.alloca() {alignment = 64 : i64} : memref<6x544xi8>
+// CHECK: %[[COPY:.*]] = memref.alloca() {alignment = 64 : i64} : memref<24x544xi8>
 // CHECK: %[[UNSIGNED:.*]] = arith.xori
 // CHECK: vector.store %[[UNSIGNED]], %[[COPY]]
 // CHECK: scf.for %[[B:.*]] = %c0 to %c17 step %c1 iter_args
@@ -99,11 +99,11 @@ func.func @one_row(%x: memref<1x17x32xi8>, %xs: memref<1x17xf16>, %w: memref<21x
 // for each block.
 // AMX-LABEL: func @rows
 // AMX: memref.alloc() {alignment = 64 : i64} : memref<5x17x8x64xi8>
-// AMX: %[[COPY:.*]] = memref.alloca() {alignment = 64 : i64} : memref<16x544xi8>
+// AMX: %[[COPY:.*]] = memref.alloca() {alignment = 64 : i64} : memref<32x544xi8>
 // AMX-NOT: arith.xori
 // AMX: scf.for %[[B:.*]] = %c0 to %c17 step %c1 iter_args
 // AMX: %[[AT:.*]] = arith.muli %[[B]], %c32
-// AMX: %[[W:.*]] = amx.tile_load %[[COPY]][%{{.*}}, %[[AT]]] : memref<16x544xi8> into !amx.tile<16x32xi8>
+// AMX: %[[W:.*]] = amx.tile_load %[[COPY]][%{{.*}}, %[[AT]]] : memref<32x544xi8> into !amx.tile<16x32xi8>
 // AMX: %[[X:.*]] = amx.tile_load %{{.*}}[%{{.*}}, %[[B]], %c0, %c0] : memref<5x17x8x64xi8> into !amx.tile<8x64xi8>
 // AMX: %[[S:.*]] = amx.tile_muli %[[W]], %[[X]], %{{.*}} : !amx.tile<16x32xi8>, !amx.tile<8x64xi8>, !amx.tile<16x16xi32>
 // AMX: amx.tile_store %[[SUMS:.*]][%c0, %c0], %[[S]]
@@ -328,7 +328,7 @@ func.func @written(%x: memref<?x17x32xi8>, %xs: memref<?x17xf16>, %w: memref<21x
 // AVX2-LABEL: func @halves
 // AVX2: memref.alloc() {alignment = 64 : i64} : memref<9x1x8x32xi8>
 // AVX2: arith.muli %{{.*}}, %c-8_i32
-// AVX2: memref.alloca() {alignment = 64 : i64} : memref<6x32xi8>
+// AVX2: memref.alloca() {alignment = 64 : i64} : memref<24x32xi8>
 // AVX2: %[[SUM:.*]] = llvm.call_intrinsic "llvm.x86.avx2.pmadd.ub.sw"(%{{.*}}) : (vector<32xi8>, vector<32xi8>) -> vector<16xi16>
 // AVX2-COUNT-47: llvm.call_intrinsic "llvm.x86.avx2.pmadd.ub.sw"
 // AVX2-NOT: pmadd.ub.sw

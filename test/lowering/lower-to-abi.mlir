@@ -228,6 +228,38 @@ func.func @prefill(%ids: memref<1xi32>, %tokens: index, %position: index, %first
 
 // -----
 
+// A loop whose body takes ranges runs once for all iterations of a thread.
+// CHECK-LABEL: func private @r.0
+// CHECK-SAME: %[[BEGIN:[^:]*]]: i64, %[[END:[^:]*]]: i64)
+// CHECK-DAG: %[[I:.*]] = arith.index_cast %[[BEGIN]]
+// CHECK-DAG: %[[LAST:.*]] = arith.index_cast %[[END]]
+// CHECK-NOT: inline_asm
+// CHECK: scf.for %{{.*}} = %[[I]] to %[[LAST]]
+// CHECK-NOT: scf.for
+// CHECK: return
+func.func private @r(%x: memref<1x16xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %v = arith.constant 1.0 : f32
+  scf.forall (%i) in (16) {
+    %next = arith.addi %i, %c1 : index
+    %bits = arith.index_cast %next : index to i64
+    %end = llvm.inline_asm {cria.range_end} "", "=r,0" %bits : (i64) -> i64
+    %last = arith.index_cast %end : i64 to index
+    scf.for %j = %i to %last step %c1 {
+      memref.store %v, %x[%c0, %j] : memref<1x16xf32>
+    }
+  }
+  return
+}
+func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x16xf32>)
+    attributes {cria.arguments = ["ids", "tokens", "position", "first", "source", "logits"], cria.chunk = 1 : index} {
+  call @r(%logits) : (memref<1x16xf32>) -> ()
+  return
+}
+
+// -----
+
 // A weight without a slot is no kernel.
 func.func private @w() -> memref<4xf32> attributes {cria.weight = {source = "w"}}
 func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x16xf32>)
