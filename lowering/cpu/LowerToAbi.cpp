@@ -341,6 +341,8 @@ LogicalResult AbiLowering::outlineLoops(func::FuncOp function, Value host) {
 /// The op with the end of an iteration that may be a range of them; null if the
 /// loop has none (VectorBuilder::parallelRanges).
 static LLVM::InlineAsmOp rangeEnd(scf::ForallOp loop) {
+  if (loop.getRank() != 1)
+    return {};
   for (auto end : loop.getBody()->getOps<LLVM::InlineAsmOp>())
     if (end->hasAttr(kRangeEndAttribute))
       return end;

@@ -25,7 +25,7 @@ from weights import read_safetensors, write_safetensors
 
 TINY = HERE.parent.parent / "examples" / "tiny"
 # Formats, and the most that they may lose against transformers.
-FORMATS = {"q8_0": 2e-3, "q4_0": 3e-2, "q4_0,head=q8_0": 3e-2}
+FORMATS = {"q8_0": 2e-3, "q4_0": 3e-2, "q4_0,head=q8_0": 3e-2, "fp8": 5e-3}
 SAME = 1e-3  # beside the same weights in f32
 AGREEMENT = 0.99
 BESIDE_CPU = 5e-4  # NMSE: a sum with another last bit may round to another integer
