@@ -232,30 +232,16 @@ void AmxProduct::copyTail(const Group &group) {
   });
 }
 
-/// copied[block][step] = the numbers of the group's rows. Halves of a block are
-/// stored one by one: LLVM would join them with one more instruction.
+/// copied[block][step] = the numbers of the group's rows.
 void AmxProduct::widenBlocks(const Group &group, const Slice &slice) {
-  constexpr int64_t half = kStep / 2;
-  VectorType floats = b.vectorType(half, b.getF32Type());
   b.loop(b.index(0), b.mul(group.blocks, kStep), 1, [&](Value i) {
     Value block = b.div(i, kStep), place = b.rem(i, kStep);
     Value row = b.add(rowOf(group, block), place);
     b.loop(b.index(0), slice.whole, 1, [&](Value step) {
-      Value k = b.add(slice.first, step);
-      Value codes = loadCodes(b, *c.blocks, row, k, /*isSigned=*/true);
-      Value scale = b.create<vector::BroadcastOp>(
-          floats, loadScales(b, *c.blocks, row, k, 1));
-      for (int64_t first = 0; first < kStep; first += half) {
-        Value x = b.create<arith::SIToFPOp>(
-            floats, b.create<vector::ExtractStridedSliceOp>(codes, first, half,
-                                                            /*strides=*/1));
-        Value rounded =
-            b.create<arith::TruncFOp>(b.vectorType(half, b.getBF16Type()),
-                                      b.create<arith::MulFOp>(x, scale));
-        b.store(rounded, copied,
+      copyBlock(b, *c.blocks, row, b.add(slice.first, step), copied,
                 {b.add(group.buffers, block), step, b.div(place, kTile),
-                 b.rem(place, kTile), b.index(first)});
-      }
+                 b.rem(place, kTile)},
+                b.index(0));
     });
   });
 }

@@ -91,6 +91,17 @@ inline int64_t offsetOf(const BlockProduct &product) {
   return product.bits == 8 ? 128 : 8;
 }
 
+/// A row of 16 bits times rows of weights in blocks of floats, which are read
+/// in place (WidenedDot.cpp).
+void emitWidenedDot(VectorBuilder &b, const Contraction &c, bool parallel);
+
+/// Widens the numbers of the weights' block (row, block), and rounds them to
+/// the type of `copy`: copy[at..., k], ..., copy[at..., k + 31]
+/// (WidenedDot.cpp).
+void copyBlock(VectorBuilder &b, const BlockProduct &product, mlir::Value row,
+               mlir::Value block, mlir::Value copy,
+               llvm::ArrayRef<mlir::Value> at, mlir::Value k);
+
 /// The f32 scales of the weights' blocks (row, block).
 mlir::Value
 scalesAt(VectorBuilder &b, const BlockProduct &product,

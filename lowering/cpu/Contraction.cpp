@@ -20,7 +20,11 @@ int64_t Contraction::k() const {
   return bOuter ? type(b).getDimSize(0) : type(b).getShape().back();
 }
 Type Contraction::aType() const { return type(a).getElementType(); }
-Type Contraction::bType() const { return type(b).getElementType(); }
+Type Contraction::bType() const {
+  if (!blocks)
+    return type(b).getElementType();
+  return blocks->rounds ? aType() : Float32Type::get(a.getContext());
+}
 bool Contraction::hasPairs(const VectorUnit &unit) const {
   return unit.dotBf16 && aType().isBF16() && bType().isBF16();
 }

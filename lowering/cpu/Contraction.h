@@ -51,7 +51,7 @@ struct Contraction {
   /// b + a * bLow.
   bool inParts = false;
   /// b is the matrix in blocks of this product, (N, B, bytes of a block). Its
-  /// numbers are widened to the type of a.
+  /// numbers are widened to `bType`.
   std::optional<BlockProduct> blocks;
   /// c counts as zero before the product, and is not read.
   bool fromZero = false;
@@ -73,7 +73,10 @@ struct Contraction {
   int64_t n() const;
   int64_t k() const;
   mlir::Type aType() const;
+  /// Of blocks, the type of a if their numbers are rounded to it, else f32.
   mlir::Type bType() const;
+  /// Whether b is in blocks of integers.
+  bool widensIntegers() const { return blocks && !blocks->isFloat; }
   /// Whether one instruction multiplies and adds pairs of bf16: two neighbours
   /// of k then share a lane.
   bool hasPairs(const VectorUnit &unit) const;
@@ -131,6 +134,8 @@ ExpertRows sortRows(VectorBuilder &b, mlir::Value experts, int64_t count,
 struct Column {
   const Contraction *product;
   mlir::Value n;
+  /// Of b in blocks, widened rows, and which of them is the column's.
+  mlir::Value copy = {}, copied = {};
 };
 /// One dot product for each column, of products of one row (Dot.cpp).
 void emitDotTile(VectorBuilder &b, llvm::ArrayRef<Column> columns);

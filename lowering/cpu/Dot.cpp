@@ -14,11 +14,13 @@
 ///
 /// Rows may also be of several products, of different experts (Experts.cpp).
 ///
-/// Several rows of a share the loads of b. With experts these are rows of one
-/// expert, wherever they are in a. If the sums of a row must not depend on the
-/// number of rows (`cria.invariant`), each result has one accumulator in all
-/// tiles, so the elements of k are always added in the same order.
-#include "lowering/cpu/Contraction.h"
+/// Several rows of a share the loads of b. If b is in blocks, some of its rows
+/// are widened first, to a copy that stays in a cache. With experts these are
+/// rows of one expert, wherever they are in a. If the sums of a row must not
+/// depend on the number of rows (`cria.invariant`), each result has one
+/// accumulator in all tiles, so the elements of k are always added in the same
+/// order.
+#include "lowering/cpu/BlockProducts.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -110,6 +112,7 @@ public:
 private:
   int64_t longTurn() const;
   SmallVector<Value> load(Value memref, ArrayRef<Value> row, Value k);
+  void fetchBlocks(Value k, int64_t vectors);
   SmallVector<Value> step(Value k, ValueRange acc, int64_t vectors);
   void fetchRows(Value k, int64_t vectors);
   Value product(Value x, Value y, Value acc);
@@ -152,6 +155,8 @@ void DotTile::fetchRows(Value k, int64_t vectors) {
   int64_t bytes = c.bType().getIntOrFloatBitWidth() / 8;
   int64_t ahead = fetch.rows ? 0 : VectorUnit::kBytesAhead;
   auto fetchAll = [&] {
+    if (c.blocks)
+      return fetchBlocks(k, vectors);
     for (const Column &column : of)
       for (int64_t at = 0; at < vectors * width * bytes; at += 64)
         b.prefetch(column.product->b,
@@ -165,6 +170,17 @@ void DotTile::fetchRows(Value k, int64_t vectors) {
   b.when(b.create<arith::OrIOp>(b.equal(turn, fetch.first),
                                 b.equal(turn, fetch.second)),
          fetchAll);
+}
+
+/// Prefetches blocks for later, some rows after those of the columns.
+void DotTile::fetchBlocks(Value k, int64_t vectors) {
+  constexpr int64_t numbers = 2 * BlockProduct::kNumbers; // about a line
+  for (const Column &column : of)
+    for (int64_t at = 0; at < vectors * width; at += numbers)
+      b.prefetch(c.b,
+                 {b.add(column.n, fetch.rows),
+                  b.div(b.add(k, at), BlockProduct::kNumbers), b.index(0)},
+                 /*level=*/2);
 }
 
 /// The vectors of the elements of a row from k on.
@@ -184,7 +200,8 @@ SmallVector<Value> DotTile::step(Value k, ValueRange acc, int64_t vectors) {
     Value at = b.add(k, v * width);
     SmallVector<SmallVector<Value>> ws;
     for (const Column &column : of)
-      ws.push_back(load(column.product->b, {column.n}, at));
+      ws.push_back(column.copy ? load(column.copy, {column.copied}, at)
+                               : load(column.product->b, {column.n}, at));
     for (int64_t r = 0; r < rows; ++r) {
       Value a; // the matrix that `xs` was loaded from
       SmallVector<Value> xs;
@@ -294,13 +311,14 @@ namespace {
 /// next blocks are:
 ///
 ///   for groups of blocks, in parallel:
+///     widen the group's rows of b, if b has blocks of numbers
 ///     for tiles of rows:
 ///       for slices of k, if a tile's rows would not stay in the L1 cache:
 ///         for blocks of the group: add the products to the tile's sums
 class FewRows {
 public:
   FewRows(VectorBuilder &b, const Contraction &c, bool streams)
-      : b(b), c(c), streams(streams && b.unit.streams > 1) {
+      : b(b), c(c), streams(streams && b.unit.streams > 1 && !c.blocks) {
     auto bytesOf = [&](Type element) {
       return c.k() * element.getIntOrFloatBitWidth() / 8;
     };
@@ -316,6 +334,8 @@ public:
   }
 
   int64_t groups() const { return llvm::divideCeil(blocks, together); }
+  /// Makes the room for widened rows here, and not in each group.
+  void makeCopy() { room = allocate(together * columns); }
   /// A group of blocks of columns of the rows [begin, end).
   void group(Value begin, Value end, Value number) {
     Value first = b.mul(number, together), last = b.add(first, together);
@@ -332,6 +352,8 @@ public:
 private:
   void multiply(Value begin, Value end, Value first, Value last,
                 int64_t columns);
+  Value allocate(int64_t rows);
+  Value widen(Value first, Value end, int64_t most);
   int64_t blocksOfTile(int64_t rows) const;
   Fetch fetchOf(Value tile, Value tiles, int64_t columnsOfTile);
   /// Calls a function for each tile of some rows, with the tile's first block.
@@ -348,6 +370,7 @@ private:
   // `blocks`: how many blocks the columns make. `together`: the most blocks of
   // a group. `slices`: into how many slices k is cut.
   int64_t blocks, together, slices;
+  Value room; // for widened rows; null: each group makes its own
 };
 } // namespace
 
@@ -369,11 +392,14 @@ Fetch FewRows::fetchOf(Value tile, Value tiles, int64_t columnsOfTile) {
     fetch.mask = b.index(0);
     return fetch;
   }
+  Value group = b.index(together * columns);
   int64_t bytes = c.k() * c.bType().getIntOrFloatBitWidth() / 8;
   int64_t near =
       llvm::alignTo(llvm::divideCeil(kNearBytes, bytes), columnsOfTile);
-  fetch.rows = b.create<arith::SelectOp>(
-      b.equal(tiles, b.index(1)), b.index(near), b.index(together * columns));
+  // Rows of the group that are in blocks are in a cache already.
+  fetch.rows = c.blocks ? group
+                        : b.create<arith::SelectOp>(b.equal(tiles, b.index(1)),
+                                                    b.index(near), group);
   fetch.second = b.add(tile, tiles);
   fetch.mask = b.sub(tiles, b.index(1));
   for (int64_t shift : {1, 2, 4, 8})
@@ -382,8 +408,29 @@ Fetch FewRows::fetchOf(Value tile, Value tiles, int64_t columnsOfTile) {
   return fetch;
 }
 
+Value FewRows::allocate(int64_t rows) {
+  return b.create<memref::AllocaOp>(MemRefType::get({rows, c.k()}, c.bType()),
+                                    b.getI64IntegerAttr(64));
+}
+
+/// The rows [first, end) of b, at most `most`, as numbers.
+Value FewRows::widen(Value first, Value end, int64_t most) {
+  Value copy = room ? room : allocate(most);
+  b.loop(first, end, 1, [&](Value row) {
+    b.loop(b.index(0), b.index(c.blocks->blocks()), 1, [&](Value block) {
+      copyBlock(b, *c.blocks, row, block, copy, {b.sub(row, first)},
+                b.mul(block, BlockProduct::kNumbers));
+    });
+  });
+  return copy;
+}
+
 void FewRows::multiply(Value begin, Value end, Value first, Value last,
                        int64_t columns) {
+  Value copy, firstRow = b.mul(first, columns);
+  if (c.blocks)
+    copy = widen(firstRow, b.mul(last, columns),
+                 columns == 1 ? c.n() % this->columns : together * columns);
   Value tiles = b.ceilDiv(b.sub(end, begin), most), sums;
   if (slices > 1 && columns > 1)
     sums = b.create<memref::AllocaOp>(
@@ -409,6 +456,11 @@ void FewRows::multiply(Value begin, Value end, Value first, Value last,
             of.append(columnsOf(b, c, far ? n : b.mul(n, columns), columns,
                                 /*apart=*/far ? blocks : 1));
           }
+          for (Column &column : of)
+            if (copy) {
+              column.copy = copy;
+              column.copied = b.sub(column.n, firstRow);
+            }
           DotTile tile(b, of, m, end, rows, fetch);
           body(tile, b.sub(number, first));
         });
@@ -456,6 +508,9 @@ void FewRows::inSlices(Value sums, ForTiles forTiles) {
 }
 
 void cria::emitFewDots(VectorBuilder &b, const Contraction &c) {
+  if (c.blocks)
+    return b.when(b.less(b.index(0), b.size(c.a, 0)),
+                  [&] { emitDots(b, c, /*parallel=*/true); });
   b.byRows(
       b.size(c.a, 0), [&] { emitDot(b, c, /*parallel=*/true); },
       [&] { emitDots(b, c, /*parallel=*/true); });
@@ -517,8 +572,11 @@ void cria::emitDots(VectorBuilder &b, const Contraction &c, bool parallel) {
   // Streams fetch what all threads read from memory, and not the blocks of an
   // iteration, which are in a cache.
   FewRows few(b, c, /*streams=*/parallel);
+  if (c.blocks && !parallel)
+    few.makeCopy();
   Value zero = b.index(0), rows = b.size(c.a, 0);
   forBlocks(b, few.groups(), parallel,
             [&](Value group) { few.group(zero, rows, group); });
-  few.others(zero, rows);
+  if (few.hasOthers())
+    few.others(zero, rows);
 }

@@ -1,8 +1,9 @@
 /// linalg.generic { mulf, addf }  =>  loops over vectors
 ///
 /// Chooses a schedule for each product. The schedules are in Outer.cpp,
-/// Dot.cpp, Panel.cpp and Amx.cpp, and, for products with blocks of integers,
-/// in BlockDot.cpp and BlockPanel.cpp. Products with the experts that tokens
+/// Dot.cpp, Panel.cpp and Amx.cpp, for products with blocks of integers in
+/// BlockDot.cpp and BlockPanel.cpp, and for one row and blocks of floats in
+/// WidenedDot.cpp. Products with the experts that tokens
 /// chose are made of the same parts, in Experts.cpp; those with experts in
 /// blocks are separated into products with one expert, in ExpertBlocks.cpp, and
 /// products of each head into products of matrices, in Heads.cpp.
@@ -102,8 +103,17 @@ static std::pair<ExpertRows, ExpertRows> byTokens(VectorBuilder &b,
 
 /// Whether several rows are multiplied in tiles.
 static bool takesTiles(const VectorUnit &unit, const Contraction &c) {
-  return unit.amx && c.aType().isBF16() && (c.blocks || c.bType().isBF16()) &&
-         c.n() >= 32;
+  return unit.amx && c.aType().isBF16() && c.bType().isBF16() && c.n() >= 32;
+}
+
+/// Whether two products with the same rows pack them in the same form, and in
+/// the same calls.
+static bool isPackedAlike(const VectorUnit &unit, const Contraction &x,
+                          const Contraction &y) {
+  bool tiles = takesTiles(unit, x);
+  if (tiles != takesTiles(unit, y) || x.widensIntegers() != y.widensIntegers())
+    return false;
+  return tiles || (x.bType() == y.bType() && !x.blocks == !y.blocks);
 }
 
 namespace {
@@ -226,19 +236,17 @@ private:
         product = Contraction::of(*blocks);
       if (product && ShapedType::isDynamic(product->m()) && !isBounded)
         reason = "its number of rows has no upper bound";
-      if (product && product->blocks &&
-          (!takesTiles(unit, *product) || product->blocks->isFloat ||
-           op->getParentOfType<scf::ForallOp>()))
-        reason = "only tiles of AMX multiply widened weights";
+      if (product && product->widensIntegers() &&
+          (!takesTiles(unit, *product) || op->getParentOfType<scf::ForallOp>()))
+        reason = "only tiles of AMX multiply widened integers";
       if (product && product->inParts && !(unit.amx && fitsAmxOuter(*product)))
         reason = "only whole tiles of AMX multiply numbers in parts";
       if (!isTaken(op, product, reason))
         continue;
       Operation *first =
           firstToPack(sharings, op, product->a, [&](const Contraction &other) {
-            bool tiles = takesTiles(unit, *product);
-            return other.a == product->a && takesTiles(unit, other) == tiles &&
-                   (tiles || other.bType() == product->bType());
+            return other.a == product->a &&
+                   isPackedAlike(unit, other, *product);
           });
       sharings.insert({op, {*product, first}});
     }
@@ -460,15 +468,19 @@ private:
       emitAmxOuter(b, c);
     else if (c.bOuter)
       emitOuter(b, c);
-    else if (c.m() == 1 && !c.blocks)
-      emitDot(b, c, parallel);
+    else if (c.m() == 1 && !c.widensIntegers())
+      emitRow(b, c, parallel);
     else if (!parallel)
       emitDots(b, c, parallel);
-    else if (c.invariant && maxRows <= kFewRows && !c.blocks)
+    else if (c.invariant && maxRows <= kFewRows && !c.widensIntegers())
       emitFewDots(b, c);
     else
       lowerRows(b, c, maxRows, sharings.find(sharing.first)->second.packed);
     op.erase();
+  }
+
+  static void emitRow(VectorBuilder &b, const Contraction &c, bool parallel) {
+    c.blocks ? emitWidenedDot(b, c, parallel) : emitDot(b, c, parallel);
   }
 
   /// Multiplies several rows in tiles or panels. Makes these if they are not
@@ -476,18 +488,20 @@ private:
   void lowerRows(VectorBuilder &b, const Contraction &c, int64_t maxRows,
                  PackedRows &packed) {
     Value rows = b.size(c.a, 0), several = rows;
-    bool all = c.invariant || c.blocks;
+    bool all = c.invariant || c.widensIntegers();
     if (!all)
       several =
           b.create<arith::SelectOp>(b.less(b.index(1), rows), rows, b.index(0));
     if (packed.empty())
       packed = pack(b, c, maxRows, several);
     auto many = [&] { multiply(b, c, maxRows, packed); };
+    if (all && c.blocks) // without rows no weights are widened
+      return b.when(b.less(b.index(0), rows), many);
     if (all)
       return many();
     // The head of a prompt usually has one row or none.
     b.byRows(
-        rows, [&] { emitDot(b, c, /*parallel=*/true); }, many);
+        rows, [&] { emitRow(b, c, /*parallel=*/true); }, many);
   }
 
   static PackedRows pack(VectorBuilder &b, const Contraction &c,

@@ -3,8 +3,8 @@
 ///   pack a: packed[slice of k][V panels][k][v][lane] = a[..., k]
 ///   for groups of rows n of b, in parallel:
 ///     for slices of k:
-///       copy the group's rows of b, as f32, unless bf16 is multiplied in pairs
-///       for V panels:
+///       copy the group's rows of b, as f32, unless bf16 is multiplied in
+///       pairs; of blocks in any case, widened for V panels:
 ///         for blocks of R rows:
 ///           acc[r][v] += splat(copy[r, k]) * packed[k][v]
 ///           (prefetch the rows' next slice, and the next panels)
@@ -34,7 +34,7 @@
 /// added at the end. V is three then, and the panels that are left are one tile
 /// with the folded one, which alone has too few multiplications for what it
 /// loads.
-#include "lowering/cpu/Contraction.h"
+#include "lowering/cpu/BlockProducts.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -101,6 +101,7 @@ public:
 
 private:
   Type packedType() const { return pairs ? c.aType() : b.getF32Type(); }
+  int64_t stepsOfLine() const;
   Value lengthOf(Value slice);
   SmallVector<Value> placeOf(Value slice, Value panel, int64_t v, Value k);
   SmallVector<Value> rowOfLane(Value panel, Value lane);
@@ -147,7 +148,7 @@ PanelProduct::PanelProduct(VectorBuilder &b, const Contraction &c,
                            int64_t minRows, int64_t maxRows, bool blocked)
     : b(b), c(c), lanes(b.unit.lanes), pairs(c.hasPairs(b.unit)),
       rowPairs(pairs && b.unit.mmlaBf16 && c.n() % 2 == 0 && c.k() % 4 == 0),
-      copies(!pairs && (blocked || !c.bType().isF32())) {
+      copies(c.blocks || (!pairs && (blocked || !c.bType().isF32()))) {
   // 8 x 2 accumulators of 32 registers, 8 x 3 with folded panels, 6 x 4 on Arm,
   // whose registers are short, or 6 x 2 of 16. The accumulators, a row of
   // panels and the splat fit the registers, and there are far fewer loads than
@@ -182,7 +183,7 @@ PanelProduct::PanelProduct(VectorBuilder &b, const Contraction &c,
     groupRows = lanes;
   // Slices are about even, since a slice prefetches as much of the next one as
   // it has itself. They begin at cache lines.
-  int64_t line = 512 / (c.bType().getIntOrFloatBitWidth() * stepSize);
+  int64_t line = stepsOfLine();
   int64_t even = llvm::divideCeil(kSteps, llvm::divideCeil(kSteps, kSlice));
   if (even < kSteps)
     kSlice = std::min<int64_t>(kSlice, llvm::alignTo(even, line));
@@ -191,6 +192,13 @@ PanelProduct::PanelProduct(VectorBuilder &b, const Contraction &c,
   rows = c.experts ? c.experts->places : b.size(c.a, 0);
   panels = unfolded = b.ceilDiv(rows, lanes);
   firstRow = firstPanel = b.index(0);
+}
+
+/// The steps of a cache line of b, or of one of its blocks.
+int64_t PanelProduct::stepsOfLine() const {
+  if (c.blocks)
+    return BlockProduct::kNumbers / stepSize;
+  return 512 / (c.bType().getIntOrFloatBitWidth() * stepSize);
 }
 
 /// The steps of a slice: the last one may have fewer.
@@ -431,8 +439,11 @@ void PanelProduct::fetchRows(const Tile &t, Value k) {
     if (share < t.rows)
       r = b.min(b.add(b.mul(b.div(t.panel, vectors), share), i),
                 b.index(t.rows - 1));
-    b.prefetch(matrix, {b.add(row, r), b.mul(column, stepSize)},
-               /*level=*/2);
+    Value at = b.add(row, r), first = b.mul(column, stepSize);
+    SmallVector<Value> line = {at, first};
+    if (c.blocks)
+      line = {at, b.div(first, BlockProduct::kNumbers), b.index(0)};
+    b.prefetch(matrix, line, /*level=*/2);
   }
 }
 
@@ -459,8 +470,7 @@ void PanelProduct::fetchPanels(const Tile &t, Value k, int64_t steps) {
 SmallVector<Value> PanelProduct::steps(const Tile &t, SmallVector<Value> acc) {
   auto sums = static_cast<int64_t>(acc.size());
   int64_t sets = sums < 12 && !c.invariant ? 2 : 1;
-  int64_t bits = c.bType().getIntOrFloatBitWidth() * stepSize;
-  int64_t line = 64 * 8 / bits;
+  int64_t line = stepsOfLine();
   bool odd = pairs && c.k() % 2;
   Value first = b.index(0), end = odd ? b.index(kSteps - 1) : t.length;
   auto walk = [&](Value first, Value end, int64_t sets, ValueRange acc) {
@@ -528,8 +538,8 @@ void PanelProduct::clear(Value sums, Value count) {
   });
 }
 
-/// Copies the slice of rows [n, n + count) of b, as f32. The last block is
-/// padded with copies of b's last row.
+/// Copies the slice of rows [n, n + count) of b, as f32 or as pairs. The last
+/// block is padded with copies of b's last row.
 void PanelProduct::copyRows(Value copy, Value n, Value count, Value slice,
                             Value length) {
   Value first = b.mul(slice, kSlice);
@@ -538,6 +548,14 @@ void PanelProduct::copyRows(Value copy, Value n, Value count, Value slice,
     Value row = b.add(n, r);
     if (c.n() % blockRows)
       row = b.min(row, b.index(c.n() - 1));
+    if (c.blocks) {
+      Value end = b.div(b.mul(length, stepSize), BlockProduct::kNumbers);
+      Value block = b.div(b.mul(first, stepSize), BlockProduct::kNumbers);
+      return b.loop(b.index(0), end, 1, [&](Value i) {
+        copyBlock(b, *c.blocks, row, b.add(block, i), copy, {r},
+                  b.mul(i, BlockProduct::kNumbers));
+      });
+    }
     b.loop(b.index(0), length, 1, [&](Value k) {
       Value x =
           b.create<memref::LoadOp>(matrix, ValueRange{row, b.add(first, k)});
@@ -620,13 +638,15 @@ void PanelProduct::flush(Value sums, Value n, Value count,
 /// Multiplies the rows [n, n + count) of b with all of a.
 void PanelProduct::group(Value n, Value count, int64_t rowsOfBlock,
                          Value nextRow) {
-  auto scratch = [&](int64_t columns) {
-    return b.scratch({groupRows, columns}, b.getF32Type());
+  auto scratch = [&](int64_t columns, Type element) {
+    return b.scratch({groupRows, columns}, element);
   };
-  Value sums = scratch(maxPanels * lanes);
+  Value sums = scratch(maxPanels * lanes, b.getF32Type());
   // The row stride of the copy is not a power of two, so that rows do not share
   // cache sets.
-  Value copy = copies ? scratch(kSlice + 16) : Value();
+  int64_t line = 512 / packedType().getIntOrFloatBitWidth();
+  Value copy =
+      copies ? scratch(kSlice * stepSize + line, packedType()) : Value();
   if (slices > 1)
     clear(sums, count);
   b.loop(b.index(0), b.index(slices), 1, [&](Value slice) {

@@ -218,8 +218,8 @@ func.func @mixed(%a: memref<?x64xf32>, %b: memref<64x64xbf16>, %c: memref<?x64xf
 // CHECK: vector.load %[[X]]
 // CHECK: %[[COPY:.*]] = memref.alloc() {alignment = 64 : i64} : memref<2x3x2x16x32xbf16>
 // CHECK: scf.forall
-// CHECK: %[[CODES:.*]] = vector.load %[[W]][%{{.*}}, %{{.*}}, %c2] : memref<64x3x34xi8>, vector<32xi8>
 // CHECK: vector.load %[[W]][%{{.*}}, %{{.*}}, %c0]
+// CHECK: vector.load %[[W]][%{{.*}}, %{{.*}}, %c2] : memref<64x3x34xi8>, vector<32xi8>
 // CHECK: arith.sitofp
 // CHECK: arith.mulf
 // CHECK: %[[HALF:.*]] = arith.truncf %{{.*}} : vector<16xf32> to vector<16xbf16>

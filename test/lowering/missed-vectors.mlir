@@ -215,7 +215,7 @@ func.func @rounded_blocks(%x: memref<1x2x32xi8>, %xs: memref<1x2xf16>, %w: memre
 }
 
 // one with widened weights, on a CPU without tiles,
-// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=widened | Op=linalg.generic, Reason="only tiles of AMX multiply widened weights"
+// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=widened | Op=linalg.generic, Reason="only tiles of AMX multiply widened integers"
 func.func @widened(%x: memref<3x64xbf16>, %w: memref<64x2x34xi8>, %y: memref<3x64xf32>) {
   %c8 = arith.constant 8 : i16
   %rows = memref.expand_shape %x [[0], [1, 2]] output_shape [3, 2, 32] : memref<3x64xbf16> into memref<3x2x32xbf16>
