@@ -16,8 +16,8 @@ TINY = HERE.parent.parent / "examples" / "tiny"
 CPUS = ["cortex-a76", "neoverse-v2"]
 PEER = "--cpu=x86-64-v3"
 GOLDENS = ["f32-deepseek_v3", "f16-odd-tied", "bf16-odd", "bf16-qwen3"]
-BLOCKS = [["--quantize=q8_0"], ["--quantize=q4_0", "--kv=q8_0"]]
-# Both machines round activations to the same integers, but for ties.
+BLOCKS = [["--quantize=q8_0"], ["--quantize=q4_0", "--kv=q8_0"], ["--quantize=fp8"]]
+# Both machines round activations to the same numbers, but for ties.
 SAME = 1e-5
 BF16 = 5e-5  # rows.py has the same bar
 

@@ -3,7 +3,7 @@ pools of random sizes, which may refuse pages, with drafts and without. Each seq
 the same ids and has the same logits and hidden states, bit by bit, as a session that is
 fed the same ids alone. Runs for SECONDS or longer, and at least four rounds of each model.
 BatchRandomTest does the same on a device that fails. Two of the models have states, and
-one of these has experts in blocks. Some have layers with a window much shorter than the
+one of these has experts in blocks. Another one has weights in fp8. Some have layers with a window much shorter than the
 texts, which have pages of their own; the sessions are then of whole caches.
 
 Greedy ids are also those of transformers (examples/tiny/expected.json).
@@ -285,7 +285,7 @@ def main():
         "qwen3_5_text": [],
         "granitemoehybrid-experts": ["--quantize=q4_0"],
         "mistral": ["--kv=q8_0", *WITHOUT_VNNI],
-        "gemma3_text": [],
+        "gemma3_text": ["--quantize=fp8"],
         "gemma4_text-embeddings": [],
     }.items():
         config = tools.scratch / f"{family}.json"
