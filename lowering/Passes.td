@@ -190,14 +190,15 @@ def LowerContractions : Pass<"lower-contractions", "::mlir::func::FuncOp"> {
   let description = [{
     Every `linalg.generic` on memrefs that multiplies two matrices into f32
     becomes loops over vector ops. The second matrix may be in blocks of
-    integers with a scale for each block. The rows of a product with the experts
-    that each token chose are multiplied one by one if there are few, and else
-    sorted by expert and multiplied with one expert after the other. The outer
-    loop is parallel (`scf.forall`) unless the op is already inside a parallel
-    loop. Extents may have any size. Only the token count may be dynamic, and is at most the
-    function's `cria.chunk`. The pass leaves alone products of other forms, products
-    that do more than multiply and add, and products whose terms must be added
-    in order. A missed-optimization remark says why.
+    integers, or of floats of 8 bits, with a scale for each block. The rows of a
+    product with the experts that each token chose are multiplied one by one if
+    there are few, and else sorted by expert and multiplied with one expert
+    after the other. The outer loop is parallel (`scf.forall`) unless the op is
+    already inside a parallel loop. Extents may have any size. Only the token
+    count may be dynamic, and is at most the function's `cria.chunk`. The pass
+    leaves alone products of other forms, products that do more than multiply
+    and add, and products whose terms must be added in order. A
+    missed-optimization remark says why.
 
     The vectors and the schedules are those for the module's `cria.vector_unit`
     (see attach-target).

@@ -3,10 +3,10 @@
 /// Chooses a schedule for each product. The schedules are in Outer.cpp,
 /// Dot.cpp, Panel.cpp and Amx.cpp, for products with blocks of integers in
 /// BlockDot.cpp and BlockPanel.cpp, and for one row and blocks of floats in
-/// WidenedDot.cpp. Products with the experts that tokens
-/// chose are made of the same parts, in Experts.cpp; those with experts in
-/// blocks are separated into products with one expert, in ExpertBlocks.cpp, and
-/// products of each head into products of matrices, in Heads.cpp.
+/// WidenedDot.cpp. Products with the experts that tokens chose are made of the
+/// same parts, in Experts.cpp; those with experts in blocks are separated into
+/// products with one expert, in ExpertBlocks.cpp, and products of each head
+/// into products of matrices, in Heads.cpp.
 /// Other products are left to lower-linalg-to-loops, with a missed-optimization
 /// remark.
 #include "dialect/Attributes.h"
