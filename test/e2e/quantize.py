@@ -68,7 +68,9 @@ def check_format(tools, formats, bar, arrays, exact, ids):
     single = tools.compile(config, *flags, "--chunk=1", out="single.cria")
     decoded = tools.logits(single, ids, weights)
     apart = divergence(got, decoded)
-    check(apart <= 1e-9, f"{formats}: KLD of single tokens {apart:.2e}")
+    # In fp8 only the rows of a prompt multiply rounded numbers.
+    bar = 1e-5 if formats == "fp8" else 1e-9
+    check(apart <= bar, f"{formats}: KLD of single tokens {apart:.2e}")
     kept = f"--cache={tools.scratch / 'kept'}"
     for turn in ["quantized", "kept"]:
         again = tools.logits(artifact, ids, weights, kept)

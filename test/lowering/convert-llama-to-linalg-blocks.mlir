@@ -19,10 +19,10 @@ llama.weight @e : tensor<16x96x!llama.blocks<q4_0>> from "e"
 // CHECK: %[[REST:.*]] = arith.remui %[[PLACE]], %c16
 // CHECK: %[[AT:.*]] = arith.addi %[[REST]], %c2
 // CHECK: %[[BYTE:.*]] = tensor.extract %{{.*}}[%[[ID]], %[[BLOCK]], %[[AT]]]
-// CHECK: arith.shrui %[[BYTE]]
-// CHECK: arith.subi %{{.*}}, %c8_i8
 // CHECK: tensor.extract %{{.*}}[%[[ID]], %[[BLOCK]], %c0]
 // CHECK: tensor.extract %{{.*}}[%[[ID]], %[[BLOCK]], %c1]
+// CHECK: arith.shrui %[[BYTE]]
+// CHECK: arith.subi %{{.*}}, %c8_i8
 // CHECK: arith.bitcast %{{.*}} : i16 to f16
 
 // Rows become blocks once for both products: the largest number, integers to

@@ -15,8 +15,8 @@
 // CHECK-NEXT: ^bb0(%[[X:.*]]: bf16, %[[BYTE:.*]]: i8, %{{.*}}: i8, %{{.*}}: i8, %[[SUM:.*]]: f32):
 // CHECK: %[[XW:.*]] = arith.extf %[[X]]
 // CHECK: arith.shrui %[[BYTE]]
-// CHECK: %[[SCALE:.*]] = arith.extf %{{.*}} : f16 to f32
 // CHECK: %[[CODE:.*]] = arith.sitofp
+// CHECK: %[[SCALE:.*]] = arith.extf %{{.*}} : f16 to f32
 // CHECK-NEXT: %[[NUMBER:.*]] = arith.mulf %[[CODE]], %[[SCALE]] : f32
 // CHECK-NEXT: %[[ROUNDED:.*]] = arith.truncf %[[NUMBER]] : f32 to bf16
 // CHECK-NEXT: %[[W:.*]] = arith.extf %[[ROUNDED]]

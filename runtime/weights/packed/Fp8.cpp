@@ -118,6 +118,12 @@ Status Fp8::write(uint64_t first, uint64_t count, DType type,
           }))
         scale = NAN;
       uint16_t bits = narrowToF16(scale);
+      if (std::isinf(widenF16(bits)))
+        return Status(CRIA_INVALID_ARGUMENT,
+                      {fileOf(*tensors[1]).path(), ": ",
+                       quote(tensors[1]->tensor->name), " has the scale ",
+                       scale / 256,
+                       ", expected less than 256 in blocks of fp8"});
       std::memcpy(to, &bits, sizeof(bits));
       to = std::copy_n(&bytes[i], each, to + sizeof(bits));
     }

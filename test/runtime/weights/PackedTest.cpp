@@ -125,6 +125,17 @@ TEST_F(PackedTest, Fp8StaysInBlocksOfFp8) {
               ElementsAre("1 tensor copied from f8_e4m3 to fp8"));
 }
 
+// 256 times such a scale is no f16.
+TEST_F(PackedTest, RefusesScalesThatBlocksOfFp8CannotHave) {
+  use("fp8");
+  std::vector<float> large = {1, 1, 300, 1};
+  EXPECT_THAT(
+      bind({fp8(), {"m.weight_scale_inv", "F32", {2, 2}, bytesOf(large)}}),
+      fails(CRIA_INVALID_ARGUMENT, "'m.weight_scale_inv' has the scale "
+                                   "300.000000, expected less than 256 in "
+                                   "blocks of fp8"));
+}
+
 // Scales count: equal numbers of 8 bits are not enough.
 TEST_F(PackedTest, TiedWeightsShareTensorsThatAreEqual) {
   nlohmann::json manifest =
