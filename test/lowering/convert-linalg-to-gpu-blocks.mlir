@@ -555,3 +555,169 @@ func.func private @widened(%x: tensor<20x256xbf16>, %w: tensor<64x8x34xi8>, %out
   } -> tensor<20x64xf32>
   return %r : tensor<20x64xf32>
 }
+
+// -----
+
+#x = affine_map<(t, n, b, j) -> (t, b, j)>
+#bytes = affine_map<(t, n, b, j) -> (n, b, j)>
+#byte = affine_map<(t, n, b, j) -> (n, b)>
+#sum = affine_map<(t, n, b, j) -> (t, n)>
+#id = affine_map<(t, n) -> (t, n)>
+
+// Floats that become f16: a product of two rounds them.
+// CHECK-LABEL: gpu.func @widened_floats(
+// CHECK: nvvm.prmt <default>
+// CHECK: arith.shrui
+// CHECK: arith.mulf {{.*}} : vector<2xf16>
+// CHECK: nvvm.mma.sync {{.*}} shape = #nvvm.shape<m = 16, n = 8, k = 16>
+func.func private @widened_floats(%x: tensor<20x256xf16>, %w: tensor<64x8x34xi8>, %out: tensor<20x64xf32>) -> tensor<20x64xf32> {
+  %zero = arith.constant 0.0 : f32
+  %c8 = arith.constant 8 : i16
+  %c7 = arith.constant 7 : i16
+  %mask = arith.constant -16385 : i16
+  %e = tensor.empty() : tensor<20x64xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<20x64xf32>) -> tensor<20x64xf32>
+  %rows = tensor.expand_shape %x [[0], [1, 2]] output_shape [20, 8, 32] : tensor<20x256xf16> into tensor<20x8x32xf16>
+  %codes = tensor.extract_slice %w[0, 0, 2] [64, 8, 32] [1, 1, 1] : tensor<64x8x34xi8> to tensor<64x8x32xi8>
+  %low = tensor.extract_slice %w[0, 0, 0] [64, 8, 1] [1, 1, 1] : tensor<64x8x34xi8> to tensor<64x8xi8>
+  %high = tensor.extract_slice %w[0, 0, 1] [64, 8, 1] [1, 1, 1] : tensor<64x8x34xi8> to tensor<64x8xi8>
+  %p = linalg.generic {indexing_maps = [#x, #bytes, #byte, #byte, #sum], iterator_types = ["parallel", "parallel", "reduction", "reduction"]}
+      ins(%rows, %codes, %low, %high : tensor<20x8x32xf16>, tensor<64x8x32xi8>, tensor<64x8xi8>, tensor<64x8xi8>) outs(%z : tensor<20x64xf32>) {
+  ^bb0(%a: f16, %q: i8, %lo: i8, %hi: i8, %acc: f32):
+    %wide = arith.extf %a : f16 to f32
+    %signed = arith.extsi %q : i8 to i16
+    %shifted = arith.shli %signed, %c7 : i16
+    %bits = arith.andi %shifted, %mask : i16
+    %part = arith.bitcast %bits : i16 to f16
+    %code = arith.extf %part : f16 to f32
+    %l16 = arith.extui %lo : i8 to i16
+    %h16 = arith.extui %hi : i8 to i16
+    %hs = arith.shli %h16, %c8 : i16
+    %both = arith.ori %l16, %hs : i16
+    %half = arith.bitcast %both : i16 to f16
+    %scale = arith.extf %half : f16 to f32
+    %number = arith.mulf %code, %scale : f32
+    %rounded = arith.truncf %number : f32 to f16
+    %factor = arith.extf %rounded : f16 to f32
+    %term = arith.mulf %wide, %factor fastmath<reassoc> : f32
+    %next = arith.addf %acc, %term fastmath<reassoc> : f32
+    linalg.yield %next : f32
+  } -> tensor<20x64xf32>
+  %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%p : tensor<20x64xf32>) outs(%out : tensor<20x64xf32>) {
+  ^bb0(%v: f32, %o: f32):
+    %s = arith.addf %o, %v : f32
+    linalg.yield %s : f32
+  } -> tensor<20x64xf32>
+  return %r : tensor<20x64xf32>
+}
+
+// -----
+
+#x = affine_map<(t, n, b, j) -> (t, b, j)>
+#bytes = affine_map<(t, n, b, j) -> (n, b, j)>
+#byte = affine_map<(t, n, b, j) -> (n, b)>
+#sum = affine_map<(t, n, b, j) -> (t, n)>
+#id = affine_map<(t, n) -> (t, n)>
+
+// Floats and one row: the input lies in 16 bits where it meets the weights. A
+// word's products are added in f32, and its block's scale multiplies the sum.
+// CHECK-LABEL: gpu.func @few_floats(
+// CHECK: nvgpu.device_async_copy {{.*}}, 16 {bypassL1} : memref<17408xi8> to
+// CHECK: vector.store {{.*}} vector<2xbf16>
+// CHECK: gpu.barrier
+// CHECK: nvvm.cp.async.wait.group 3
+// CHECK: vector.load {{.*}} {alignment = 16 : i64} : {{.*}}, vector<16xi8>
+// CHECK: vector.load {{.*}} {alignment = 16 : i64} : {{.*}}, vector<8xbf16>
+// CHECK: llvm.bitcast {{.*}} : i32 to vector<2xf16>
+// CHECK: arith.select
+// CHECK: math.fma
+// CHECK-NOT: arith.truncf {{.*}} to vector<2xbf16>
+// CHECK: gpu.shuffle xor
+func.func private @few_floats(%x: tensor<1x256xbf16>, %w: tensor<64x8x34xi8>, %out: tensor<1x64xf32>) -> tensor<1x64xf32> {
+  %zero = arith.constant 0.0 : f32
+  %c8 = arith.constant 8 : i16
+  %c7 = arith.constant 7 : i16
+  %mask = arith.constant -16385 : i16
+  %e = tensor.empty() : tensor<1x64xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<1x64xf32>) -> tensor<1x64xf32>
+  %rows = tensor.expand_shape %x [[0], [1, 2]] output_shape [1, 8, 32] : tensor<1x256xbf16> into tensor<1x8x32xbf16>
+  %codes = tensor.extract_slice %w[0, 0, 2] [64, 8, 32] [1, 1, 1] : tensor<64x8x34xi8> to tensor<64x8x32xi8>
+  %low = tensor.extract_slice %w[0, 0, 0] [64, 8, 1] [1, 1, 1] : tensor<64x8x34xi8> to tensor<64x8xi8>
+  %high = tensor.extract_slice %w[0, 0, 1] [64, 8, 1] [1, 1, 1] : tensor<64x8x34xi8> to tensor<64x8xi8>
+  %p = linalg.generic {indexing_maps = [#x, #bytes, #byte, #byte, #sum], iterator_types = ["parallel", "parallel", "reduction", "reduction"]}
+      ins(%rows, %codes, %low, %high : tensor<1x8x32xbf16>, tensor<64x8x32xi8>, tensor<64x8xi8>, tensor<64x8xi8>) outs(%z : tensor<1x64xf32>) {
+  ^bb0(%a: bf16, %q: i8, %lo: i8, %hi: i8, %acc: f32):
+    %wide = arith.extf %a : bf16 to f32
+    %signed = arith.extsi %q : i8 to i16
+    %shifted = arith.shli %signed, %c7 : i16
+    %bits = arith.andi %shifted, %mask : i16
+    %part = arith.bitcast %bits : i16 to f16
+    %code = arith.extf %part : f16 to f32
+    %l16 = arith.extui %lo : i8 to i16
+    %h16 = arith.extui %hi : i8 to i16
+    %hs = arith.shli %h16, %c8 : i16
+    %both = arith.ori %l16, %hs : i16
+    %half = arith.bitcast %both : i16 to f16
+    %scale = arith.extf %half : f16 to f32
+    %number = arith.mulf %code, %scale fastmath<reassoc> : f32
+    %term = arith.mulf %wide, %number fastmath<reassoc> : f32
+    %next = arith.addf %acc, %term fastmath<reassoc> : f32
+    linalg.yield %next : f32
+  } -> tensor<1x64xf32>
+  %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%p : tensor<1x64xf32>) outs(%out : tensor<1x64xf32>) {
+  ^bb0(%v: f32, %o: f32):
+    %s = arith.addf %o, %v : f32
+    linalg.yield %s : f32
+  } -> tensor<1x64xf32>
+  return %r : tensor<1x64xf32>
+}
+
+// -----
+
+#x = affine_map<(t, n, b, j) -> (t, b, j)>
+#bytes = affine_map<(t, n, b, j) -> (n, b, j)>
+#byte = affine_map<(t, n, b, j) -> (n, b)>
+#sum = affine_map<(t, n, b, j) -> (t, n)>
+#id = affine_map<(t, n) -> (t, n)>
+
+// Tensor cores would round them.
+// REMARK: no-schedule {{.*}}Function=many_floats {{.*}}Reason="many rows are multiplied with floats in blocks that are not rounded"
+// CHECK-NOT: @many_floats.launch
+func.func private @many_floats(%x: tensor<20x256xbf16>, %w: tensor<64x8x34xi8>, %out: tensor<20x64xf32>) -> tensor<20x64xf32> {
+  %zero = arith.constant 0.0 : f32
+  %c8 = arith.constant 8 : i16
+  %c7 = arith.constant 7 : i16
+  %mask = arith.constant -16385 : i16
+  %e = tensor.empty() : tensor<20x64xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<20x64xf32>) -> tensor<20x64xf32>
+  %rows = tensor.expand_shape %x [[0], [1, 2]] output_shape [20, 8, 32] : tensor<20x256xbf16> into tensor<20x8x32xbf16>
+  %codes = tensor.extract_slice %w[0, 0, 2] [64, 8, 32] [1, 1, 1] : tensor<64x8x34xi8> to tensor<64x8x32xi8>
+  %low = tensor.extract_slice %w[0, 0, 0] [64, 8, 1] [1, 1, 1] : tensor<64x8x34xi8> to tensor<64x8xi8>
+  %high = tensor.extract_slice %w[0, 0, 1] [64, 8, 1] [1, 1, 1] : tensor<64x8x34xi8> to tensor<64x8xi8>
+  %p = linalg.generic {indexing_maps = [#x, #bytes, #byte, #byte, #sum], iterator_types = ["parallel", "parallel", "reduction", "reduction"]}
+      ins(%rows, %codes, %low, %high : tensor<20x8x32xbf16>, tensor<64x8x32xi8>, tensor<64x8xi8>, tensor<64x8xi8>) outs(%z : tensor<20x64xf32>) {
+  ^bb0(%a: bf16, %q: i8, %lo: i8, %hi: i8, %acc: f32):
+    %wide = arith.extf %a : bf16 to f32
+    %signed = arith.extsi %q : i8 to i16
+    %shifted = arith.shli %signed, %c7 : i16
+    %bits = arith.andi %shifted, %mask : i16
+    %part = arith.bitcast %bits : i16 to f16
+    %code = arith.extf %part : f16 to f32
+    %l16 = arith.extui %lo : i8 to i16
+    %h16 = arith.extui %hi : i8 to i16
+    %hs = arith.shli %h16, %c8 : i16
+    %both = arith.ori %l16, %hs : i16
+    %half = arith.bitcast %both : i16 to f16
+    %scale = arith.extf %half : f16 to f32
+    %number = arith.mulf %code, %scale fastmath<reassoc> : f32
+    %term = arith.mulf %wide, %number fastmath<reassoc> : f32
+    %next = arith.addf %acc, %term fastmath<reassoc> : f32
+    linalg.yield %next : f32
+  } -> tensor<20x64xf32>
+  %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%p : tensor<20x64xf32>) outs(%out : tensor<20x64xf32>) {
+  ^bb0(%v: f32, %o: f32):
+    %s = arith.addf %o, %v : f32
+    linalg.yield %s : f32
+  } -> tensor<20x64xf32>
+  return %r : tensor<20x64xf32>
+}

@@ -64,6 +64,7 @@ func.func private @columns(%x: tensor<1x32xf32>, %w: tensor<32x24xf32>, %out: te
 
 // beginAtWords: @odd of convert-linalg-to-gpu.mlir
 // hasEvenBlocks: @many_odd of convert-linalg-to-gpu-blocks.mlir
+// roundsWeights: @many_floats of convert-linalg-to-gpu-blocks.mlir
 
 // isOwnRow: row 2 of a product whose input is computed.
 // REMARK: further-launch {{.*}}Function=other_row {{.*}}Reason="a product reads other rows of its input than those of its result"

@@ -72,7 +72,7 @@ void Choose::gemv(KernelFunction &function, const Twine &name,
         SmallVector<Value> grid = {function.constant(gemv->emit())};
         if (const Work &first = problem.works[0]; first.isChosen())
           grid.push_back(function.blocks(first.rows(), 1));
-        launch.finish(grid);
+        launch.finish(grid, gemv->launchedBytes());
         return launch.b.function;
       });
 }

@@ -33,6 +33,8 @@ public:
 
   /// Builds all outputs; returns the blocks they take.
   int64_t emit();
+  /// Bytes of shared memory that the launch gives.
+  virtual int64_t launchedBytes() const { return 0; }
 
 protected:
   /// Rows of weights that a warp multiplies: an operand, and the row; its
@@ -91,8 +93,13 @@ private:
 /// Bytes of shared memory that a block takes for rows of `numbers` numbers
 /// with weights in blocks (GemvBlocks.cpp).
 int64_t blockGemvBytes(int64_t numbers, int64_t bits);
+/// The same with floats in blocks (GemvWidened.cpp).
+int64_t widenedGemvBytes(int64_t numbers);
 
 /// The most bytes of normalized input that a block holds in shared memory.
 inline constexpr int64_t kGemvShared = 40 << 10;
+/// The most of an input that meets floats in blocks, whose numbers have twice
+/// the bytes of the weights. With the ring it fits what all chips give.
+inline constexpr int64_t kWidenedGemvShared = 60 << 10;
 
 } // namespace cria::simt

@@ -180,6 +180,8 @@ bool PartsSchedule::collect(const Part &part, Ingredients &made) {
 static int64_t sharedBytes(const Work &work) {
   const Dot &dot = work.dots[0];
   int64_t numbers = gemvRows(work) * dot.terms.constant;
+  if (dot.isWidened())
+    return widenedGemvBytes(numbers);
   if (dot.bits)
     return blockGemvBytes(numbers, dot.bits);
   auto type = cast<RankedTensorType>(dot.x.tensor.getType());
@@ -230,6 +232,9 @@ StringRef PartsSchedule::refusal(const Work &work, const Dot &dot) {
   };
   if ((!dot.scale.tensor && !isFloat(dot.x)) || (!dot.bits && !isFloat(dot.w)))
     return "a product is not of f32, bf16 or f16";
+  if (dot.isWidened() && !dot.rounds &&
+      !isOwnRow(elements, dot.x, box, work.row))
+    return kNoOwnRow;
   if (dot.scale.tensor) {
     Element first{dot.x.tensor, {dot.x.at[0], elements.dim(box.size() - 1)}};
     if (!isOwnRow(elements, first, box, work.row))
@@ -250,10 +255,12 @@ StringRef PartsSchedule::refusal(const Work &work, const Dot &dot) {
 }
 
 /// Whether products have few rows, and a block can hold these if it must. Those
-/// with widened weights are tiled.
+/// with rounded weights are tiled.
 bool PartsSchedule::isGemv(const Work &work) {
-  return choose.hasFewRows(function, work) && !work.dots[0].isWidened() &&
-         (!work.dots[0].bits || sharedBytes(work) <= kGemvShared);
+  const Dot &dot = work.dots[0];
+  int64_t most = dot.isWidened() ? kWidenedGemvShared : kGemvShared;
+  return choose.hasFewRows(function, work) && !dot.rounds &&
+         (!dot.bits || sharedBytes(work) <= most);
 }
 
 /// Why a unit cannot hold the products; empty if it can.
@@ -265,6 +272,8 @@ StringRef PartsSchedule::refusal(const Work &work) {
   if (work.dots.size() > most || !first.terms.isConstant() ||
       (work.isChosen() && !few && !canGroup(function, work)))
     return cannotHold;
+  if (!few && !roundsWeights(first))
+    return kNotRounded;
   for (const Dot &dot : work.dots) {
     bool isOfRow = llvm::any_of(dot.w.at, [&](AffineExpr at) {
       return work.row && at.isFunctionOfDim(*work.row);
@@ -276,7 +285,8 @@ StringRef PartsSchedule::refusal(const Work &work) {
       hasInput |= rowInMemory(elements, dot.x, work.longBox()) &&
                   rowInMemory(elements, first.x, work.longBox());
     if (isOfRow || !hasInput || !(dot.terms == first.terms) ||
-        dot.bits != first.bits || dot.scale.tensor != first.scale.tensor ||
+        dot.bits != first.bits || dot.isFloat != first.isFloat ||
+        dot.rounds != first.rounds || dot.scale.tensor != first.scale.tensor ||
         !dot.chosen.tensor == work.isChosen())
       return cannotHold;
     if (StringRef why = refusal(work, dot); !why.empty())
@@ -415,7 +425,8 @@ grouped(ArrayRef<Work> works,
 bool PartsSchedule::haveSameInput(const Work &a, const Work &b) {
   const Dot &first = a.dots[0], &second = b.dots[0];
   return first.x.tensor == second.x.tensor && first.terms == second.terms &&
-         first.bits == second.bits && a.rows() == b.rows() &&
+         first.bits == second.bits && first.isFloat == second.isFloat &&
+         first.rounds == second.rounds && a.rows() == b.rows() &&
          a.isChosen() == b.isChosen() &&
          areOfOneForm(elements, a, first, b, second, /*ofType=*/true);
 }

@@ -16,6 +16,7 @@
 ///                   of the product
 ///   areBlockRows    the same for rows of blocks of integers
 ///   hasEvenBlocks   rows of blocks begin at words; scales are copied in pairs
+///   roundsWeights   tensor cores multiply numbers of 16 bits
 ///   areOfOneForm    a launch has one type and one row length for its weights
 ///   readSameRows    tiles in one grid take the input's rows from one place
 ///   isOfOwnRow      the statistics that a statistic reads are known before it
@@ -81,6 +82,14 @@ inline constexpr llvm::StringLiteral kNoBlockRows =
 bool hasEvenBlocks(const Dot &dot);
 inline constexpr llvm::StringLiteral kOddBlocks =
     "many rows are multiplied with rows of an odd number of blocks";
+
+/// Whether the numbers of widened weights are rounded to the type of the rows,
+/// for many rows.
+inline bool roundsWeights(const Dot &dot) {
+  return !dot.isWidened() || dot.rounds;
+}
+inline constexpr llvm::StringLiteral kNotRounded =
+    "many rows are multiplied with floats in blocks that are not rounded";
 
 /// Whether the weights of two products have the same type, and rows of the same
 /// length. With `ofType`, only the types are compared.

@@ -141,8 +141,7 @@ private:
   WidenedMmaGemm(Launch &launch, const GemmProblem &problem,
                  const TileSizes &tile, bool clusters)
       : MmaGemm(launch, problem, tile, clusters, /*rowsOfW=*/0),
-        blocks(b, works[0].dots[0].bits, weightLength, kBlocks,
-               x.rows.element) {
+        blocks(b, works[0].dots[0], weightLength, kBlocks, x.rows.element) {
     int64_t stride = strideOf(problem);
     blocks.lieIn(b.shared(b.getI8Type(), count * n * stride, stride));
   }

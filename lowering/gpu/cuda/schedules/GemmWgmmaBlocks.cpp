@@ -42,7 +42,7 @@ public:
         bits(works[0].dots[0].bits),
         stride(cuda::WidenedBlocks::strideOf(bits, kBlocks)),
         each(unitsOfTile() / 64),
-        blocks(b, bits, weightLength, kBlocks, x.rows.element) {
+        blocks(b, works[0].dots[0], weightLength, kBlocks, x.rows.element) {
     together = each;
     leastTogether = 1;
     readers = kWarp; // lanes read what they widen

@@ -1,27 +1,14 @@
-/// Products of few rows with matrices in blocks (BlockProduct.h): a lane takes
-/// pieces of 16 bytes of a row as it lies in memory, wherever blocks begin in
-/// them.
-///
-///   row of weights   s s w w w w ...  w w s s w w ...     a block has 34 or 18
-///   row of the input 0 0 x x x x ...  x x 0 0 x x ...     bytes, 2 its scale
-///
-/// The input's codes lie in shared memory at the places that they meet weights
-/// at, zeros where those have scales: so dp4a multiplies words of both, and
-/// what it makes of a scale is zero. Of weights of four bits, low and high
-/// halves of bytes meet a row of the input each. Blocks begin at even bytes: of
-/// a word, only one block has numbers. So a piece is words of block `a`, maybe
-/// followed by words of the next one, `b`:
+/// Products of few rows with integers in blocks (GemvBlocks.h): dp4a multiplies
+/// words of weights and of the input's codes. What it makes of a scale is zero.
+/// Of weights of four bits, low and high halves of bytes meet a row of the
+/// input each.
 ///
 ///   sum += float(sum of a's words) * (scale of x, a) * (scale of w, a) + b's
 ///
 /// If rows choose their weights, the block's row may have a row of the input
 /// for each choice: then each row of weights meets the row of its choice.
-///
-/// Weights come through the ring of GemvRing.h. A stage also has the bytes
-/// before its turn that the scale of its first block may be in. Rows that do
-/// not begin at words, or leave no room, are read where they lie.
+#include "lowering/gpu/cuda/schedules/GemvBlocks.h"
 #include "lowering/gpu/cuda/TensorCores.h"
-#include "lowering/gpu/cuda/schedules/GemvRing.h"
 #include "lowering/gpu/cuda/schedules/Schedules.h"
 #include "lowering/kernel/BlockProduct.h"
 
@@ -31,8 +18,8 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
-/// Bytes of a load, and of a word.
-static constexpr int64_t kPiece = 16, kWord = 4;
+/// Bytes of a load.
+static constexpr int64_t kPiece = 16;
 /// In each byte of a word: its low half, and -8.
 static constexpr int32_t kLowHalves = 0x0f0f0f0f, kMinusEights = -0x07070708;
 
@@ -44,9 +31,6 @@ static int64_t lengthOf(const Dot &dot) {
          BlockProduct::blockBytes(dot.bits);
 }
 
-/// Shared memory of a block, but for what statistics need.
-static constexpr int64_t kShared = 47 << 10;
-
 int64_t simt::blockGemvBytes(int64_t numbers, int64_t bits) {
   int64_t scale = sizeof(float);
   return numbers / BlockProduct::kNumbers *
@@ -54,34 +38,20 @@ int64_t simt::blockGemvBytes(int64_t numbers, int64_t bits) {
 }
 
 namespace {
-class BlockGemv : public RingGemv {
+/// With integers, times codes of the input.
+class IntegerGemv : public BlockGemv {
 public:
-  BlockGemv(Launch &launch, const GemvProblem &problem, const GemvSizes &sizes);
+  IntegerGemv(Launch &launch, const GemvProblem &problem,
+              const GemvSizes &sizes);
 
 private:
-  /// A piece of a row of weights, as words, and the scales of its blocks.
-  struct Piece {
-    SmallVector<Value> words;
-    Value scaleA, scaleB;
-  };
-  /// What pieces at one column have in common: their blocks, and for each word
-  /// after the first whether it belongs to b.
-  struct Column {
-    Value at, a, b;
-    SmallVector<Value> isB;
-  };
-  void prepare() override;
-  void compute();
+  void compute() override;
   void storeCodes(Value row, Value block, Value number, int64_t lanes,
                   Value codes);
-  Value zero() override { return b.f32(0); }
   /// Whether each row of weights has its own row of the input.
   bool haveInputs() const { return rows > m; }
   SmallVector<Value> inputs(const Work &work, ArrayRef<WeightRow> rows,
                             ValueRange columns) override;
-  Column columnOf(Value column);
-  SmallVector<Value> words(Value bytes);
-  Piece load(const RowAddress &from, const Column &column);
   SmallVector<Value> step(ArrayRef<RowAddress> sources, ValueRange columns,
                           ValueRange inputs, ValueRange sums) override;
 
@@ -98,10 +68,8 @@ private:
   Value multiply(const Input &x, const Piece &piece, const Column &column,
                  Value sum);
 
-  const Part &given;
-  const Statistics &statistics;
-  /// Rows of the input; bytes of a block, and of a piece.
-  int64_t rows, bits, halves, bytes, piece;
+  /// Rows of the input.
+  int64_t rows, bits, halves;
   /// Row `row * halves + half` of the input, and the scales of row `row`.
   Rows codes, scales;
 };
@@ -113,21 +81,31 @@ BlockGemv::BlockGemv(Launch &launch, const GemvProblem &problem,
     : RingGemv(launch, problem.works, sizes, lengthOf(problem.works[0].dots[0]),
                /*bulk=*/false),
       given(*problem.input), statistics(problem.statistics),
-      rows(gemvRows(works[0])), bits(works[0].dots[0].bits),
-      halves(halvesOf(bits)), bytes(BlockProduct::blockBytes(bits)),
-      piece(std::gcd(length, kPiece)),
-      codes(b.shared(b.getI8Type(), rows * halves * length, length)),
-      scales(b.shared(b.getF32Type(), rows * length / bytes, length / bytes)) {
+      bytes(BlockProduct::blockBytes(works[0].dots[0].bits)),
+      piece(std::gcd(length, kPiece)) {
   // Else ptxas spills to have more blocks on a multiprocessor.
   cuda::fitBlocks(b, sizes.resident);
+}
+
+void BlockGemv::makeBlockRing(const GemvSizes &sizes, int64_t left) {
   auto lead = static_cast<int64_t>(llvm::alignTo(bytes - 1, piece));
   makeRing({b.getI8Type(), piece, lead, sizes.ahead, sizes.turns, sizes.grain},
-           kShared - blockGemvBytes(rows * terms(), bits));
+           left);
 }
 
 void BlockGemv::prepare() {
   RingGemv::prepare();
   compute();
+  b.barrier();
+}
+
+IntegerGemv::IntegerGemv(Launch &launch, const GemvProblem &problem,
+                         const GemvSizes &sizes)
+    : BlockGemv(launch, problem, sizes), rows(gemvRows(works[0])),
+      bits(works[0].dots[0].bits), halves(halvesOf(bits)),
+      codes(b.shared(b.getI8Type(), rows * halves * length, length)),
+      scales(b.shared(b.getF32Type(), rows * length / bytes, length / bytes)) {
+  makeBlockRing(sizes, kShared - blockGemvBytes(rows * terms(), bits));
 }
 
 //===----------------------------------------------------------------------===//
@@ -136,8 +114,8 @@ void BlockGemv::prepare() {
 
 /// Some codes of a block, from `number` on. They are stored in pairs: blocks
 /// begin at even bytes.
-void BlockGemv::storeCodes(Value row, Value block, Value number, int64_t lanes,
-                           Value values) {
+void IntegerGemv::storeCodes(Value row, Value block, Value number,
+                             int64_t lanes, Value values) {
   int64_t each = BlockProduct::kNumbers / halves;
   Value half = b.add(b.mul(row, halves), b.div(number, each));
   Value column = b.add(b.add(b.mul(block, bytes), BlockProduct::kScaleBytes),
@@ -151,7 +129,7 @@ void BlockGemv::storeCodes(Value row, Value block, Value number, int64_t lanes,
   }
 }
 
-void BlockGemv::compute() {
+void IntegerGemv::compute() {
   Value zeros = b.zero(VectorType::get({2}, b.getI8Type()));
   for (int64_t r = 0; r < m; ++r)
     computeRow(launch, given, statistics, row(r),
@@ -168,12 +146,11 @@ void BlockGemv::compute() {
                              b.mul(block, bytes));
                  });
                });
-  b.barrier();
 }
 
 /// The numbers of the rows of the input.
-SmallVector<Value> BlockGemv::inputs(const Work &, ArrayRef<WeightRow> rows,
-                                     ValueRange columns) {
+SmallVector<Value> IntegerGemv::inputs(const Work &, ArrayRef<WeightRow> rows,
+                                       ValueRange columns) {
   SmallVector<Value> numbers;
   for (size_t i = 0; haveInputs() && i < columns.size(); ++i)
     for (const WeightRow &row : rows)
@@ -228,7 +205,7 @@ BlockGemv::Piece BlockGemv::load(const RowAddress &from, const Column &column) {
   return loaded;
 }
 
-BlockGemv::Input BlockGemv::input(Value row, const Column &column) {
+IntegerGemv::Input IntegerGemv::input(Value row, const Column &column) {
   Input x;
   for (int64_t half = 0; half < halves; ++half)
     x.words.push_back(words(
@@ -245,8 +222,8 @@ BlockGemv::Input BlockGemv::input(Value row, const Column &column) {
 }
 
 /// `sum` and the product of a piece with one row of the input.
-Value BlockGemv::multiply(const Input &x, const Piece &piece,
-                          const Column &column, Value sum) {
+Value IntegerGemv::multiply(const Input &x, const Piece &piece,
+                            const Column &column, Value sum) {
   Value all = b.i32(0), ofA;
   for (auto [i, word] : llvm::enumerate(piece.words)) {
     if (bits == 8) {
@@ -270,9 +247,9 @@ Value BlockGemv::multiply(const Input &x, const Piece &piece,
   return sum;
 }
 
-SmallVector<Value> BlockGemv::step(ArrayRef<RowAddress> sources,
-                                   ValueRange columns, ValueRange inputs,
-                                   ValueRange sums) {
+SmallVector<Value> IntegerGemv::step(ArrayRef<RowAddress> sources,
+                                     ValueRange columns, ValueRange inputs,
+                                     ValueRange sums) {
   SmallVector<Value> next(sums);
   SmallVector<Column> at;
   std::vector<Piece> pieces;
@@ -301,5 +278,5 @@ SmallVector<Value> BlockGemv::step(ArrayRef<RowAddress> sources,
 std::unique_ptr<Gemv> cuda::makeBlockGemv(Launch &launch,
                                           const GemvProblem &problem,
                                           const GemvSizes &sizes) {
-  return std::make_unique<BlockGemv>(launch, problem, sizes);
+  return std::make_unique<IntegerGemv>(launch, problem, sizes);
 }

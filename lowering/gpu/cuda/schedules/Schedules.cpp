@@ -41,6 +41,11 @@ const Schedules &cuda::schedules() {
        makeBulkFloatGemv},
       {"", Generation::Ampere, isFloat, &Tuning::gemvFloats, makeFloatGemv},
       {"", Generation::Ampere,
+       [](const GemvProblem &problem) {
+         return problem.works[0].dots[0].isWidened();
+       },
+       &Tuning::gemvBlocks, makeWidenedGemv},
+      {"", Generation::Ampere,
        [](const GemvProblem &problem) { return isBlocks(problem.works); },
        &Tuning::gemvBlocks, makeBlockGemv}};
   static constexpr GemmSchedule kGemm[] = {

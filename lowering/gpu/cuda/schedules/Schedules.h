@@ -7,8 +7,9 @@ namespace cria::cuda {
 
 const simt::Schedules &schedules();
 
-// Products of few rows, of floats (GemvFloats.cpp) and of blocks
-// (GemvBlocks.cpp). Bulk copies may not fit the problem: then null.
+// Products of few rows, of floats (GemvFloats.cpp), of integers in blocks
+// (GemvBlocks.cpp) and of floats in blocks (GemvWidened.cpp). Bulk copies may
+// not fit the problem: then null.
 std::unique_ptr<simt::Gemv> makeFloatGemv(simt::Launch &launch,
                                           const simt::GemvProblem &problem,
                                           const simt::GemvSizes &sizes);
@@ -18,6 +19,9 @@ std::unique_ptr<simt::Gemv> makeBulkFloatGemv(simt::Launch &launch,
 std::unique_ptr<simt::Gemv> makeBlockGemv(simt::Launch &launch,
                                           const simt::GemvProblem &problem,
                                           const simt::GemvSizes &sizes);
+std::unique_ptr<simt::Gemv> makeWidenedGemv(simt::Launch &launch,
+                                            const simt::GemvProblem &problem,
+                                            const simt::GemvSizes &sizes);
 
 // Products of many rows, of 16 bits or with widened weights by mma.sync, alone
 // or with the blocks of a tile in a cluster (GemmMma.cpp); both by warpgroups

@@ -16,10 +16,14 @@ static constexpr int64_t kChunk = 16;
 static constexpr int64_t kBase = 1 << 15, kBaseBits = 0x47000000;
 /// A base's bytes around byte 0 or 1.. of a word of four codes.
 static constexpr int64_t kPlaceByte = 0x7404, kNextByte = 0x10;
-/// The bytes of the low halves of two words.
-static constexpr int64_t kLowHalves = 0x5410;
+/// The bytes of the low halves of two words: one after the other; or those of
+/// the first word at bytes 1 and 3, and those of the second one before them.
+static constexpr int64_t kLowHalves = 0x5410, kOddBytes = 0x1504;
 /// The signs of four bytes, and their low halves.
 static constexpr int64_t kSigns = 0x80808080, kNibbles = 0x0f0f0f0f;
+/// The signs of two f16, and what follows the exponent's first bit until the
+/// last bit of a float of 8 bits.
+static constexpr int64_t kHalfSigns = 0x80008000, kHalfParts = 0x3f803f80;
 /// What is added to codes so that none is negative.
 static int64_t biasOf(int64_t bits) { return 1 << (bits - 1); }
 
@@ -28,9 +32,18 @@ static int64_t copiedBytes(int64_t stepBytes, int64_t piece) {
   return stepBytes + piece - std::gcd(stepBytes, piece);
 }
 
-cuda::WidenedBlocks::WidenedBlocks(KernelBuilder &b, int64_t bits,
+Value cuda::floatsOf(KernelBuilder &b, Value word) {
+  Value shifted = b.create<arith::ShRUIOp>(word, b.i32(1));
+  Value signs = b.both(word, b.i32(kHalfSigns)),
+        parts = b.both(shifted, b.i32(kHalfParts));
+  return b.bitcast(VectorType::get({2}, b.getF16Type()),
+                   b.create<arith::OrIOp>(signs, parts));
+}
+
+cuda::WidenedBlocks::WidenedBlocks(KernelBuilder &b, const Dot &dot,
                                    int64_t rowBytes, int64_t blocks, Type type)
-    : b(b), bits(bits), blockBytes(BlockProduct::blockBytes(bits)),
+    : b(b), bits(dot.bits), isFloat(dot.isFloat),
+      blockBytes(BlockProduct::blockBytes(bits)),
       stepBytes(blocks * blockBytes), piece(std::gcd(rowBytes, kChunk)),
       pieces(llvm::divideCeil(copiedBytes(stepBytes, piece), piece)),
       type(type) {}
@@ -97,12 +110,13 @@ static Value permute(KernelBuilder &b, Value low, Value high,
 }
 
 /// The lane's bytes 2t, 2t + 1, 2t + 8 and 2t + 9 from `byte` on.
-Value cuda::WidenedBlocks::fourCodes(const Address &codes, int64_t byte) {
+Value cuda::WidenedBlocks::fourCodes(const Address &codes, int64_t byte,
+                                     int64_t order) {
   auto pair = [&](int64_t at) -> Value {
     return b.create<arith::ExtUIOp>(
         b.getI32Type(), twoBytes(b, b.further(codes, memory, 0, at)));
   };
-  return permute(b, pair(byte), pair(byte + 8), kLowHalves);
+  return permute(b, pair(byte), pair(byte + 8), order);
 }
 
 cuda::WidenedBlocks::Block cuda::WidenedBlocks::read(const Start &start,
@@ -110,19 +124,27 @@ cuda::WidenedBlocks::Block cuda::WidenedBlocks::read(const Start &start,
   Address scale = b.further(start.scale, memory, 0, block * blockBytes);
   Block result;
   result.codes = b.further(start.codes, memory, 0, block * blockBytes);
-  result.scale = b.widen(b.bitcast(b.getF16Type(), twoBytes(b, scale)));
+  Value stored = b.bitcast(b.getF16Type(), twoBytes(b, scale));
+  if (isFloat) {
+    result.scale = type.isF16() ? b.splat(stored, 2) : b.widen(stored);
+    return result;
+  }
+  result.scale = b.widen(stored);
   auto bias = static_cast<double>(-kBase - biasOf(bits));
   result.bias = b.fmul(result.scale, b.f32(bias));
   if (bits == 4)
-    result.bytes = fourCodes(result.codes, 0);
+    result.bytes = fourCodes(result.codes, 0, kLowHalves);
   return result;
 }
 
 SmallVector<Value> cuda::WidenedBlocks::widen(const Block &block,
                                               int64_t half) {
+  if (isFloat)
+    return widenFloats(block, half);
   Value codes; // plus the bias
   if (bits == 8) {
-    codes = b.exclusiveOr(fourCodes(block.codes, half * 16), b.i32(kSigns));
+    codes = b.exclusiveOr(fourCodes(block.codes, half * 16, kLowHalves),
+                          b.i32(kSigns));
   } else {
     Value bytes =
         half ? b.create<arith::ShRUIOp>(block.bytes, b.i32(4)) : block.bytes;
@@ -137,6 +159,22 @@ SmallVector<Value> cuda::WidenedBlocks::widen(const Block &block,
   for (int64_t byte : {0, 2}) {
     Value two = b.pack({number(byte), number(byte + 1)});
     pairs.push_back(b.bits(b.narrow(two, type)));
+  }
+  return pairs;
+}
+
+SmallVector<Value> cuda::WidenedBlocks::widenFloats(const Block &block,
+                                                    int64_t half) {
+  Value codes = fourCodes(block.codes, half * 16, kOddBytes);
+  Value others = b.create<arith::ShLIOp>(codes, b.i32(8));
+  SmallVector<Value> pairs;
+  for (Value word : {codes, others}) {
+    Value two = floatsOf(b, word);
+    if (type.isF16())
+      two = b.create<arith::MulFOp>(two, block.scale);
+    else
+      two = b.narrow(b.fmul(b.widen(two), b.splat(block.scale, 2)), type);
+    pairs.push_back(b.bits(two));
   }
   return pairs;
 }

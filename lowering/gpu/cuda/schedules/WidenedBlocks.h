@@ -19,17 +19,25 @@
 ///   fma(32768 + u, scale, -(32768 + bias) * scale) = (u - bias) * scale
 ///
 /// where no step rounds: scales have 11 bits, 32768 + bias has 9 or 13.
+///
+/// Codes that are floats are those of f16, but for their place in a half. Their
+/// products with scales are rounded from f32, or by a product of f16.
 #pragma once
 
 #include "lowering/gpu/build/KernelBuilder.h"
+#include "lowering/kernel/Elements.h"
 
 namespace cria::cuda {
+
+/// The floats of 8 bits in bytes 1 and 3 of a word, as two f16
+/// (BlockProduct.h).
+mlir::Value floatsOf(simt::KernelBuilder &b, mlir::Value word);
 
 class WidenedBlocks {
 public:
   /// `blocks` of a step, 2 or 4, of rows that are `rowBytes` bytes long and
-  /// have numbers of `bits` bits. They are rounded to `type`.
-  WidenedBlocks(simt::KernelBuilder &b, int64_t bits, int64_t rowBytes,
+  /// have the numbers of a product. They are rounded to `type`.
+  WidenedBlocks(simt::KernelBuilder &b, const Dot &dot, int64_t rowBytes,
                 int64_t blocks, mlir::Type type);
   /// Bytes of shared memory from one row of a stage to the next.
   static int64_t strideOf(int64_t bits, int64_t blocks);
@@ -55,8 +63,9 @@ public:
   /// Reads what both halves of a block of the row need.
   struct Block {
     simt::Address codes;
-    mlir::Value scale, bias; // the bias times the scale
-    mlir::Value bytes;       // with the codes of both halves; null: of each
+    mlir::Value scale; // f32; of floats that become f16, two of f16
+    mlir::Value bias;  // times the scale; null: of floats
+    mlir::Value bytes; // with the codes of both halves; null: of each
   };
   Block read(const Start &start, int64_t block);
   /// The lane's numbers of the first or the second 16 terms of a block, as two
@@ -64,11 +73,15 @@ public:
   llvm::SmallVector<mlir::Value> widen(const Block &block, int64_t half);
 
 private:
-  mlir::Value fourCodes(const simt::Address &codes, int64_t byte);
+  mlir::Value fourCodes(const simt::Address &codes, int64_t byte,
+                        int64_t order);
+  llvm::SmallVector<mlir::Value> widenFloats(const Block &block, int64_t half);
   mlir::Value before(mlir::Value step);
 
   simt::KernelBuilder &b;
-  int64_t bits, blockBytes, stepBytes;
+  int64_t bits;
+  bool isFloat;
+  int64_t blockBytes, stepBytes;
   /// Bytes of a copy, and copies of a step's row.
   int64_t piece, pieces;
   mlir::Type type;
