@@ -91,7 +91,7 @@ func.func @one_row(%x: memref<1x544xbf16>, %w: memref<21x17x34xi8>, %y: memref<1
 // AMX-LABEL: func @rows(
 // AMX: memref.alloc() {alignment = 64 : i64} : memref<1088xf32>
 // AMX: } else {
-// AMX: %[[COPY:.*]] = memref.alloc() {alignment = 64 : i64} : memref<2x1x34x2x16x32xbf16>
+// AMX: %[[COPY:.*]] = memref.alloc() {alignment = 64 : i64} : memref<2x34x2x16x32xbf16>
 // AMX: scf.forall
 // AMX: arith.bitcast %{{.*}} : vector<32xi16> to vector<32xf16>
 // AMX: %[[W:.*]] = arith.truncf %{{.*}} : vector<16xf32> to vector<16xbf16>
