@@ -187,8 +187,8 @@ using Conversions = std::map<std::tuple<DType, DType, std::string>, uint64_t>;
 static void addConversions(const Conversions &conversions, Binding &binding) {
   for (const auto &[kind, count] : conversions) {
     const auto &[from, to, packed] = kind;
-    bool isKept = to == DType::FP8 && packed == dtypeName(DType::F8_E4M3);
-    std::string what = isKept           ? " copied from "
+    bool isFp8 = to == DType::FP8 && packed == dtypeName(DType::F8_E4M3);
+    std::string what = isFp8            ? " converted from "
                        : isBlocked(to)  ? " quantized from "
                        : packed.empty() ? " converted from "
                                         : " dequantized from ";

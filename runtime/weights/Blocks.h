@@ -1,6 +1,6 @@
-/// Block formats of weights, all but the last bit for bit those of ggml. A
-/// block has elements of one row; their scales lie before or after their
-/// integers:
+/// Block formats of weights. All have ggml's bits, except FP8, which ggml does
+/// not have. A block has elements of one row; their scales lie before or after
+/// their integers:
 ///
 ///   Q8_0  32: f16 d, 32 x i8 q                              x = d q
 ///   Q4_0  32: f16 d, 16 x (q of i | q of i + 16 << 4)       x = d (q - 8)

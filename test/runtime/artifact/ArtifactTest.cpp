@@ -315,7 +315,8 @@ TEST_F(ArtifactTest, RejectsHostileManifestsNamingTheField) {
       {"/weights/1/experts", 2, "expected matrices that are not adapted"},
       {"/weights/0/experts", 2, "'weights[1].slot' fills slot 1 again"},
       {"/weights/0/experts", 1 << 20, "'weights[0].slot' is slot 5 of 5"},
-      {"/weights/0/dtype", "q5_0", "expected f32, f16, bf16, q8_0, q4_0 or fp8"},
+      {"/weights/0/dtype", "q5_0",
+       "expected f32, f16, bf16, q8_0, q4_0 or fp8"},
       {"/weights/0/dtype", "q4_0",
        "'weights[0].shape' is [5, 2], expected a matrix with rows of a "
        "multiple "
@@ -353,7 +354,8 @@ TEST_F(ArtifactTest, RejectsHostileManifestsNamingTheField) {
       {"/caches/0", cacheWithRope({0}), "rotates 2 numbers of 1"},
       {"/caches/0", cacheWithRope({-1, -1}), "expected 1 layers"},
       {"/caches/0/bytes", 47, "but [12] of f32 is another size"},
-      {"/caches/0/dtype", "i8", "expected f32, f16, bf16, q8_0, q4_0 or fp8"},
+      {"/caches/0/dtype", "i8", "expected f32, f16, bf16, q8_0 or q4_0"},
+      {"/caches/0/dtype", "fp8", "expected f32, f16, bf16, q8_0 or q4_0"},
       {"/caches/0/dtype", "q8_0", "but [12] of q8_0 is another size"},
       {"/cpu", nlohmann::json::array(),
        "'cpu' is empty, expected code for a CPU"},

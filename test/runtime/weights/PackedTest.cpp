@@ -122,7 +122,7 @@ TEST_F(PackedTest, Fp8StaysInBlocksOfFp8) {
           << i;
   }
   EXPECT_THAT(model->warnings(),
-              ElementsAre("1 tensor copied from f8_e4m3 to fp8"));
+              ElementsAre("1 tensor converted from f8_e4m3 to fp8"));
 }
 
 // 256 times such a scale is no f16.
