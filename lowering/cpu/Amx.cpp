@@ -91,7 +91,7 @@ private:
   void widenBlocks(const Group &group, const Slice &slice);
   void allocateForThread();
   void multiplyShared(Value first, Value count);
-  void multiplyExperts(int64_t slots);
+  void multiplyExperts();
   void multiply(const Group &group);
   void multiply(const Group &group, const Slice &slice);
   void multiplyPanel(const Group &group, const Slice &slice, Value panel,
@@ -493,11 +493,11 @@ void AmxProduct::multiplyShared(Value first, Value count) {
   });
 }
 
-void AmxProduct::multiplyExperts(int64_t slots) {
+void AmxProduct::multiplyExperts() {
   Value all = b.mul(c.experts->count, groups());
-  b.parallel(b.index(slots), [&](Value slot) {
+  b.parallel(b.index(kMostSlots), [&](Value slot) {
     allocateForThread();
-    auto begin = [&](Value i) { return b.div(b.mul(i, all), slots); };
+    auto begin = [&](Value i) { return b.div(b.mul(i, all), kMostSlots); };
     b.loop(begin(slot), begin(b.add(slot, 1)), 1, [&](Value i) {
       ExpertPart part(b, *c.experts, c.b, b.div(i, groups()));
       matrix = part.matrix;
@@ -525,7 +525,7 @@ void AmxProduct::multiply(Value a) {
     copied =
         b.create<memref::AllocOp>(tilesType({together, sliceSteps, 2}), line);
   if (c.experts)
-    return multiplyExperts(kMostSlots);
+    return multiplyExperts();
   if (together == blocks)
     return multiplyShared(b.index(0), b.index(blocks));
   b.loop(b.index(0), b.index(blocks), together, [&](Value first) {

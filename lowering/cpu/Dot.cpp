@@ -172,7 +172,8 @@ void DotTile::fetchRows(Value k, int64_t vectors) {
          fetchAll);
 }
 
-/// Prefetches blocks for later, some rows after those of the columns.
+/// Prefetches the blocks from k on of the rows that are `fetch.rows` after the
+/// columns' rows.
 void DotTile::fetchBlocks(Value k, int64_t vectors) {
   constexpr int64_t numbers = 2 * BlockProduct::kNumbers; // about a line
   for (const Column &column : of)

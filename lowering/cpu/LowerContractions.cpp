@@ -6,9 +6,8 @@
 /// WidenedDot.cpp. Products with the experts that tokens chose are made of the
 /// same parts, in Experts.cpp; those with experts in blocks are separated into
 /// products with one expert, in ExpertBlocks.cpp, and products of each head
-/// into products of matrices, in Heads.cpp.
-/// Other products are left to lower-linalg-to-loops, with a missed-optimization
-/// remark.
+/// into products of matrices, in Heads.cpp. Other products are left to
+/// lower-linalg-to-loops, with a missed-optimization remark.
 #include "dialect/Attributes.h"
 #include "lowering/Passes.h"
 #include "lowering/cpu/BlockProducts.h"

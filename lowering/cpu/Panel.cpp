@@ -3,8 +3,9 @@
 ///   pack a: packed[slice of k][V panels][k][v][lane] = a[..., k]
 ///   for groups of rows n of b, in parallel:
 ///     for slices of k:
-///       copy the group's rows of b, as f32, unless bf16 is multiplied in
-///       pairs; of blocks in any case, widened for V panels:
+///       copy the group's rows of b, as f32; pairs of bf16 are read in place,
+///       but those of blocks are copied, widened
+///       for V panels:
 ///         for blocks of R rows:
 ///           acc[r][v] += splat(copy[r, k]) * packed[k][v]
 ///           (prefetch the rows' next slice, and the next panels)

@@ -16,8 +16,7 @@ static constexpr int64_t kChunk = 16;
 static constexpr int64_t kBase = 1 << 15, kBaseBits = 0x47000000;
 /// A base's bytes around byte 0 or 1.. of a word of four codes.
 static constexpr int64_t kPlaceByte = 0x7404, kNextByte = 0x10;
-/// The bytes of the low halves of two words: one after the other; or those of
-/// the first word at bytes 1 and 3, and those of the second one before them.
+/// Words of the two low bytes of x and of y: x0 x1 y0 y1, or y0 x0 y1 x1.
 static constexpr int64_t kLowHalves = 0x5410, kOddBytes = 0x1504;
 /// The signs of four bytes, and their low halves.
 static constexpr int64_t kSigns = 0x80808080, kNibbles = 0x0f0f0f0f;

@@ -20,8 +20,9 @@
 ///
 /// where no step rounds: scales have 11 bits, 32768 + bias has 9 or 13.
 ///
-/// Codes that are floats are those of f16, but for their place in a half. Their
-/// products with scales are rounded from f32, or by a product of f16.
+/// A float of 8 bits becomes an f16 by moving its bits (BlockProduct.h). Its
+/// product with the scale is rounded once: to f16 by a product of f16, to bf16
+/// from f32.
 #pragma once
 
 #include "lowering/gpu/build/KernelBuilder.h"
